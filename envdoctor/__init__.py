@@ -1,0 +1,31 @@
+"""envdoctor: the environment compatibility doctor for LLM fine-tuning.
+
+The public Python API is in :mod:`envdoctor.app`; ``check``, ``facts`` and ``explain`` are also reachable here, and are
+imported only when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "check", "collect_facts", "explain"]
+
+if TYPE_CHECKING:
+    from envdoctor.app.check import check
+    from envdoctor.app.explain import explain
+    from envdoctor.app.facts import collect_facts
+
+_LAZY = {
+    "check": "envdoctor.app.check",
+    "collect_facts": "envdoctor.app.facts",
+    "explain": "envdoctor.app.explain",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,95 @@
+"""``envdoctor check``: does what is installed agree with what is known to work, for this model and recipe?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.app.facts import Sources, collect_facts, is_known
+from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
+from envdoctor.report.report import Notice, Report
+
+__all__ = ["check", "open_matrix"]
+
+
+def open_matrix(private: Iterable[Path] = ()) -> Matrix:
+    """The shipped matrix with private rules. Raises :class:`UsageProblem`."""
+    try:
+        return load_matrix(private)
+    except MatrixError as error:
+        raise UsageProblem(str(error)) from None
+
+
+def check(
+    sources: Sources | None = None,
+    *,
+    policy: Policy | None = None,
+    matrix: Matrix | None = None,
+    require: Iterable[str] = (),
+    exit_zero: bool = False,
+    today: date | None = None,
+) -> Report:
+    """Judge one environment and return the report; nothing is printed, imported from the target, or written.
+
+    ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3).
+    Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
+    """
+    started = time.perf_counter()
+    matrix = matrix or open_matrix()
+    policy = policy or Policy()
+    _check_names(policy, matrix)
+    gathered = collect_facts(sources or Sources(), matrix)
+    judgement = judge(gathered.facts, matrix, policy, today=today or date.today())
+    notices = [*gathered.notices, *_ignore_notices(judgement)]
+    missing = [name for name in require if not _required(judgement, name, matrix)]
+    if missing:
+        notices.append(Notice("error", f"--require {', '.join(missing)}: not known here, so the run does not count"))
+    if judgement.rules_checked == 0:
+        notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
+    incomplete = bool(missing) or judgement.rules_checked == 0
+    gated = any(finding.gate for finding in judgement.findings)
+    exit_code = 3 if incomplete else (1 if gated and not exit_zero else 0)
+    return Report(
+        command="check",
+        target=gathered.target,
+        facts=judgement.facts,
+        registry=matrix.registry,
+        matrix_version=matrix.version,
+        matrix_source=matrix.source,
+        findings=judgement.findings,
+        not_checked=judgement.not_checked,
+        rules_checked=judgement.rules_checked,
+        exit_code=exit_code,
+        status="incomplete" if incomplete else "complete",
+        notices=tuple(notices),
+        elapsed_seconds=time.perf_counter() - started,
+    )
+
+
+def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
+    if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
+        raise UsageProblem(f"--require {name}: not a known fact; `envdoctor matrix facts` lists them")
+    return is_known(judgement.facts, name)
+
+
+def _check_names(policy: Policy, matrix: Matrix) -> None:
+    known = {rule.id for rule in matrix.rules} | {broken.id for broken in matrix.broken} | set(matrix.retired())
+    for rule_id in policy.severities:
+        if rule_id not in known:
+            raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
+
+
+def _ignore_notices(judgement: Judgement) -> list[Notice]:
+    notices = [
+        Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
+        for entry in judgement.expired
+    ]
+    return notices + [
+        Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")
+        for entry in judgement.dead
+    ]

@@ -1,0 +1,174 @@
+"""The project's configuration: ``[tool.envdoctor]`` of pyproject.toml, or envdoctor.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.judge.policy import Ignore
+from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
+
+__all__ = ["Configuration", "find_configuration", "load_configuration"]
+
+_LANGUAGES = ("auto", "en", "zh")
+_KEYS = ("fail-on", "fail-confidence", "lang", "model", "matrix", "require", "set", "rules", "ignore")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the file says; None and empty where it says nothing. ``matrix`` holds absolute folders."""
+
+    path: Path | None = None
+    fail_on: str | None = None
+    fail_confidence: str | None = None
+    lang: str | None = None
+    model: str | None = None
+    matrix: tuple[Path, ...] = ()
+    require: tuple[str, ...] = ()
+    assignments: tuple[str, ...] = ()
+    severities: Mapping[str, str] = field(default_factory=dict)
+    ignores: tuple[Ignore, ...] = ()
+
+
+def find_configuration(start: Path) -> Path | None:
+    """The nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the project's root
+    (the folder with .git)."""
+    for folder in (start, *start.parents):
+        own = folder / "envdoctor.toml"
+        if own.is_file():
+            return own
+        project = folder / "pyproject.toml"
+        try:
+            if b"tool.envdoctor" in project.read_bytes():  # most have none: spare the parser
+                return project
+        except OSError:
+            pass
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def load_configuration(path: Path) -> Configuration:
+    """Read and check one file. Raises :class:`UsageProblem`, which names the file and the key."""
+    try:
+        document = parse_toml(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageProblem(f"{path}: cannot be read: {error.strerror or error}") from None
+    except TomlError as error:
+        raise UsageProblem(str(error)) from None
+    table: Any = document
+    if path.name == "pyproject.toml" or set(document) == {"tool"}:
+        table = document.get("tool", {}).get("envdoctor", {})
+    if not isinstance(table, dict):
+        raise UsageProblem(f"{path}: tool.envdoctor: a table is expected")
+    return _Reader(path, table).configuration()
+
+
+class _Reader:
+    """Reads one table; every complaint names the file and the key."""
+
+    def __init__(self, path: Path, table: Mapping[str, Any]) -> None:
+        self.path = path
+        self.table = table
+
+    def configuration(self) -> Configuration:
+        for key in self.table:
+            if key not in _KEYS:
+                near = get_close_matches(key, _KEYS, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS)}"
+                raise self.wrong(key, f"unknown key{hint}")
+        folder = self.path.parent
+        return Configuration(
+            path=self.path,
+            fail_on=self.choice("fail-on", SEVERITIES),
+            fail_confidence=self.choice("fail-confidence", CONFIDENCES),
+            lang=self.choice("lang", _LANGUAGES),
+            model=self.text("model"),
+            matrix=tuple(folder / name for name in self.texts("matrix")),
+            require=self.texts("require"),
+            assignments=self.assignments(),
+            severities=self.severities(),
+            ignores=tuple(self.ignore(number, entry) for number, entry in enumerate(self.tables("ignore"), 1)),
+        )
+
+    def wrong(self, key: str, problem: str) -> UsageProblem:
+        return UsageProblem(f"{self.path}: {key}: {problem}")
+
+    def text(self, key: str) -> str | None:
+        value = self.table.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(key, "a text is expected")
+        return value
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+        value = self.text(key)
+        if value is not None and value not in allowed:
+            raise self.wrong(key, f"{value!r} is none of {', '.join(allowed)}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.table.get(key, [])
+        if isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "a list of text is expected")
+        return tuple(value)
+
+    def tables(self, key: str) -> list[Mapping[str, Any]]:
+        value = self.table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.wrong(key, f"an array of tables ([[tool.envdoctor.{key}]]) is expected")
+        return value
+
+    def assignments(self) -> tuple[str, ...]:
+        value = self.table.get("set", {})
+        if not isinstance(value, dict):
+            raise self.wrong("set", 'a table such as { "recipe.batch_size" = 2 } is expected')
+        return tuple(f"{key}={_spelled(item)}" for key, item in value.items())
+
+    def severities(self) -> Mapping[str, str]:
+        value = self.table.get("rules", {})
+        allowed = ("off", *SEVERITIES)
+        if not isinstance(value, dict):
+            raise self.wrong("rules", 'a table such as { rule-id = "off" } is expected')
+        for rule, level in value.items():
+            if level not in allowed:
+                raise self.wrong(f"rules: {rule}", f"{level!r} is none of {', '.join(allowed)}")
+        return value
+
+    def ignore(self, number: int, entry: Mapping[str, Any]) -> Ignore:
+        where = f"ignore {number}"
+        for key in entry:
+            if key not in ("id", "reason", "until", "where"):
+                raise self.wrong(where, f"unknown key {key!r}; known are id, reason, until, where")
+        rule, reason, until = entry.get("id"), entry.get("reason"), entry.get("until")
+        if not isinstance(rule, str) or not rule:
+            raise self.wrong(where, "id is missing")
+        if not isinstance(reason, str) or not reason.strip():
+            raise self.wrong(where, f"{rule}: a reason is required")
+        if until is not None and not isinstance(until, date):
+            raise self.wrong(where, f"{rule}: until: a date such as 2027-01-31 is expected")
+        matching = entry.get("where", {})
+        if not isinstance(matching, dict):
+            raise self.wrong(where, f'{rule}: where: a table such as {{ "gpu.name" = "Tesla T4" }} is expected')
+        return Ignore(
+            id=rule,
+            reason=reason,
+            until=until,
+            where={key: _spelled(value) for key, value in matching.items()},
+            origin=self.path.name,
+        )
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    return str(value)

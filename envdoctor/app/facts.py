@@ -1,0 +1,127 @@
+"""``envdoctor facts``: gather what is known of one environment, one machine, one model and one recipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.report.report import Notice, Target
+
+__all__ = ["Gathered", "Sources", "collect_facts"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts_file`` names the environment
+    (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins."""
+
+    python: str | None = None
+    path: str | None = None
+    root: str | None = None
+    facts_file: str | None = None
+    model: str | None = None
+    assignments: Sequence[str] = ()
+    gpu: bool = True
+    cache: bool = True
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Facts before derivation, the environment they are of, and what went wrong on the way."""
+
+    facts: FactSet
+    target: Target
+    notices: tuple[Notice, ...] = ()
+
+
+def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
+    """Read the sources in order: environment, machine, model, assignments.
+
+    Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
+    """
+    chosen = [name for name in ("python", "path", "root", "facts_file") if getattr(sources, name)]
+    if len(chosen) > 1:
+        options = ", ".join("--facts" if name == "facts_file" else f"--{name}" for name in chosen)
+        raise UsageProblem(f"{options}: give one of them, an environment has one source")
+    if sources.facts_file:
+        gathered = _from_facts_file(sources.facts_file, matrix)
+    else:
+        gathered = _from_environment(sources)
+    if sources.model is not None:
+        _add_model(gathered.facts, sources, matrix)
+    _add_assignments(gathered.facts, sources, matrix)
+    return gathered
+
+
+def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
+    from envdoctor.observe.documents.facts_file import FactsFileError, read_facts_file
+
+    try:
+        facts = read_facts_file(Path(name), matrix.registry)
+    except FactsFileError as error:
+        raise UsageProblem(f"--facts {error}") from None
+    return Gathered(facts, Target("facts", name, "--facts"))
+
+
+def _from_environment(sources: Sources) -> Gathered:
+    from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
+    from envdoctor.observe.machine import observe_machine
+
+    try:
+        layout = choose(sources.python, sources.path, sources.root, environ=sources.environ, cwd=str(sources.cwd))
+        observed = observe(layout, environ=sources.environ)
+    except EnvironmentUnreadable as error:
+        raise JobError(str(error)) from None
+    except EnvironmentNotFound as error:
+        raise UsageProblem(str(error)) from None
+    facts = FactSet(observed.facts)
+    if observed.complete is True:
+        facts.declare_complete("pkg", "the environment's metadata")
+    if layout.live:
+        facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
+        facts.declare_complete("env", "the environment variables")
+    notices = tuple(Notice("warning", note) for note in observed.notes)
+    return Gathered(facts, Target(layout.kind, str(layout.prefix), layout.because), notices)
+
+
+def _add_model(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
+    from envdoctor.observe.model import ModelError, observe_model, resolve
+
+    aliases = matrix.table("families").get("organisations", {})
+    try:
+        source = resolve(str(sources.model), cwd=str(sources.cwd), environ=sources.environ, aliases=aliases)
+        observed = observe_model(source)
+    except ModelError as error:
+        raise UsageProblem(str(error)) from None
+    facts.drop("model.")
+    facts.update(observed)
+
+
+def _add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
+    from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+
+    try:
+        given = parse_assignments(sources.assignments, matrix.registry)
+    except AssignmentError as error:
+        raise UsageProblem(str(error)) from None
+    for fact in given:
+        if fact.key == "pkg.torch":
+            facts.drop("torch.")  # they described the torch that is installed, not the one that was given
+        if fact.key == "model.repo":
+            facts.drop("model.")
+    facts.update(given)
+
+
+def is_known(facts: FactSet, name: str) -> bool:
+    """Whether the fact is known, or for a prefix (``model``) whether any fact below it is."""
+    if not isinstance(facts.value(name), Unknown):
+        return True
+    return any(fact.key.startswith(name + ".") and not isinstance(fact.value, Unknown) for fact in facts)

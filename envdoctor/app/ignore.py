@@ -1,0 +1,73 @@
+"""``envdoctor ignore ID --reason``: write down that a finding is accepted in this project."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from envdoctor.app.configuration import find_configuration, load_configuration
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.knowledge.toml_files import TomlError, parse_toml
+
+__all__ = ["write_ignore"]
+
+
+def write_ignore(
+    rule_id: str, reason: str, *, until: date | None, where: Mapping[str, str], start: Path, config: Path | None
+) -> Path:
+    """Append the entry to the project's configuration and return its path; a new envdoctor.toml when there is none.
+
+    Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    path = config or find_configuration(start) or _project(start) or start / "envdoctor.toml"
+    before = ""
+    if path.exists():
+        load_configuration(path)  # a file that is already wrong is not made worse
+        before = path.read_text(encoding="utf-8")
+    table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
+    after = before.rstrip("\n") + ("\n\n" if before.strip() else "") + _entry(table, rule_id, reason, until, where)
+    try:
+        parse_toml(after.encode(), str(path))
+    except TomlError as error:
+        raise UsageProblem(f"{error}: `{table}` is written inline there; add the entry by hand") from None
+    _replace(path, after)
+    return path
+
+
+def _project(start: Path) -> Path | None:
+    """The pyproject.toml of the folder itself, although it says nothing of envdoctor yet."""
+    path = start / "pyproject.toml"
+    return path if path.is_file() else None
+
+
+def _entry(table: str, rule_id: str, reason: str, until: date | None, where: Mapping[str, str]) -> str:
+    lines = [f"[[{table}]]", f"id = {_quoted(rule_id)}", f"reason = {_quoted(reason)}"]
+    if until is not None:
+        lines.append(f"until = {until.isoformat()}")
+    if where:
+        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in where.items())
+        lines.append(f"where = {{ {pairs} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    # A JSON string is a TOML basic string, except that TOML wants DEL escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        if path.exists():
+            os.chmod(name, path.stat().st_mode & 0o777)
+        else:
+            os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None

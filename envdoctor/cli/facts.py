@@ -1,0 +1,53 @@
+"""``envdoctor facts``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from envdoctor.cli.options import configuration_of, configuration_options, source_options, sources_of
+
+__all__ = ["command"]
+
+
+@click.command("facts")
+@source_options
+@configuration_options
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--for-issue", is_flag=True, help="A redacted Markdown block for a bug report.")
+@click.option("--public", is_flag=True, help="Leave out paths and host identifiers.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> int:
+    """Print every fact with its origin.
+
+    \b
+    envdoctor facts
+    envdoctor facts --format json > here.json    # judge it elsewhere: envdoctor check --facts here.json
+    envdoctor facts --for-issue                  # paste it into a bug report
+    """
+    from envdoctor.app.check import open_matrix
+    from envdoctor.app.facts import collect_facts
+    from envdoctor.cli.output import write_stdout
+    from envdoctor.derive import derive
+
+    configuration = configuration_of(options["config"], options["no_config"])
+    matrix = open_matrix((*configuration.matrix, *options["matrix"]))
+    gathered = collect_facts(sources_of(configuration, options), matrix)
+    facts = gathered.facts.copy()
+    derive(facts, matrix)
+    if options["for_issue"]:
+        from envdoctor.report.issue_block import render as render_issue
+
+        write_stdout(render_issue(facts, matrix.registry))
+    elif options["format_"] == "json":
+        from envdoctor.report.facts_json import render as render_json
+
+        write_stdout(render_json(facts, matrix.registry, public=options["public"]))
+    else:
+        from envdoctor.report.facts_text import render as render_text
+
+        write_stdout(render_text(facts, matrix.registry, gathered.target, public=options["public"]))
+    for notice in gathered.notices:
+        click.echo(f"{notice.level}: {notice.text}", err=True)
+    return 0

@@ -1,0 +1,43 @@
+"""``envdoctor ignore ID --reason TEXT``."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("ignore")
+@click.argument("rule_id", metavar="ID")
+@click.option("--reason", required=True, help="Why this finding is accepted in this project.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Last day on which it holds.")
+@click.option(
+    "--where", "where", metavar="KEY=VALUE", multiple=True, help="Only for this record, e.g. gpu.name=Tesla\\ T4."
+)
+@click.option(
+    "--config", metavar="FILE", type=click.Path(path_type=Path), help="File to write instead of the project's."
+)
+def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], config: Path | None) -> int:
+    """Accept a finding: write it, with its reason, into the project's configuration."""
+    from envdoctor.app.check import open_matrix
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.app.explain import explain
+    from envdoctor.app.ignore import write_ignore
+    from envdoctor.report.clean import clean
+
+    if not reason.strip():
+        raise UsageProblem("--reason is empty: say why the finding is accepted")
+    rule = rule_id if rule_id.startswith("x-") else explain(rule_id, open_matrix()).rule.id
+    pairs: dict[str, str] = {}
+    for text in where:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageProblem(f"--where {text}: key=value is expected")
+        pairs[key] = value
+    last: date | None = until.date() if until else None
+    path = write_ignore(rule, reason, until=last, where=pairs, start=Path.cwd(), config=config)
+    click.echo(f"{clean(str(path))}: {rule} is accepted" + (f" until {last}" if last else ""))
+    return 0

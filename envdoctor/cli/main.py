@@ -1,0 +1,107 @@
+"""The ``envdoctor`` command: finds its sub-commands by their files and turns every failure into one sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from envdoctor import __version__
+
+__all__ = ["main"]
+
+#: Sub-commands and their modules, in the order of the help text.
+_COMMANDS = {
+    "check": "check",
+    "facts": "facts",
+    "explain": "explain",
+    "ignore": "ignore",
+    "matrix": "matrix",
+}
+
+
+class _Commands(click.Group):
+    """Imports the module of the one command that runs: ``check`` must not pay for the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = import_module(f"envdoctor.cli.{module}").command
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="envdoctor")
+def cli() -> None:
+    """The environment compatibility doctor for LLM fine-tuning.
+
+    Says before the first step whether your torch, CUDA, transformers and flash-attn are known to crash, give NaN, run
+    out of memory or train wrong with your model, and what to change.
+
+    \b
+    envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
+
+    Exit codes: 0 nothing at the gate, 1 findings at the gate, 2 wrong use or configuration, 3 the job could not be
+    done.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    from envdoctor.report.color import harden_stdout
+
+    harden_stdout()
+    try:
+        result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        # The reader went away (| head). Point stdout elsewhere so that the interpreter does not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code, usage=_usage(error))
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 3)
+    except Exception as error:
+        return _named(error)
+
+
+def _named(error: Exception) -> int:
+    from envdoctor.app.errors import JobError, UsageProblem
+
+    if isinstance(error, UsageProblem):
+        return _fail(str(error), 2)
+    if isinstance(error, JobError):
+        return _fail(str(error), 3)
+    if os.environ.get("ENVDOCTOR_DEBUG"):
+        raise error
+    kind = type(error).__name__
+    return _fail(
+        f"envdoctor itself failed ({kind}: {error}). Please report it; ENVDOCTOR_DEBUG=1 shows where it happened.", 3
+    )
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"Try `{context.command_path} --help`." if context is not None else ""
+
+
+def _fail(message: str, code: int, *, usage: str = "") -> int:
+    from envdoctor.report.clean import clean
+
+    lines = [f"envdoctor: {clean(message)}"]
+    if usage:
+        lines.append(clean(usage))
+    print("\n".join(lines), file=sys.stderr)
+    return code

@@ -1,0 +1,101 @@
+"""``envdoctor matrix list|lint|test|facts``."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import click
+
+from envdoctor.app.check import open_matrix
+from envdoctor.cli.output import write_stdout
+from envdoctor.report.clean import clean
+
+__all__ = ["command"]
+
+_matrix = click.option(
+    "--matrix", metavar="DIR", multiple=True, type=click.Path(path_type=Path), help="Folder of private rules."
+)
+
+
+@click.group("matrix")
+def command() -> None:
+    """The rules and tables: list them, run their tests, lint them."""
+
+
+@command.command("list")
+@_matrix
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_(matrix: tuple[Path, ...], format_: str) -> int:
+    """One line a rule."""
+    loaded = open_matrix(matrix)
+    rows = [
+        {
+            "id": rule.id,
+            "status": rule.status,
+            "severity": rule.severity,
+            "confidence": rule.confidence,
+            "effect": rule.effect,
+            "message": loaded.texts(rule)["message"]["en"],
+            "origin": rule.origin,
+        }
+        for rule in loaded.rules
+    ]
+    if format_ == "json":
+        write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
+        return 0
+    width = max((len(row["id"]) for row in rows), default=0)
+    lines = [f"{row['id']:<{width}}  {row['severity']:<7}  {row['confidence']:<10}  {row['effect']}" for row in rows]
+    lines.append(f"{len(rows)} rules, matrix {loaded.version} ({loaded.source})")
+    write_stdout("\n".join(clean(line) for line in lines))
+    return 0
+
+
+@command.command("facts")
+def facts() -> int:
+    """The fact keys that rules and facts files may use."""
+    registry = open_matrix().registry
+    width = max(len(spec.key) for spec in registry)
+    write_stdout("\n".join(f"{spec.key:<{width}}  {spec.type:<8}  {spec.meaning}" for spec in registry))
+    return 0
+
+
+@command.command("test")
+@_matrix
+@click.argument("ids", nargs=-1)
+def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
+    """Run the tests inside the rules (all, or of the given ids)."""
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.app.matrix import test_rules
+
+    loaded = open_matrix(matrix)
+    for rule_id in ids:
+        if loaded.find(rule_id) is None:
+            raise UsageProblem(f"there is no rule {rule_id}; `envdoctor matrix list` names them")
+    passed = 0
+    failed = []
+    for rule_id, result in test_rules(loaded):
+        if ids and rule_id not in ids:
+            continue
+        if result.passed:
+            passed += 1
+        else:
+            failed.append(
+                f"{rule_id}: test {result.number} ({result.name}): expected {result.expected}, got {result.got}"
+            )
+    write_stdout("\n".join([*(clean(line) for line in failed), f"{passed} passed, {len(failed)} failed"]))
+    return 1 if failed else 0
+
+
+@command.command("lint")
+@_matrix
+def lint(matrix: tuple[Path, ...]) -> int:
+    """Check every rule: schema, evidence, wording, tests on both sides of each bound, no condition without effect."""
+    from envdoctor.app.matrix import lint as complaints_of
+
+    loaded = open_matrix(matrix)
+    complaints = [f"{complaint.origin}: {complaint.text}" for complaint in complaints_of(loaded, today=date.today())]
+    summary = f"{len(loaded.rules) + len(loaded.broken)} rules, {len(complaints)} complaints"
+    write_stdout("\n".join([*(clean(line) for line in complaints), summary]))
+    return 1 if complaints else 0

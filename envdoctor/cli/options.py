@@ -1,0 +1,95 @@
+"""Options that several commands share, and how they become sources and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from envdoctor.app.configuration import Configuration
+
+__all__ = ["configuration_of", "configuration_options", "source_options", "sources_of"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def source_options(function: Function) -> Function:
+    """Where the facts come from."""
+    for option in reversed(
+        [
+            click.option(
+                "--python",
+                metavar="PATH",
+                envvar="ENVDOCTOR_PYTHON",
+                help="Interpreter (or virtual environment) to judge.",
+            ),
+            click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
+            click.option("--root", metavar="DIR", help="Root file system of an image or container."),
+            click.option("--facts", "facts_file", metavar="FILE", help="Facts file, written by `envdoctor facts`."),
+            click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: ORG/NAME or a folder."),
+            click.option(
+                "--set",
+                "assignments",
+                metavar="KEY=VALUE",
+                multiple=True,
+                help="A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins).",
+            ),
+            click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs."),
+            click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def configuration_options(function: Function) -> Function:
+    """Which configuration and which private rules."""
+    for option in reversed(
+        [
+            click.option(
+                "--matrix",
+                metavar="DIR",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                help="Folder of private rules (ids start with x-).",
+            ),
+            click.option(
+                "--config",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                envvar="ENVDOCTOR_CONFIG",
+                help="Configuration file instead of the project's.",
+            ),
+            click.option("--no-config", is_flag=True, help="Read no configuration file."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def configuration_of(config: Path | None, no_config: bool) -> Configuration:
+    """The configuration that applies: the named file, the project's, or none."""
+    from envdoctor.app.configuration import find_configuration, load_configuration
+
+    if no_config:
+        return Configuration()
+    path = config or find_configuration(Path.cwd())
+    return load_configuration(path) if path else Configuration()
+
+
+def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
+    """The sources: command line over configuration."""
+    from envdoctor.app.facts import Sources
+
+    return Sources(
+        python=options["python"],
+        path=options["path"],
+        root=options["root"],
+        facts_file=options["facts_file"],
+        model=options["model"] if options["model"] is not None else configuration.model,
+        assignments=(*configuration.assignments, *options["assignments"]),
+        gpu=not options["no_gpu"],
+        cache=not options["no_cache"],
+    )

@@ -1,0 +1,47 @@
+"""Writing reports: to standard output, and to files that appear only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from envdoctor.app.errors import JobError, UsageProblem
+
+__all__ = ["parse_outputs", "write_file", "write_stdout"]
+
+
+def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """``json=report.json`` texts as pairs. Raises :class:`UsageProblem`."""
+    outputs = []
+    for value in values:
+        name, equals, file = value.partition("=")
+        if not equals or not file or name not in formats:
+            raise UsageProblem(f"--output {value}: FORMAT=FILE is expected, with FORMAT one of {', '.join(formats)}")
+        outputs.append((name, Path(file)))
+    return outputs
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file or nothing. Raises :class:`JobError`."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def write_stdout(text: str, write: Callable[[str], object] | None = None) -> None:
+    """Write a report to standard output, with exactly one line end."""
+    (write or sys.stdout.write)(text.rstrip("\n") + "\n")

@@ -1,0 +1,69 @@
+"""Running every derivation in the order of its inputs."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["Derived", "derive"]
+
+
+class Derived(NamedTuple):
+    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words."""
+
+    value: Value
+    origin: str
+
+
+class Derivation(Protocol):
+    """What a module of this folder offers."""
+
+    INPUTS: tuple[str, ...]
+    OUTPUTS: tuple[str, ...]
+
+    def compute(self, value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]: ...
+
+
+def derive(facts: FactSet, matrix: Matrix) -> None:
+    """Add derived facts to ``facts``.
+
+    A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
+    it names as both input and output.
+    """
+    for derivation in _derivations():
+        for key, derived in derivation.compute(facts.value, matrix).items():
+            present = facts.value(key)
+            refines = key in derivation.INPUTS
+            if not refines and not isinstance(present, Unknown):
+                continue
+            if isinstance(derived.value, Unknown) and key in facts:
+                continue  # the observation's own reason says more
+            facts.add(Fact(key, derived.value, derived.origin, "derived"))
+
+
+@lru_cache(maxsize=1)
+def _derivations() -> tuple[Derivation, ...]:
+    folder = str(Path(__file__).parent)
+    modules = [
+        cast(Derivation, import_module(f"envdoctor.derive.{info.name}"))
+        for info in pkgutil.iter_modules([folder])
+        if info.name != "running"
+    ]
+    ordered: list[Derivation] = []
+    waiting = modules
+    while waiting:
+        pending = {key for module in waiting for key in module.OUTPUTS if key not in module.INPUTS}
+        ready = [module for module in waiting if not pending.intersection(module.INPUTS)]
+        if not ready:
+            raise RuntimeError(f"derivations depend on each other: {sorted(pending)}")
+        ordered += ready
+        waiting = [module for module in waiting if module not in ready]
+    return tuple(ordered)

@@ -1,0 +1,41 @@
+"""CUDA or HIP version of the torch build, from the local tag of its version (2.5.0+cu118), when no file told it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from envdoctor.derive.running import Derived
+from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix
+
+INPUTS = ("pkg.torch",)
+OUTPUTS = ("torch.cuda", "torch.hip")
+
+# The tags of the wheel index: cu118 is CUDA 11.8, cu1210 would be 12.10 (one digit of major is never used).
+_CUDA = re.compile(r"cu(\d\d)(\d{1,2})(?:\.|_|-|\Z)")
+_ROCM = re.compile(r"rocm(\d+(?:\.\d+)*)")
+
+
+def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+    """``torch.cuda`` and ``torch.hip``; a version without a tag tells neither."""
+    torch = value("pkg.torch")
+    if isinstance(torch, Unknown):
+        return {}
+    if isinstance(torch, Absent):
+        reason = Unknown("torch is not installed")
+        return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
+    text = str(torch)
+    origin = f"the local tag of torch {text}"
+    tag = text.partition("+")[2]
+    if match := _CUDA.match(tag):
+        return {
+            "torch.cuda": Derived(f"{match[1]}.{match[2]}", origin),
+            "torch.hip": Derived(ABSENT, origin),
+        }
+    if match := _ROCM.match(tag):
+        return {"torch.cuda": Derived(ABSENT, origin), "torch.hip": Derived(match[1], origin)}
+    if tag.startswith(("cpu", "xpu")):
+        return {"torch.cuda": Derived(ABSENT, origin), "torch.hip": Derived(ABSENT, origin)}
+    reason = Unknown(f"torch {text} has no local tag that names its CUDA")
+    return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}

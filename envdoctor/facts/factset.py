@@ -1,0 +1,73 @@
+"""A set of facts about one environment, on one machine, for one model and recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+
+__all__ = ["FactSet"]
+
+
+class FactSet:
+    """Facts by key. A later fact replaces an earlier one of the same key; there is no other merging.
+
+    A key that was never added is unknown, except below a prefix that was declared complete: there it is absent.
+    """
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._facts: dict[str, Fact] = {}
+        self._complete: dict[str, str] = {}
+        self.update(facts)
+
+    def add(self, fact: Fact) -> None:
+        """Add or replace one fact."""
+        self._facts[fact.key] = fact
+
+    def update(self, facts: Iterable[Fact]) -> None:
+        """Add or replace facts in order."""
+        for fact in facts:
+            self._facts[fact.key] = fact
+
+    def declare_complete(self, prefix: str, origin: str) -> None:
+        """Say that every existing key below ``prefix`` (``"pkg"``) is listed: the others are absent."""
+        self._complete[prefix] = origin
+
+    def complete_prefixes(self) -> tuple[str, ...]:
+        """Prefixes whose unlisted keys are absent."""
+        return tuple(self._complete)
+
+    def drop(self, prefix: str) -> None:
+        """Forget every fact below ``prefix`` (``"torch."``)."""
+        for key in [key for key in self._facts if key.startswith(prefix)]:
+            del self._facts[key]
+
+    def get(self, key: str) -> Fact:
+        """The fact of ``key``; its value is :class:`Unknown` or absent when nothing was added."""
+        fact = self._facts.get(key)
+        if fact is not None:
+            return fact
+        origin = self._complete.get(key.partition(".")[0])
+        if origin is not None:
+            return Fact(key, ABSENT, origin, "environment")
+        return Fact(key, Unknown("not given"), "", "")
+
+    def value(self, key: str) -> Value:
+        """The value of ``key``: shorthand for ``get(key).value``."""
+        return self.get(key).value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._facts
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._facts.values())
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def copy(self) -> FactSet:
+        """An independent set with the same facts."""
+        twin = FactSet()
+        twin._facts.update(self._facts)
+        twin._complete.update(self._complete)
+        return twin

@@ -1,0 +1,116 @@
+"""The values a fact can have: known, known to be absent, or unknown with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Union
+
+__all__ = ["ABSENT", "Absent", "Fact", "Known", "Records", "Unknown", "Value", "plain", "spell"]
+
+
+class Absent:
+    """The type of :data:`ABSENT`: it is known that there is no such thing (package not installed, variable unset)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent()
+
+
+class Unknown(NamedTuple):
+    """A value that could not be established.
+
+    ``reason`` is a clause for the user: what was tried or what was not given ("no --model was given").
+    """
+
+    reason: str
+
+
+#: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
+Known = Union[str, int, float, bool, tuple[str, ...]]
+
+
+class Records:
+    """A list of things (GPUs, distributions, changes), each with named columns.
+
+    ``items`` are mappings from column name to a known value, :data:`ABSENT` or :class:`Unknown`; a column that an item
+    lacks is unknown. ``incomplete`` is None when the list is known to hold every item, otherwise the reason why it may
+    not: "no item matched" is an answer only for a complete list.
+    """
+
+    __slots__ = ("incomplete", "items")
+
+    def __init__(self, items: tuple[Mapping[str, Value], ...], incomplete: str | None = None) -> None:
+        self.items = items
+        self.incomplete = incomplete
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Mapping[str, Value]]:
+        return iter(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Records):
+            return NotImplemented
+        return self.items == other.items and self.incomplete == other.incomplete
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Records({self.items!r}, incomplete={self.incomplete!r})"
+
+
+Value = Union[str, int, float, bool, tuple[str, ...], Absent, Unknown, Records]
+
+
+class Fact(NamedTuple):
+    """One fact: its registered key, its value, and where the value comes from.
+
+    ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "--set",
+    "facts.json"); it may contain a path of this machine and is treated as private in exports.
+    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived or assumed.
+    """
+
+    key: str
+    value: Value
+    origin: str
+    source: str
+
+
+def plain(value: Value) -> object:
+    """The value as JSON: text, number, boolean, list, null for absent.
+
+    Raises ``ValueError`` for an unknown value: callers decide how to write those.
+    """
+    if isinstance(value, Unknown):
+        raise ValueError(f"an unknown value has no JSON form: {value.reason}")
+    if isinstance(value, Absent):
+        return None
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Records):
+        return [
+            {column: plain(cell) for column, cell in item.items() if not isinstance(cell, Unknown)} for item in value
+        ]
+    return value
+
+
+def spell(value: Value) -> str:
+    """The value in a sentence: ``true``, ``2``, ``8.6, 9.0``, ``absent``, ``unknown``."""
+    if isinstance(value, Unknown):
+        return "unknown"
+    if isinstance(value, Absent):
+        return "absent"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(value) if value else "none"
+    if isinstance(value, Records):
+        return f"{len(value)} item" + ("" if len(value) == 1 else "s")
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

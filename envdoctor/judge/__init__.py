@@ -1,0 +1,1 @@
+"""The judge: rules over facts give findings, and what could not be checked."""

@@ -1,0 +1,75 @@
+"""Commands that install a set of exact versions, written for the installer of the judged environment.
+
+The user's own index or mirror is kept: nothing here replaces it. Wheels for one CUDA version come from an extra index
+that the table ``packages`` names.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["Pin", "install_commands", "normalise"]
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+_REQUIREMENT = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?\Z")
+_SPECIFIER = re.compile(r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+(,(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+)*\Z")
+
+#: A normalised name, and a specifier such as ``==2.4.1``.
+Pin = tuple[str, str]
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def install_commands(
+    pins: Sequence[Pin], *, installer: str, interpreter: str | None, cuda_tag: str | None, packages: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Shell commands for the pins; empty when a name or specifier is not plain enough to be put into a shell.
+
+    ``cuda_tag`` is the local tag of the CUDA build to keep (``cu118``, ``cpu``), None when the default build is right.
+    ``interpreter`` is the path of an environment that is not the active one.
+    """
+    if not all(_NAME.match(name) and _SPECIFIER.match(specifier) for name, specifier in pins):
+        return ()
+    table = {entry["name"]: entry for entry in packages.get("package", [])}
+    tagged = [name for name, specifier in pins if cuda_tag and _takes_tag(table, name) and specifier.startswith("==")]
+    if installer == "conda":
+        return (_conda(pins, table),)
+    if installer == "uv":
+        return (_uv(pins, interpreter, cuda_tag if tagged else None),)
+    return (_pip(pins, interpreter, cuda_tag, tagged, table),)
+
+
+def _takes_tag(table: Mapping[str, Any], name: str) -> bool:
+    return "wheel_index" in table.get(name, {})
+
+
+def _conda(pins: Sequence[Pin], table: Mapping[str, Any]) -> str:
+    names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
+    return shlex.join(["conda", "install", "-c", "conda-forge", *names])
+
+
+def _uv(pins: Sequence[Pin], interpreter: str | None, tag: str | None) -> str:
+    words = ["uv", "pip", "install"]
+    if interpreter:
+        words += ["--python", interpreter]
+    words += [name + specifier for name, specifier in pins]
+    if tag:
+        words.append(f"--torch-backend={tag}")
+    return shlex.join(words)
+
+
+def _pip(
+    pins: Sequence[Pin], interpreter: str | None, tag: str | None, tagged: Sequence[str], table: Mapping[str, Any]
+) -> str:
+    words = [interpreter, "-m", "pip", "install"] if interpreter else ["pip", "install"]
+    words += [f"{name}{specifier}+{tag}" if name in tagged else name + specifier for name, specifier in pins]
+    if tagged:
+        # The local tag makes the choice exact, so an extra index is enough and the user's own stays in force.
+        words += ["--extra-index-url", table[tagged[0]]["wheel_index"].replace("{tag}", str(tag))]
+    return shlex.join(words)

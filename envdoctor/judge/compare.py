@@ -1,0 +1,147 @@
+"""One condition against one value: yes, no, and for versions whether only the base release says yes."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from envdoctor.facts.registry import dotted
+from envdoctor.facts.values import Absent, Records, Unknown, Value
+
+__all__ = ["Answer", "answer", "base_release", "satisfies"]
+
+_PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)(?:\+[a-zA-Z0-9]+(?:[-_.][a-zA-Z0-9]+)*)?\Z")
+_RELEASE = re.compile(r"\d+(\.\d+)*\Z")
+
+
+class Answer(NamedTuple):
+    """``holds`` is True, False or None (unknown). ``from_base`` is true when a pre-release or vendor build matches
+    only as its base release (2.5.0a0+nv24.08 as 2.5.0)."""
+
+    holds: bool | None
+    from_base: bool = False
+
+
+_YES, _NO, _OPEN = Answer(True), Answer(False), Answer(None)
+
+
+def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
+    """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
+    if isinstance(value, Unknown):
+        return _OPEN
+    from_base = False
+    for alternative in alternatives:
+        result = _one(kind, alternative, value)
+        if result is None:
+            return _OPEN
+        if result.holds and not result.from_base:
+            return _YES
+        from_base = from_base or bool(result.holds)
+    return Answer(True, True) if from_base else _NO
+
+
+def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
+    """None when the value cannot be compared at all."""
+    if alternative == "absent":
+        return Answer(_is_absent(value))
+    if alternative == "present":
+        return Answer(not _is_absent(value))
+    if isinstance(value, Absent):
+        return _NO
+    if kind == "boolean":
+        return Answer(value is alternative)
+    if kind == "text":
+        return Answer(isinstance(value, str) and fnmatchcase(value.lower(), alternative))
+    if kind == "texts":
+        return Answer(isinstance(value, tuple) and any(fnmatchcase(item.lower(), alternative) for item in value))
+    if kind == "number":
+        return Answer(all(_numbers(value, operator, float(operand)) for operator, operand in alternative))
+    if kind == "dotted":
+        return _dotted(str(value), alternative)
+    return _version(str(value), alternative)
+
+
+def _is_absent(value: Value) -> bool:
+    return isinstance(value, Absent) or (isinstance(value, Records) and not value.items)
+
+
+def _numbers(value: Value, operator: str, operand: float) -> bool:
+    return isinstance(value, (int, float)) and _compare(value, operator, operand)
+
+
+def _compare(left: Any, operator: str, right: Any) -> bool:
+    if operator == "==":
+        return bool(left == right)
+    if operator == "!=":
+        return bool(left != right)
+    if operator == ">=":
+        return bool(left >= right)
+    if operator == "<=":
+        return bool(left <= right)
+    return bool(left > right) if operator == ">" else bool(left < right)
+
+
+def _dotted(value: str, comparisons: list[list[str]]) -> Answer | None:
+    left = dotted(value)
+    if left is None:
+        return None
+    return Answer(all(_compare(left, operator, dotted(operand)) for operator, operand in comparisons))
+
+
+def _version(value: str, comparisons: list[list[str]]) -> Answer | None:
+    plain = _PLAIN.match(value)
+    if plain is not None:
+        release = _numbers_of(plain[1])
+        holds = _release_satisfies(release, comparisons)
+        if holds is not None:
+            return Answer(holds)
+    base = base_release(value)
+    if base is None:
+        return None
+    specifier = ",".join(operator + operand for operator, operand in comparisons)
+    if satisfies(value, specifier):
+        return _YES
+    return Answer(satisfies(base, specifier), True)
+
+
+def _numbers_of(release: str) -> tuple[int, ...]:
+    parts = [int(part) for part in release.split(".")]
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def _release_satisfies(release: tuple[int, ...], comparisons: list[list[str]]) -> bool | None:
+    """Integers only, which decides nearly every case without importing packaging; None when it cannot.
+
+    PEP 440 makes `<` and `>` special only for pre-, post- and local releases of the operand; none of them is here.
+    """
+    for operator, operand in comparisons:
+        if operand.endswith(".*"):
+            prefix = tuple(int(part) for part in operand[:-2].split("."))
+            padded = release + (0,) * (len(prefix) - len(release))
+            if (padded[: len(prefix)] == prefix) is not (operator == "=="):
+                return False
+        elif not _RELEASE.match(operand):
+            return None
+        elif not _compare(release, operator, _numbers_of(operand)):
+            return False
+    return True
+
+
+def base_release(version: str) -> str | None:
+    """The release a version was built from (``2.5.0a0+872d972e41.nv24.08`` → ``2.5.0``), None if it is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version).base_version
+    except InvalidVersion:
+        return None
+
+
+def satisfies(version: str, specifier: str) -> bool:
+    """PEP 440 containment; pre-releases count as versions like any other (packaging's default changed in 26.0)."""
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)

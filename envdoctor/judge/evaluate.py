@@ -1,0 +1,194 @@
+"""Three-valued evaluation of one rule over a set of facts: yes, no, could not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import Registry, parse_value
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value
+from envdoctor.judge.compare import answer
+from envdoctor.knowledge.conditions import Condition
+from envdoctor.knowledge.rules import Rule
+
+__all__ = ["Match", "Outcome", "evaluate"]
+
+Read = Callable[[str], Fact]
+
+
+class Match(NamedTuple):
+    """One way in which a rule applies.
+
+    ``keys`` are the fact keys of the clause that matched, ``assumed`` the entries of ``assume`` that were needed,
+    ``open_exceptions`` the missing keys of ``unless`` clauses that could not be decided, ``from_base`` the keys whose
+    version matched only as its base release, ``item`` the record that a rule with ``each`` applied to.
+    """
+
+    keys: tuple[str, ...]
+    assumed: tuple[tuple[str, object, str, bool], ...] = ()
+    open_exceptions: tuple[str, ...] = ()
+    from_base: tuple[str, ...] = ()
+    item: Mapping[str, Value] | None = None
+
+
+class Outcome(NamedTuple):
+    """``holds`` is True, False or None. ``missing`` maps the keys that kept it open to the reason of each."""
+
+    holds: bool | None
+    matches: tuple[Match, ...] = ()
+    missing: Mapping[str, str] = {}
+
+
+class _Clause(NamedTuple):
+    holds: bool | None
+    missing: dict[str, str]
+    from_base: tuple[str, ...] = ()
+
+
+def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
+    """Whether the rule applies, to what, or what is missing to tell."""
+    if rule.each is None:
+        return _judge(rule, facts.get, registry, None)
+    records = facts.value(rule.each)
+    if not isinstance(records, Records):
+        # The list is unknown, but a condition on something else may already say no.
+        outcome = _judge(rule, facts.get, registry, None)
+        if outcome.holds is False or isinstance(records, Absent):
+            return Outcome(False)
+        return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
+    return _each(rule, facts, registry, records)
+
+
+def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> Outcome:
+    matches: list[Match] = []
+    missing: dict[str, str] = {}
+    for item in records:
+        outcome = _judge(rule, _overlay(facts, str(rule.each), item), registry, item)
+        matches += outcome.matches
+        missing.update(outcome.missing)
+    if matches:
+        return Outcome(True, tuple(matches))
+    if missing:
+        return Outcome(None, (), missing)
+    if records.incomplete is not None:
+        # Would an item that was not seen matter? Only when nothing else says no already.
+        outcome = _judge(rule, _overlay(facts, str(rule.each), {}), registry, None)
+        if outcome.holds is not False:
+            return Outcome(None, (), {str(rule.each): records.incomplete})
+    return Outcome(False)
+
+
+def _overlay(facts: FactSet, name: str, item: Mapping[str, Value]) -> Read:
+    prefix = name + "."
+
+    def read(key: str) -> Fact:
+        if key.startswith(prefix):
+            column = key[len(prefix) :]
+            if column in item:
+                return Fact(key, item[column], "", "")
+            if key not in facts:  # gpu.count is a fact of its own, not a column
+                return Fact(key, Unknown(f"not known of this {name}"), "", "")
+        return facts.get(key)
+
+    return read
+
+
+def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
+    first = _attempt(rule, read, (), item)
+    if first.holds is False or not rule.assume:
+        return first
+    needed = [entry for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
+    if not needed:
+        return first
+    assumed: dict[str, Value] = {}
+    for key, raw, _, _ in needed:
+        spec = registry.find(key)
+        assert spec is not None, "parse_rule checks the keys of assume"
+        assumed[key] = parse_value(spec, raw)
+
+    def with_assumed(key: str) -> Fact:
+        fact = read(key)
+        if key in assumed and isinstance(fact.value, Unknown):
+            return Fact(key, assumed[key], "assumed", "assumed")
+        return fact
+
+    if first.holds is True and not any(key in assumed for match in first.matches for key in match.open_exceptions):
+        return first
+    entries = tuple((key, raw, because, bool(default)) for key, raw, because, default in needed)
+    second = _attempt(rule, with_assumed, entries, item)
+    if second.holds is False and not all(default for _, _, _, default in entries):
+        return first  # a guess may raise a finding, with a mark; it never clears one
+    return second
+
+
+def _attempt(
+    rule: Rule, read: Read, assumed: Sequence[tuple[str, object, str, bool]], item: Mapping[str, Value] | None
+) -> Outcome:
+    missing: dict[str, str] = {}
+    for clause in rule.affects:
+        result = _clause(clause, read)
+        if result.holds is None:
+            missing.update(result.missing)
+        if result.holds is not True:
+            continue
+        open_exceptions: dict[str, str] = {}
+        exception_keys: list[str] = []
+        excepted = False
+        for exception in rule.unless:
+            verdict = _clause(exception, read)
+            excepted = excepted or verdict.holds is True
+            if verdict.holds is None:
+                open_exceptions.update(verdict.missing)
+            exception_keys += [condition.key for condition in exception]
+        if excepted:
+            continue
+        keys = tuple(dict.fromkeys(condition.key for condition in clause))
+        used = tuple(entry for entry in assumed if entry[0] in keys or entry[0] in exception_keys)
+        return Outcome(True, (Match(keys, used, tuple(open_exceptions), result.from_base, item),))
+    return Outcome(None, (), missing) if missing else Outcome(False)
+
+
+def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
+    missing: dict[str, str] = {}
+    from_base: list[str] = []
+    for condition in clause:
+        if condition.quantifier:
+            holds = _quantified(condition, read, missing)
+            if holds is False:
+                return _Clause(False, {})
+            continue
+        fact = read(condition.key)
+        result = answer(condition.type, condition.alternatives, fact.value)
+        if result.holds is False:
+            return _Clause(False, {})
+        if result.holds is None:
+            missing[condition.key] = _reason(fact.value)
+        elif result.from_base:
+            from_base.append(condition.key)
+    return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base))
+
+
+def _quantified(condition: Condition, read: Read, missing: dict[str, str]) -> bool | None:
+    name, _, column = condition.key.partition(".")
+    records = read(name).value
+    if isinstance(records, Absent):
+        return False
+    if not isinstance(records, Records):
+        missing[name] = _reason(records)
+        return None
+    answers = [
+        answer(condition.type, condition.alternatives, item.get(column, Unknown("not known"))).holds for item in records
+    ]
+    decisive = condition.quantifier == "any"
+    if decisive in answers:
+        return decisive
+    if None in answers or records.incomplete is not None:
+        missing[condition.key] = records.incomplete or f"not known of every {name}"
+        return None
+    # A statement about all GPUs says nothing of a machine without one.
+    return not decisive and bool(answers)
+
+
+def _reason(value: Value) -> str:
+    return value.reason if isinstance(value, Unknown) else "its value cannot be compared"

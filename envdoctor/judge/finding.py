@@ -1,0 +1,137 @@
+"""What the judge says: findings, the fixes they offer, and rules that could not be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
+
+__all__ = [
+    "CONFIDENCES",
+    "EFFECTS",
+    "SEVERITIES",
+    "Assumption",
+    "Evidence",
+    "Finding",
+    "FoundFact",
+    "Location",
+    "NotChecked",
+    "OfferedFix",
+    "Text",
+]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text in English and, where somebody has written it, in Chinese."""
+
+    en: str
+    zh: str | None = None
+
+    def in_language(self, lang: str) -> str:
+        """The Chinese text for ``zh`` when there is one, the English one otherwise."""
+        return self.zh if lang == "zh" and self.zh else self.en
+
+
+@dataclass(frozen=True)
+class FoundFact:
+    """A fact that made the rule apply: key, value as spelled for a person, origin ("torch/version.py", "--set")."""
+
+    key: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A value that was not given and was taken for granted, with the rule's reason."""
+
+    key: str
+    value: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the user edits: a file and, when known, its line (1-based)."""
+
+    path: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A source of the claim. ``kind`` is issue, release-notes, source, artefact, docs, reproduced or article."""
+
+    kind: str
+    url: str
+    shows: str
+    checked: str
+
+
+@dataclass(frozen=True)
+class OfferedFix:
+    """One way out.
+
+    ``kind`` is constraint, set, env, command or advice; ``safety`` is safe, review or manual. ``commands`` can be
+    pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has no
+    commands and is shown only on request).
+    """
+
+    kind: str
+    safety: str
+    summary: Text
+    constraints: tuple[str, ...] = ()
+    set: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+    withheld: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that applied, with the facts that made it apply.
+
+    ``confidence`` is the rule's, lowered by what had to be assumed; ``caveats`` say why. ``item`` holds the identity
+    columns of the record a rule with ``each`` applied to. ``fingerprint`` names the finding across runs and versions.
+    ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's configuration;
+    ``superseded_by`` names the finding that reports the same cause.
+    """
+
+    id: str
+    status: str
+    severity: str
+    confidence: str
+    effect: str
+    message: Text
+    why: Text
+    subjects: tuple[str, ...]
+    facts: tuple[FoundFact, ...]
+    fingerprint: str
+    assumed: tuple[Assumption, ...] = ()
+    caveats: tuple[str, ...] = ()
+    item: Mapping[str, str] = field(default_factory=dict)
+    locations: tuple[Location, ...] = ()
+    fixes: tuple[OfferedFix, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    probe: str | None = None
+    origin: str = ""
+    gate: bool = False
+    ignored: str | None = None
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """A rule that could not be decided: the facts that were missing with the reason of each, or why it was not read.
+
+    ``missing`` maps fact key to the reason; ``help`` holds the ids of the advice in the registry that would supply
+    them.
+    """
+
+    id: str
+    severity: str
+    missing: Mapping[str, str]
+    help: tuple[str, ...] = ()
+    reason: str | None = None

@@ -1,0 +1,225 @@
+"""Judging a set of facts by the whole matrix: findings in order, and what could not be told."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import NamedTuple
+
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import Registry, parse_value
+from envdoctor.facts.values import Absent, Fact, Unknown, Value, spell
+from envdoctor.judge.evaluate import Match, Outcome, evaluate
+from envdoctor.judge.finding import (
+    CONFIDENCES,
+    EFFECTS,
+    SEVERITIES,
+    Assumption,
+    Evidence,
+    Finding,
+    FoundFact,
+    NotChecked,
+)
+from envdoctor.judge.fixes import Verdict, offer_fixes
+from envdoctor.judge.messages import fill, text_of
+from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
+
+__all__ = ["Judgement", "judge"]
+
+
+class Judgement(NamedTuple):
+    """``facts`` are the judged ones with what was derived. ``rules_checked`` counts the rules that got a yes or a no.
+    ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
+    evaluated."""
+
+    facts: FactSet
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    rules_checked: int
+    expired: tuple[Ignore, ...] = ()
+    dead: tuple[Ignore, ...] = ()
+
+
+def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Judgement:
+    """Derive what can be derived, evaluate every rule, and say what to do. ``facts`` holds no derived facts."""
+    derived = facts.copy()
+    derive(derived, matrix)
+    applied: list[tuple[Rule, Match]] = []
+    open_rules: list[NotChecked] = [
+        NotChecked(broken.id, "", {}, reason="; ".join(broken.problems)) for broken in matrix.broken
+    ]
+    decided: set[str] = set()
+    for rule in matrix.rules:
+        if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
+            continue
+        outcome = evaluate(rule, derived, matrix.registry)
+        if outcome.holds is None:
+            open_rules.append(_not_checked(rule, outcome, matrix.registry))
+            continue
+        decided.add(rule.id)
+        applied += [(rule, match) for match in outcome.matches]
+    findings = [_finding(rule, match, derived, matrix, policy) for rule, match in applied]
+    findings = _supersede(findings, {rule.id: rule for rule, _ in applied})
+    findings, used, expired = _ignore(findings, policy, today)
+    dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
+    findings = [_with_fixes(finding, facts, matrix, findings) for finding in findings]
+    findings = [replace(finding, gate=fails_gate(finding, policy)) for finding in findings]
+    findings.sort(key=_order)
+    return Judgement(derived, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
+
+
+def _order(finding: Finding) -> tuple[int, int, str, str]:
+    return (
+        -SEVERITIES.index(finding.severity),
+        EFFECTS.index(finding.effect),
+        finding.id,
+        finding.fingerprint,
+    )
+
+
+def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:
+    helps = []
+    for key in outcome.missing:
+        spec = registry.find(key)
+        if spec is not None and spec.help and spec.help not in helps:
+            helps.append(spec.help)
+    return NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps))
+
+
+def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: Policy) -> Finding:
+    texts = matrix.texts(rule)
+    read = _reader(rule, match, facts, matrix.registry)
+    confidence, caveats = _confidence(rule, match, read)
+    assumed_keys = {entry[0] for entry in match.assumed}
+    found = tuple(
+        FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
+    )
+    item = _identity(rule, match, matrix.registry)
+    return Finding(
+        id=rule.id,
+        status=rule.status,
+        severity=policy.severities.get(rule.id, rule.severity),
+        confidence=confidence,
+        effect=rule.effect,
+        message=fill(text_of(texts["message"]), read),
+        why=fill(text_of(texts["why"]), read),
+        subjects=match.keys,
+        facts=found,
+        fingerprint=_fingerprint(rule.id, item),
+        assumed=tuple(Assumption(key, _written(raw), because) for key, raw, because, _ in match.assumed),
+        caveats=caveats,
+        item=item,
+        evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
+        probe=rule.probe,
+        origin=rule.origin,
+    )
+
+
+def _written(raw: object) -> str:
+    return str(raw).lower() if isinstance(raw, bool) else str(raw)
+
+
+def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Callable[[str], Fact]:
+    assumed: dict[str, Value] = {}
+    for key, raw, _, _ in match.assumed:
+        spec = registry.find(key)
+        assert spec is not None, "parse_rule checks the keys of assume"
+        assumed[key] = parse_value(spec, raw)
+
+    def read(key: str) -> Fact:
+        if rule.each and match.item is not None and key.startswith(rule.each + "."):
+            column = key[len(rule.each) + 1 :]
+            if column in match.item:
+                origin = facts.get(rule.each).origin
+                return Fact(key, match.item[column], origin, "")
+        if key in assumed:
+            return Fact(key, assumed[key], "assumed", "assumed")
+        return facts.get(key)
+
+    return read
+
+
+def _confidence(rule: Rule, match: Match, read: Callable[[str], Fact]) -> tuple[str, tuple[str, ...]]:
+    """The rule's confidence, one step lower for each guess, with the reasons."""
+    caveats: list[str] = []
+    for key, raw, because, default in match.assumed:
+        if not default:
+            caveats.append(f"{key} was taken for {_written(raw)} ({because})")
+    for key in match.from_base:
+        caveats.append(f"{spell(read(key).value)} is a vendor or pre-release build and was judged as its base release")
+    if match.open_exceptions:
+        caveats.append(f"{', '.join(match.open_exceptions)} not known: an exception may apply")
+    level = max(0, CONFIDENCES.index(rule.confidence) - len(caveats))
+    return CONFIDENCES[level], tuple(caveats)
+
+
+def _identity(rule: Rule, match: Match, registry: Registry) -> dict[str, str]:
+    if rule.each is None or match.item is None:
+        return {}
+    spec = registry.find(rule.each)
+    columns = spec.identity if spec else ()
+    return {
+        column: spell(match.item[column])
+        for column in columns
+        if column in match.item and not isinstance(match.item[column], (Unknown, Absent))
+    }
+
+
+def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
+    """Names the finding across runs: rule and record, no path and no version."""
+    parts = [rule_id, *(f"{key}={value}" for key, value in sorted(item.items()))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _supersede(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """One cause, one finding: mark those that a finding of this run stands for."""
+    by: dict[str, str] = {}
+    for finding in findings:
+        for other in rules[finding.id].supersedes:
+            by.setdefault(other, finding.id)
+    return [replace(finding, superseded_by=by[finding.id]) if finding.id in by else finding for finding in findings]
+
+
+def _ignore(
+    findings: Iterable[Finding], policy: Policy, today: date
+) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
+    used: list[Ignore] = []
+    expired: list[Ignore] = []
+    result: list[Finding] = []
+    for finding in findings:
+        accepted = ignore_reason(finding, policy, today)
+        if accepted is None:
+            result.append(finding)
+            continue
+        entry, in_force = accepted
+        (used if in_force else expired).append(entry)
+        result.append(replace(finding, ignored=entry.reason) if in_force else finding)
+    return result, used, expired
+
+
+def _with_fixes(finding: Finding, facts: FactSet, matrix: Matrix, findings: Sequence[Finding]) -> Finding:
+    rule = matrix.find(finding.id)
+    assert rule is not None
+    fixes = matrix.texts(rule)["fix"]
+    if not fixes:
+        return finding
+    before = {other.id: other.message.en for other in findings if other.severity == "error"}
+    offered = offer_fixes(fixes, facts, matrix, before, lambda changed: _verdict(rule, changed, matrix))
+    return replace(finding, fixes=offered)
+
+
+def _verdict(rule: Rule, facts: FactSet, matrix: Matrix) -> Verdict:
+    errors: dict[str, str] = {}
+    for other in matrix.rules:
+        if other.status != "active" or (other.severity != "error" and other is not rule):
+            continue
+        outcome = evaluate(other, facts, matrix.registry)
+        if outcome.holds:
+            read = _reader(other, outcome.matches[0], facts, matrix.registry)
+            errors[other.id] = fill(text_of(matrix.texts(other)["message"]), read).en
+    return Verdict(errors, rule.id in errors)

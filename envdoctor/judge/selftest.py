@@ -1,0 +1,203 @@
+"""A rule judged by its own tests: expected answers, both sides of every bound, and no condition without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.values import Fact
+from envdoctor.judge.compare import answer
+from envdoctor.judge.evaluate import evaluate
+from envdoctor.knowledge.conditions import Condition
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
+
+__all__ = ["CaseResult", "check_bounds", "check_coverage", "check_fixes", "check_mutations", "run_tests"]
+
+_WORDS = {True: "match", False: "no", None: "unknown"}
+
+
+class CaseResult(NamedTuple):
+    """One embedded test: its number (from 1), name, what it expected and what came out (or why it could not run)."""
+
+    number: int
+    name: str
+    expected: str
+    got: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the rule answered as expected."""
+        return self.expected == self.got
+
+
+def run_tests(rule: Rule, matrix: Matrix) -> list[CaseResult]:
+    """Every embedded test of the rule, in order."""
+    results = []
+    for number, test in enumerate(matrix.texts(rule)["test"], 1):
+        name = test["name"] or ", ".join(f"{key}={value}" for key, value in test["facts"].items())
+        try:
+            got = _WORDS[evaluate(rule, facts_of(test, matrix), matrix.registry).holds]
+        except FactTypeError as error:
+            got = f"error: {error}"
+        results.append(CaseResult(number, name, test["expect"], got))
+    return results
+
+
+def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
+    """The facts of a test, derived. Raises :class:`FactTypeError` with the key."""
+    facts = FactSet()
+    for key, raw in test["facts"].items():
+        spec = matrix.registry.find(key)
+        if spec is None:
+            raise FactTypeError(f"{key} is not a registered fact")
+        try:
+            facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
+        except FactTypeError as error:
+            raise FactTypeError(f"{key}: {error}") from None
+    for prefix in test["complete"]:
+        facts.declare_complete(prefix, "test")
+    derive(facts, matrix)
+    return facts
+
+
+def check_coverage(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    """A rule needs a test that matches, one that does not, and one that cannot tell (unless only packages decide)."""
+    expected = {test["expect"] for test in matrix.texts(rule)["test"]}
+    for word in ("match", "no"):
+        if word not in expected:
+            yield f'no test expects "{word}"'
+    if "unknown" not in expected and not all(key.startswith("pkg.") for key in rule.keys()):
+        yield 'no test expects "unknown" (a fact that was not given)'
+
+
+def check_bounds(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    """For every bound two tests that differ in that fact alone, lie on its two sides, and get different answers."""
+    tests = [(test["expect"], _flat(test)) for test in matrix.texts(rule)["test"]]
+    seen: set[tuple[str, str, str]] = set()
+    for clause in (*rule.affects, *rule.unless):
+        for condition in clause:
+            for alternative in condition.alternatives:
+                if not isinstance(alternative, list):
+                    continue
+                for operator, operand in alternative:
+                    if (condition.key, operator, operand) in seen:
+                        continue
+                    seen.add((condition.key, operator, operand))
+                    if not _both_sides(condition, operator, operand, tests, rule.each):
+                        yield f"{condition.key} {operator}{operand}: no two tests on its two sides, otherwise equal"
+
+
+def _flat(test: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a test with record columns spelled out, so that two tests can be compared fact by fact."""
+    flat: dict[str, Any] = {}
+    for key, value in test["facts"].items():
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            for number, item in enumerate(value):
+                for column, cell in item.items():
+                    flat[f"{key}.{column}#{number}"] = cell
+        else:
+            flat[key] = value
+    flat["complete"] = tuple(test["complete"])
+    return flat
+
+
+def _both_sides(
+    condition: Condition, operator: str, operand: str, tests: list[tuple[str, dict[str, Any]]], each: str | None
+) -> bool:
+    for first_number, (first_expect, first) in enumerate(tests):
+        for second_expect, second in tests[first_number + 1 :]:
+            if first_expect == second_expect:
+                continue
+            differing = [key for key in first.keys() | second.keys() if first.get(key) != second.get(key)]
+            if len(differing) != 1 or differing[0].partition("#")[0] != condition.key:
+                continue
+            sides = {_side(condition.type, operator, operand, facts.get(differing[0])) for facts in (first, second)}
+            if sides == {True, False}:
+                return True
+    return False
+
+
+def _side(kind: str, operator: str, operand: str, value: Any) -> bool | None:
+    if value is None or value == "absent":
+        return None
+    # "==2.5.0" has two sides too: equal and not equal.
+    return answer(kind, [[[operator, operand]]], value).holds
+
+
+def check_mutations(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    """Dropping any condition, item of an any-of list, clause or exception must make a test fail."""
+    facts = []
+    for test in matrix.texts(rule)["test"]:
+        try:
+            facts.append((test["expect"], facts_of(test, matrix)))
+        except FactTypeError:
+            return  # reported by the tests themselves
+    for what, mutant in _mutants(rule):
+        if all(_WORDS[evaluate(mutant, given, matrix.registry).holds] == expect for expect, given in facts):
+            yield f"{what} can be dropped and every test still passes"
+
+
+def _mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
+    for name in ("affects", "unless"):
+        clauses = getattr(rule, name)
+        for number, clause in enumerate(clauses):
+            where = f"{name} {number + 1}"
+            if len(clauses) > 1 or name == "unless":
+                yield f"{where} (the whole clause)", rule._replace(**{name: _without(clauses, number)})
+            for position, condition in enumerate(clause):
+                if len(clause) > 1:
+                    smaller = _replaced(clauses, number, _without(clause, position))
+                    yield f"{where}: {condition.key}", rule._replace(**{name: smaller})
+                for item, alternative in enumerate(condition.alternatives):
+                    if len(condition.alternatives) > 1:
+                        fewer = condition._replace(alternatives=_without(condition.alternatives, item))
+                        changed = _replaced(clauses, number, _replaced(clause, position, fewer))
+                        yield f"{where}: {condition.key}: {_shown(alternative)}", rule._replace(**{name: changed})
+    for number, entry in enumerate(rule.assume):
+        yield f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number))
+
+
+def _without(items: list[Any], number: int) -> list[Any]:
+    return items[:number] + items[number + 1 :]
+
+
+def _replaced(items: list[Any], number: int, item: Any) -> list[Any]:
+    return [*items[:number], item, *items[number + 1 :]]
+
+
+def _shown(alternative: Any) -> str:
+    if isinstance(alternative, list):
+        return ",".join(operator + operand for operator, operand in alternative)
+    return str(alternative)
+
+
+def check_fixes(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    """A fix, applied to an environment that matches, must end the match."""
+    from envdoctor.judge.fixes import Verdict, offer_fixes
+
+    texts = matrix.texts(rule)
+    matching = [test for test in texts["test"] if test["expect"] == "match"]
+    if not matching:
+        return
+
+    def judged(facts: FactSet) -> Verdict:
+        return Verdict({}, evaluate(rule, facts, matrix.registry).holds is True)
+
+    for number, fix in enumerate(texts["fix"], 1):
+        reasons = []
+        for test in matching:
+            given = FactSet()
+            for key, raw in test["facts"].items():
+                spec = matrix.registry.find(key)
+                assert spec is not None, "run_tests reports unregistered keys"
+                given.add(Fact(key, parse_value(spec, raw), "test", "given"))
+            for prefix in test["complete"]:
+                given.declare_complete(prefix, "test")
+            reasons.append(offer_fixes([fix], given, matrix, {}, judged)[0].withheld)
+        # A fix may help only some of the environments that a rule covers; one that never helps is wrong.
+        if all(reasons):
+            yield f"fix {number} ({fix['summary'].get('en', '')}) never helps: {reasons[0]}"

@@ -1,0 +1,120 @@
+"""Conditions of rules: the text of a rule file, parsed against the registry into a form that is quick to evaluate."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from envdoctor.facts.registry import FactSpec, Registry
+
+__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condition"]
+
+#: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
+COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
+_QUANTIFIED = re.compile(r"(any|all)\(([^()]+)\)\Z")
+_PART = re.compile(r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z")
+_RELEASE = re.compile(r"\d+(\.\d+)*\Z")
+_VERSION_OPERAND = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
+
+
+class ConditionError(ValueError):
+    """A condition of a rule is wrong; the message says what was expected."""
+
+
+class Condition(NamedTuple):
+    """One key of a clause.
+
+    ``quantifier`` is ``""``, ``"any"`` or ``"all"``. ``alternatives`` are ORed; each is ``"absent"``, ``"present"``, a
+    boolean, a lower-case text pattern, or a list of ``[operator, operand]`` pairs that are ANDed.
+    """
+
+    key: str
+    quantifier: str
+    type: str
+    alternatives: list[Any]
+
+
+def parse_condition(registry: Registry, written_key: str, operand: object, each: str | None = None) -> Condition:
+    """Parse one ``key = operand`` line of a clause. Raises :class:`ConditionError`."""
+    match = _QUANTIFIED.match(written_key)
+    quantifier, key = (match[1], match[2]) if match else ("", written_key)
+    spec = registry.find(key)
+    if spec is None or key.endswith("*"):
+        raise ConditionError(f"{key} is not a registered fact")
+    head = key.partition(".")[0]
+    parent = registry.find(head)
+    is_column = parent is not None and parent.type == "records" and key != head
+    if quantifier and not is_column:
+        raise ConditionError(f"{quantifier}() needs a record column, and {key} is none")
+    if is_column and not quantifier and head != each:
+        raise ConditionError(f'{key} is a record column: write any({key}), all({key}), or each = "{head}"')
+    operands = operand if isinstance(operand, list) else [operand]
+    if not operands:
+        raise ConditionError("an empty list can never match")
+    return Condition(key, quantifier, spec.type, [_alternative(spec, item) for item in operands])
+
+
+def _alternative(spec: FactSpec, operand: object) -> object:
+    if operand in ("absent", "present"):
+        return operand
+    if spec.type == "records":
+        raise ConditionError('a record list can only be "present" (at least one item) or "absent" (none)')
+    if spec.type == "boolean":
+        if isinstance(operand, bool):
+            return operand
+        raise ConditionError(f"true or false is expected, not {operand!r}")
+    if spec.type in ("text", "texts"):
+        if isinstance(operand, str) and operand:
+            return operand.lower()
+        raise ConditionError(f"a text or a glob is expected, not {operand!r}")
+    if spec.type == "number" and isinstance(operand, (int, float)) and not isinstance(operand, bool):
+        return [["==", str(operand)]]
+    if not isinstance(operand, str):
+        raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {operand!r}')
+    return _comparisons(spec.type, operand)
+
+
+def _comparisons(kind: str, text: str) -> list[list[str]]:
+    parts: list[list[str]] = []
+    for piece in text.split(","):
+        match = _PART.match(piece.strip())
+        if match is None:
+            raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {text!r}')
+        operator, operand = match[1], match[2]
+        _check_operand(kind, operator, operand, text)
+        if operator == "~=":
+            parts += _compatible(operand, text)
+        else:
+            parts.append([operator, operand])
+    return parts
+
+
+def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
+    if kind == "version":
+        good = bool(_VERSION_OPERAND.match(operand))
+        if operand.endswith(".*"):
+            good = good and operator in ("==", "!=")
+    elif kind == "dotted":
+        good = bool(_RELEASE.match(operand)) and operator != "~="
+    else:
+        good = bool(_NUMBER.match(operand)) and operator != "~="
+    if not good:
+        raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
+
+
+def _compatible(operand: str, text: str) -> list[list[str]]:
+    # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
+    release = operand.split(".")
+    if len(release) < 2 or not _RELEASE.match(operand):
+        raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
+    return [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
+
+
+def bounds(condition: Condition) -> list[tuple[str, str]]:
+    """The ``(operator, operand)`` pairs of a version, dotted or number condition: what the lint asks tests for."""
+    found: list[tuple[str, str]] = []
+    for alternative in condition.alternatives:
+        if isinstance(alternative, list):
+            found += [(operator, operand) for operator, operand in alternative]
+    return found

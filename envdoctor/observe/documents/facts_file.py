@@ -1,0 +1,136 @@
+"""Reading a facts file (``envdoctor.facts/1``), written by ``envdoctor facts`` or by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
+from envdoctor.facts.values import Fact, Records, Unknown, Value
+
+__all__ = ["SCHEMA", "FactsFileError", "read_facts_file"]
+
+SCHEMA = "envdoctor.facts/1"
+_LARGEST = 256 * 1024 * 1024
+_TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
+
+
+class FactsFileError(ValueError):
+    """The file cannot be used; the message names the file and what is wrong with it."""
+
+
+def read_facts_file(path: Path, registry: Registry) -> FactSet:
+    """The facts of a file. Raises :class:`FactsFileError`.
+
+    ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
+    ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
+    """
+    document = _load(path)
+    name = path.name
+    facts = FactSet()
+    given = document["facts"]
+    columns: dict[str, dict[str, Any]] = {}
+    for key, raw in given.items():
+        spec = registry.find(key)
+        if spec is None or key.endswith("*"):
+            raise FactsFileError(f"{path}: {_unknown_key(key, registry)}")
+        parent = _parent(key, registry)
+        if parent is not None and key not in _scalar_keys(registry):
+            columns.setdefault(parent.key, {})[key] = raw
+            continue
+        facts.add(Fact(key, _value(path, key, spec, raw), name, "given"))
+    for parent_key, lists in columns.items():
+        if parent_key in facts:
+            raise FactsFileError(f"{path}: give {parent_key} as a list of tables or by columns, not both")
+        facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry), name, "given"))
+    for prefix in document.get("complete", []):
+        if prefix not in registry.prefixes():
+            allowed = ", ".join(registry.prefixes())
+            raise FactsFileError(f"{path}: complete: {prefix!r} is none of {allowed}")
+        facts.declare_complete(prefix, name)
+    _mark_incomplete(path, document, facts)
+    for key, reason in document.get("unknown", {}).items():
+        if registry.find(key) is not None and key not in facts:
+            facts.add(Fact(key, Unknown(str(reason)[:500]), name, "given"))
+    return facts
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST:
+            raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise FactsFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise FactsFileError(f"{path}: nested too deeply to be read") from None
+    except ValueError as error:
+        raise FactsFileError(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict) or "schema" not in document:
+        raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
+    schema = document["schema"]
+    if schema != SCHEMA:
+        raise FactsFileError(f"{path}: schema {str(schema)[:60]!r} is not known; this envdoctor reads {SCHEMA}")
+    for key in document:
+        if key not in _TOP:
+            raise FactsFileError(f"{path}: unknown key {key[:60]!r} beside {', '.join(_TOP[:3])}")
+    for key, kind, shape in (("facts", dict, "a table"), ("complete", list, "a list"), ("unknown", dict, "a table")):
+        if not isinstance(document.get(key, kind()), kind):
+            raise FactsFileError(f"{path}: {key}: {shape} is expected")
+    if "facts" not in document:
+        raise FactsFileError(f'{path}: "facts" is missing')
+    return document
+
+
+def _unknown_key(key: str, registry: Registry) -> str:
+    known = [spec.key for spec in registry if not spec.key.endswith("*")]
+    near = get_close_matches(key[:60], known, n=1, cutoff=0.75)
+    hint = f"did you mean {near[0]}?" if near else "`envdoctor matrix facts` lists the known keys"
+    return f"{key[:60]!r} is not a known fact; {hint}"
+
+
+def _parent(key: str, registry: Registry) -> FactSpec | None:
+    head, dot, _ = key.partition(".")
+    parent = registry.find(head) if dot else None
+    return parent if parent is not None and parent.type == "records" else None
+
+
+def _scalar_keys(registry: Registry) -> frozenset[str]:
+    """Keys such as ``gpu.count`` that look like a column and are facts of their own."""
+    return frozenset(spec.key for spec in registry if "." in spec.key)
+
+
+def _value(path: Path, key: str, spec: FactSpec, raw: object) -> Value:
+    try:
+        return parse_value(spec, raw)
+    except FactTypeError as error:
+        raise FactsFileError(f"{path}: {key}: {error}") from None
+
+
+def _from_columns(path: Path, parent: str, lists: Mapping[str, Any], registry: Registry) -> Value:
+    lengths = set()
+    for key, cells in lists.items():
+        if not isinstance(cells, list):
+            raise FactsFileError(f"{path}: {key}: a list with one value for each {parent} is expected")
+        lengths.add(len(cells))
+    if len(lengths) != 1:
+        raise FactsFileError(f"{path}: {', '.join(sorted(lists))}: the lists differ in length")
+    spec = registry.find(parent)
+    assert spec is not None
+    items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
+    return _value(path, parent, spec, items)
+
+
+def _mark_incomplete(path: Path, document: Mapping[str, Any], facts: FactSet) -> None:
+    incomplete = document.get("incomplete", {})
+    if not isinstance(incomplete, dict):
+        raise FactsFileError(f"{path}: incomplete: a table of reasons by key is expected")
+    for key, reason in incomplete.items():
+        fact = facts.get(key)
+        if isinstance(fact.value, Records):
+            facts.add(fact._replace(value=Records(fact.value.items, str(reason)[:500])))

@@ -1,0 +1,69 @@
+"""``--set key=value``: facts given on the command line or in the configuration; the last one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from envdoctor.facts.registry import FactTypeError, Registry, parse_value
+from envdoctor.facts.values import Fact
+
+__all__ = ["AssignmentError", "parse_assignments"]
+
+
+class AssignmentError(ValueError):
+    """An assignment is wrong; the message quotes it."""
+
+
+def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "--set") -> list[Fact]:
+    """Facts from ``key=value`` texts. Raises :class:`AssignmentError`.
+
+    Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU; commas separate several.
+    """
+    facts: list[Fact] = []
+    columns: dict[str, list[dict[str, str]]] = {}
+    for text in texts:
+        key, equals, raw = text.partition("=")
+        key = key.strip()
+        spec = registry.find(key)
+        if not equals:
+            raise AssignmentError(f"{origin} {text}: key=value is expected")
+        if spec is None or key.endswith("*") or spec.type == "records":
+            raise AssignmentError(f"{origin} {text}: {_hint(key, registry)}")
+        head = key.partition(".")[0]
+        parent = registry.find(head)
+        if (
+            parent is not None
+            and parent.type == "records"
+            and spec.key == key
+            and key.partition(".")[2] in parent.columns
+        ):
+            _add_column(columns.setdefault(head, []), key.partition(".")[2], raw)
+            continue
+        try:
+            facts.append(Fact(key, parse_value(spec, raw.strip()), origin, "given"))
+        except FactTypeError as error:
+            raise AssignmentError(f"{origin} {text}: {error}") from None
+    for head, items in columns.items():
+        parent = registry.find(head)
+        assert parent is not None
+        try:
+            facts.append(Fact(head, parse_value(parent, items), origin, "given"))
+        except FactTypeError as error:
+            raise AssignmentError(f"{origin} {head}: {error}") from None
+    return facts
+
+
+def _add_column(items: list[dict[str, str]], column: str, raw: str) -> None:
+    for number, cell in enumerate(part.strip() for part in raw.split(",")):
+        if number == len(items):
+            items.append({})
+        items[number][column] = cell
+
+
+def _hint(key: str, registry: Registry) -> str:
+    known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
+    near = get_close_matches(key[:60], known, n=1, cutoff=0.7)
+    if near:
+        return f"{key} is not a known fact; did you mean {near[0]}?"
+    return f"{key} is not a known fact; `envdoctor matrix facts` lists them"

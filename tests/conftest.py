@@ -1,0 +1,73 @@
+"""What every test may rely on: the command line as a person starts it, and the shipped matrix."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Run(NamedTuple):
+    """A finished ``envdoctor`` process."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as JSON."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Run]:
+    """Start ``python -m envdoctor`` in an empty folder, with a clean environment unless told otherwise."""
+
+    def start(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 120) -> Run:
+        environ = {key: value for key, value in os.environ.items() if not key.startswith(("ENVDOCTOR_", "LC_", "LANG"))}
+        for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+            environ.pop(name, None)
+        environ.update({"PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(tmp_path / "cache"), **(env or {})})
+        done = subprocess.run(
+            [sys.executable, "-m", "envdoctor", *arguments],
+            cwd=cwd or tmp_path,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
+        )
+        return Run(done.returncode, done.stdout, done.stderr)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def matrix() -> Matrix:
+    """The matrix of this checkout."""
+    return load_matrix()
+
+
+@pytest.fixture
+def facts_file(tmp_path: Path) -> Callable[..., str]:
+    """Write a minimal facts file and return its path."""
+
+    def write(facts: dict[str, Any], **more: Any) -> str:
+        path = tmp_path / "facts.json"
+        path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": facts, **more}))
+        return str(path)
+
+    return write
