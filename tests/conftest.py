@@ -39,6 +39,7 @@ def run(tmp_path: Path) -> Callable[..., Run]:
         for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
             environ.pop(name, None)
         environ.update({"PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(tmp_path / "cache"), **(env or {})})
+        encoding = environ["PYTHONIOENCODING"]
         done = subprocess.run(
             [sys.executable, "-m", "envdoctor", *arguments],
             cwd=cwd or tmp_path,
@@ -46,7 +47,7 @@ def run(tmp_path: Path) -> Callable[..., Run]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            encoding="utf-8",
+            encoding=encoding,
             timeout=timeout,
             check=False,
         )

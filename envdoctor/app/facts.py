@@ -77,13 +77,13 @@ def _from_environment(sources: Sources) -> Gathered:
 
     try:
         layout = choose(sources.python, sources.path, sources.root, environ=sources.environ, cwd=str(sources.cwd))
-        observed = observe(layout, environ=sources.environ)
+        observed = observe(layout)
     except EnvironmentUnreadable as error:
         raise JobError(str(error)) from None
     except EnvironmentNotFound as error:
         raise UsageProblem(str(error)) from None
     facts = FactSet(observed.facts)
-    if observed.complete is True:
+    if observed.complete:
         facts.declare_complete("pkg", "the environment's metadata")
     if layout.live:
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))

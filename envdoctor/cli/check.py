@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from envdoctor.cli.options import configuration_of, configuration_options, source_options, sources_of
+from envdoctor.report.formats import names
+
+if TYPE_CHECKING:
+    from envdoctor.report.report import Report
 
 __all__ = ["command"]
 
 _SEVERITIES = ["error", "warning", "note"]
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
-_FORMATS = ("terminal", "json")
 
 
 @click.command("check")
@@ -34,7 +37,7 @@ _FORMATS = ("terminal", "json")
 )
 @click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known (gpu,model).")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings.")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="terminal", show_default=True)
+@click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True)
 @click.option("--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option(
@@ -54,8 +57,9 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     from envdoctor.app.check import check, open_matrix
     from envdoctor.cli.output import parse_outputs, write_file, write_stdout
     from envdoctor.judge.policy import Policy
+    from envdoctor.report.formats import load
 
-    outputs = parse_outputs(options["outputs"], _FORMATS)
+    outputs = parse_outputs(options["outputs"], names())
     configuration = configuration_of(options["config"], options["no_config"])
     policy = Policy(
         fail_on=options["fail_on"] or configuration.fail_on or "error",
@@ -74,24 +78,23 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     lang = options["lang"] or configuration.lang or "auto"
     verbosity = options["verbose"] - options["quiet"]
     for name, path in outputs:
-        write_file(path, _render(name, report, "never", "en", 0, to_terminal=False))
-    if verbosity > -2:
-        write_stdout(_render(options["format_"], report, options["color"], lang, verbosity, to_terminal=True))
+        write_file(path, load(name)(report))
+    if options["format_"] != "terminal":
+        write_stdout(load(options["format_"])(report))
+    elif verbosity > -2:
+        write_stdout(_on_terminal(report, options["color"], lang, verbosity))
     return report.exit_code
 
 
-def _render(name: str, report: Any, color: str, lang: str, verbosity: int, *, to_terminal: bool) -> str:
-    if name == "json":
-        from envdoctor.report.json_report import render as render_json
-
-        return render_json(report)
-    from envdoctor.report.color import choose_lang, use_color, width_of
+def _on_terminal(report: Report, color: str, lang: str, verbosity: int) -> str:
+    from envdoctor.report.color import choose_lang, choose_width, decide, in_notebook
     from envdoctor.report.terminal import render
 
+    isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
     return render(
         report,
-        color=use_color(color, os.environ, sys.stdout),
-        width=width_of(sys.stdout, os.environ) if to_terminal else None,
+        color=decide(color, os.environ, isatty, notebook=notebook),
+        width=choose_width(os.environ, isatty, notebook=notebook),
         verbosity=verbosity,
-        lang=choose_lang(lang, os.environ),
+        lang=choose_lang(lang, os.environ, sys.stdout.encoding),
     )

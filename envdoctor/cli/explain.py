@@ -29,5 +29,8 @@ def command(rule_id: str, **options: Any) -> int:
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = open_matrix((*configuration.matrix, *options["matrix"]))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ)
-    write_stdout(render(explain(rule_id, matrix), lang=lang))
+    explanation = explain(rule_id, matrix)
+    write_stdout(
+        render(explanation.rule, explanation.texts, lang=lang, renamed_from=explanation.renamed_from)
+    )
     return 0

@@ -7,11 +7,26 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from envdoctor.derive.running import Derived
+from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("model.repo", "model.path")
-OUTPUTS = ("model.family", "model.type", "model.remote_code", "model.dtype", "model.quantization", "model.num_experts")
+OUTPUTS = (
+    "model.family",
+    "model.type",
+    "model.architectures",
+    "model.remote_code",
+    "model.dtype",
+    "model.quantization",
+    "model.hidden_size",
+    "model.num_layers",
+    "model.head_dim",
+    "model.num_attention_heads",
+    "model.num_key_value_heads",
+    "model.num_experts",
+    "model.vocab_size",
+)
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -21,22 +36,37 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     families = matrix.table("families")
     names = _names(repo, path, families.get("organisations", {}))
-    family = _family(names, kind, value("model.architectures"), families.get("family", []))
-    found: dict[str, Derived] = {}
+    entries = families.get("family", [])
+    family = _family(names, kind, value("model.architectures"), entries)
     if family is None:
-        if isinstance(kind, Unknown):
-            shown = repo if isinstance(repo, str) else path
-            reason = Unknown(f"the family of {shown} is not known by name, and its config.json was not read")
-            return {"model.family": Derived(reason, "")}
-        return {"model.family": Derived(ABSENT, f"families.toml has no family for model type {kind}")}
+        return {"model.family": _no_family(kind, repo if isinstance(repo, str) else path, entries)}
     entry, because = family
-    found["model.family"] = Derived(entry["id"], f"families.toml: {because}")
-    for known in entry.get("known", []):
-        if _matches(names, known.get("repos", [])):
-            for key, fact in known.get("facts", {}).items():
-                found[key] = Derived(ABSENT if fact == "absent" else fact, f"families.toml: {because}")
-            break
+    origin = f"families.toml: {because}"
+    found = {"model.family": Derived(entry["id"], origin)}
+    if isinstance(repo, str):  # a folder's name says too little of what is in it
+        for known in entry.get("known", []):
+            if _matches(names, known.get("repos", [])):
+                found.update(_known(known.get("facts", {}), matrix, origin))
+                break
     return found
+
+
+def _known(facts: Mapping[str, Any], matrix: Matrix, origin: str) -> dict[str, Derived]:
+    found: dict[str, Derived] = {}
+    for key, raw in facts.items():
+        spec = matrix.registry.find(key)
+        if spec is not None:
+            found[key] = Derived(parse_value(spec, raw), origin)
+    return found
+
+
+def _no_family(kind: Value, called: Value, entries: Iterable[Mapping[str, Any]]) -> Derived:
+    if isinstance(kind, Unknown):
+        return Derived(Unknown(f"the family of {called} is not known by name, and its config.json was not read"), "")
+    sharing = [entry["id"] for entry in entries if kind in entry.get("shared_types", [])]
+    if sharing:
+        return Derived(Unknown(f"{', '.join(sharing)} all have model type {kind}: give the repository's name"), "")
+    return Derived(ABSENT, f"families.toml has no family for model type {kind}")
 
 
 def _names(repo: Value, path: Value, organisations: Mapping[str, str]) -> list[str]:
@@ -85,6 +115,7 @@ def _family(
 
 def _admits(entry: Mapping[str, Any], kind: str) -> bool:
     """Whether files with this model_type can be of the family at all."""
-    types = set(entry.get("types", [])) | {known.get("facts", {}).get("model.type") for known in entry.get("known", [])}
+    types = {*entry.get("types", []), *entry.get("shared_types", [])}
+    types |= {known.get("facts", {}).get("model.type") for known in entry.get("known", [])}
     types.discard(None)
     return not types or kind in types

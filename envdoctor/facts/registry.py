@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Value
 
-__all__ = ["TYPES", "FactSpec", "FactTypeError", "Registry", "RegistryError", "dotted", "parse_value"]
+__all__ = [
+    "TYPES",
+    "FactSpec",
+    "FactTypeError",
+    "Registry",
+    "RegistryError",
+    "canonical_key",
+    "dotted",
+    "normalise",
+    "parse_value",
+]
 
 TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
 _PRIVACY = ("public", "path", "host")
-_DOTTED = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}\Z")
+_DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}\Z")
 
 
 class RegistryError(ValueError):
@@ -57,7 +67,7 @@ class Registry:
             specs[key] = _spec(key, entry)
         return cls(specs, data.get("help", {}))
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[FactSpec]:
         return iter(self._specs.values())
 
     def find(self, key: str) -> FactSpec | None:
@@ -75,6 +85,14 @@ class Registry:
         if parent is not None and parent.type == "records":
             return parent.columns.get(tail)
         return None
+
+    def records_of(self, key: str) -> FactSpec | None:
+        """The record list that a column such as ``gpu.cc`` belongs to; None for a fact of its own (``gpu.count``)."""
+        head, dot, tail = key.partition(".")
+        parent = self._specs.get(head)
+        if not dot or key in self._specs or parent is None or tail not in parent.columns:
+            return None
+        return parent
 
     def prefixes(self) -> tuple[str, ...]:
         """The prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
@@ -104,6 +122,16 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         columns=columns,
         identity=tuple(entry.get("identity", ())),
     )
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def canonical_key(key: str) -> str:
+    """The key under which a fact is kept: ``pkg.Flash_Attn`` is ``pkg.flash-attn``."""
+    return "pkg." + normalise(key[4:]) if key.startswith("pkg.") else key
 
 
 def dotted(text: str) -> tuple[int, ...] | None:
@@ -158,7 +186,7 @@ _PEP440 = re.compile(
     (?:[-_.]?dev[-_.]?\d{0,9})?                                         # development release
     (?:\+[a-z0-9]{1,64}(?:[-_.][a-z0-9]{1,64})*)?                       # local label
     \s*\Z""",
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 
 

@@ -11,19 +11,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Pin", "install_commands", "normalise"]
+__all__ = ["Pin", "install_commands"]
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-_REQUIREMENT = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?\Z")
 _SPECIFIER = re.compile(r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+(,(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+)*\Z")
 
 #: A normalised name, and a specifier such as ``==2.4.1``.
 Pin = tuple[str, str]
-
-
-def normalise(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def install_commands(
@@ -39,7 +33,8 @@ def install_commands(
     table = {entry["name"]: entry for entry in packages.get("package", [])}
     tagged = [name for name, specifier in pins if cuda_tag and _takes_tag(table, name) and specifier.startswith("==")]
     if installer == "conda":
-        return (_conda(pins, table),)
+        missing = [name for name, _ in pins if table.get(name, {}).get("conda_forge") is False]
+        return () if missing else (_conda(pins, table),)
     if installer == "uv":
         return (_uv(pins, interpreter, cuda_tag if tagged else None),)
     return (_pip(pins, interpreter, cuda_tag, tagged, table),)

@@ -11,13 +11,13 @@ from envdoctor.facts.values import Absent, Records, Unknown, Value
 
 __all__ = ["Answer", "answer", "base_release", "satisfies"]
 
-_PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)(?:\+[a-zA-Z0-9]+(?:[-_.][a-zA-Z0-9]+)*)?\Z")
-_RELEASE = re.compile(r"\d+(\.\d+)*\Z")
+_PLAIN = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\+[a-zA-Z0-9]+(?:[-_.][a-zA-Z0-9]+)*)?\Z")
+_RELEASE = re.compile(r"[0-9]+(\.[0-9]+)*\Z")
 
 
 class Answer(NamedTuple):
-    """``holds`` is True, False or None (unknown). ``from_base`` is true when a pre-release or vendor build matches
-    only as its base release (2.5.0a0+nv24.08 as 2.5.0)."""
+    """``holds`` is True, False or None (unknown). ``from_base`` is true when a pre-, post- or vendor release
+    (2.5.0a0+nv24.08) and its base release (2.5.0) answer differently: then it holds, with less confidence."""
 
     holds: bool | None
     from_base: bool = False
@@ -43,23 +43,30 @@ def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
 
 def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
     """None when the value cannot be compared at all."""
-    if alternative == "absent":
-        return Answer(_is_absent(value))
-    if alternative == "present":
-        return Answer(not _is_absent(value))
+    if alternative in ("absent", "present"):
+        if isinstance(value, Records) and not value.items and value.incomplete is not None:
+            return None  # there may be items that were not seen
+        return Answer(_is_absent(value) is (alternative == "absent"))
     if isinstance(value, Absent):
         return _NO
     if kind == "boolean":
         return Answer(value is alternative)
     if kind == "text":
-        return Answer(isinstance(value, str) and fnmatchcase(value.lower(), alternative))
+        return Answer(isinstance(value, str) and _fits(value.lower(), alternative))
     if kind == "texts":
-        return Answer(isinstance(value, tuple) and any(fnmatchcase(item.lower(), alternative) for item in value))
+        return Answer(isinstance(value, tuple) and any(_fits(item.lower(), alternative) for item in value))
     if kind == "number":
         return Answer(all(_numbers(value, operator, float(operand)) for operator, operand in alternative))
     if kind == "dotted":
         return _dotted(str(value), alternative)
     return _version(str(value), alternative)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Exact, or a glob of ``*`` and ``?``; brackets stand for themselves."""
+    if "*" not in pattern and "?" not in pattern:
+        return text == pattern
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _is_absent(value: Value) -> bool:
@@ -100,9 +107,27 @@ def _version(value: str, comparisons: list[list[str]]) -> Answer | None:
     if base is None:
         return None
     specifier = ",".join(operator + operand for operator, operand in comparisons)
-    if satisfies(value, specifier):
-        return _YES
-    return Answer(satisfies(base, specifier), True)
+    exact = satisfies(value, specifier)
+    if _names_a_step_of(value, comparisons):
+        return Answer(exact)
+    holds = satisfies(base, specifier)
+    return Answer(exact or holds, exact is not holds)
+
+
+def _names_a_step_of(version: str, comparisons: list[list[str]]) -> bool:
+    """Whether a bound is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1: it
+    was written with these steps in mind, and the base release has no say. The alpha number of a vendor's build is none
+    of upstream's steps."""
+    from packaging.version import Version
+
+    judged = Version(version)
+    if judged.pre is not None and judged.local is not None:
+        return False
+    bounds = [Version(operand) for _, operand in comparisons if not operand.endswith(".*")]
+    return any(
+        (bound.is_prerelease or bound.is_postrelease) and Version(bound.base_version) == Version(judged.base_version)
+        for bound in bounds
+    )
 
 
 def _numbers_of(release: str) -> tuple[int, ...]:

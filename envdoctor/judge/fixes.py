@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.registry import FactTypeError, normalise, parse_value
 from envdoctor.facts.values import ABSENT, Absent, Fact, Known, Unknown, Value
-from envdoctor.judge.commands import Pin, install_commands, normalise
+from envdoctor.judge.commands import Pin, install_commands
 from envdoctor.judge.compare import satisfies
 from envdoctor.judge.finding import OfferedFix
 from envdoctor.judge.messages import text_of

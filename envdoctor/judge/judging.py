@@ -64,13 +64,19 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
     findings = [_finding(rule, match, derived, matrix, policy) for rule, match in applied]
-    findings = _supersede(findings, {rule.id: rule for rule, _ in applied})
     findings, used, expired = _ignore(findings, policy, today)
+    findings = _supersede(findings, {rule.id: rule for rule, _ in applied})
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
     findings = [_with_fixes(finding, facts, matrix, findings) for finding in findings]
-    findings = [replace(finding, gate=fails_gate(finding, policy)) for finding in findings]
+    findings = [replace(finding, gate=_gates(finding, findings, policy)) for finding in findings]
     findings.sort(key=_order)
     return Judgement(derived, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
+
+
+def _gates(finding: Finding, findings: Sequence[Finding], policy: Policy) -> bool:
+    """A finding answers for those it stands for: standing in never makes the gate weaker."""
+    stood_for = [replace(other, superseded_by=None) for other in findings if other.superseded_by == finding.id]
+    return fails_gate(finding, policy) or any(fails_gate(other, policy) for other in stood_for)
 
 
 def _order(finding: Finding) -> tuple[int, int, str, str]:
@@ -177,9 +183,11 @@ def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
 
 
 def _supersede(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """One cause, one finding: mark those that a finding of this run stands for."""
+    """One cause, one finding: mark those that a finding of this run stands for. What is accepted hides nothing."""
     by: dict[str, str] = {}
     for finding in findings:
+        if finding.ignored is not None:
+            continue
         for other in rules[finding.id].supersedes:
             by.setdefault(other, finding.id)
     return [replace(finding, superseded_by=by[finding.id]) if finding.id in by else finding for finding in findings]

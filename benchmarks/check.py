@@ -1,0 +1,150 @@
+"""How quick and how small is ``envdoctor check``? Ratios against other tools, measured side by side in one run.
+
+    python benchmarks/check.py REQUIREMENTS [--env DIR] [--runs 9]
+
+REQUIREMENTS is a list of ``name==version`` lines. The environment is built in DIR (default ``.benchmark-env``), or
+reused when it is there; the checkout's wheel is installed into it. Commands are run in turn, round by round, so that a
+machine that gets slower or faster meanwhile does the same to all of them. Wall time is the median of the rounds; memory
+is the largest peak RSS the kernel accounts to the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+#: The largest private set: how many rules a big organisation might keep, and how many are shipped today or soon.
+SMALL, LARGE = 250, 2000
+
+
+def main() -> int:
+    """Build, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("requirements", type=Path)
+    parser.add_argument("--env", type=Path, default=ROOT / ".benchmark-env")
+    parser.add_argument("--runs", type=int, default=9)
+    options = parser.parse_args()
+    env = options.env.absolute()
+    build_environment(env, options.requirements)
+    python = str(env / "bin" / "python")
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        results = measure(commands_of(env, python, scratch), options.runs, scratch)
+    report(results, env, options.runs)
+    return 0
+
+
+def build_environment(env: Path, requirements: Path) -> None:
+    """Create the environment once; install this checkout's wheel every time."""
+    if not (env / "bin" / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(env)], check=True)
+        install = [str(env / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps"]
+        subprocess.run([*install, "-r", str(requirements)], check=True)
+    with tempfile.TemporaryDirectory() as wheels:
+        pip = [str(env / "bin" / "python"), "-m", "pip"]
+        subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", wheels, str(ROOT)], check=True)
+        wheel = next(Path(wheels).glob("envdoctor-*.whl"))
+        subprocess.run([*pip, "install", "-q", "--no-deps", "--force-reinstall", str(wheel)], check=True)
+
+
+def commands_of(env: Path, python: str, scratch: Path) -> dict[str, dict[str, Any]]:
+    """Every command by the name it is reported under. All run the environment's own interpreter."""
+    uv = shutil.which("uv", path=f"{env / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+    (installed,) = (env / "lib").glob("python3*/site-packages/envdoctor")
+    check = [python, "-m", "envdoctor", "check", "--no-config", "--exit-zero"]
+    commands = {
+        "python -c pass": command(python, "-c", "pass"),
+        "pip check": command(python, "-m", "pip", "check"),
+        "collect_env": command(python, "-m", "torch.utils.collect_env"),
+        "envdoctor check, cold bytecode": command(
+            *check, "--no-cache", env={"PYTHONDONTWRITEBYTECODE": "1"}, remove=str(installed)
+        ),
+        "envdoctor check, filling bytecode": command(*check, "--no-cache"),
+        "envdoctor check, warm": command(*check, "--no-cache"),
+        "envdoctor check, cache filled": command(*check),
+        "envdoctor check with a model": command(*check, "--no-cache", "--model", "THUDM/glm-4-9b-chat-hf"),
+    }
+    if uv is not None:
+        commands["uv pip check"] = command(uv, "pip", "check", "--python", python)
+    for count in (SMALL, LARGE):
+        package = synthetic_package(installed, scratch / str(count), count)
+        commands[f"envdoctor check, {count} rules"] = command(*check, "--no-cache", env={"PYTHONPATH": str(package)})
+    return commands
+
+
+def command(*argv: str, env: Mapping[str, str] | None = None, remove: str | None = None) -> dict[str, Any]:
+    """A command as ``measure.py`` reads it."""
+    return {"argv": list(argv), "env": dict(env or {}), "remove": remove}
+
+
+def synthetic_package(installed: Path, folder: Path, count: int) -> Path:
+    """A copy of the installed envdoctor whose compiled matrix holds ``count`` rules: the shipped ones again and again
+    under other ids, each with its own copy of the texts."""
+    package = folder / "envdoctor"
+    shutil.copytree(installed, package)
+    index = json.loads((package / "_matrix" / "index.json").read_bytes())
+    texts = (package / "_matrix" / "texts.jsonl").read_bytes()
+    shipped = index["rules"]
+    rules, copies, end = [], [], 0
+    for number in range(count):
+        rule = list(shipped[number % len(shipped)])
+        offset, length = rule[-1]
+        rule[0], rule[-1] = f"{rule[0]}-{number}", [end, length]
+        copies.append(texts[offset : offset + length] + b"\n")
+        end += length + 1
+        rules.append(rule)
+    index["rules"] = rules
+    (package / "_matrix" / "index.json").write_text(json.dumps(index, separators=(",", ":")))
+    (package / "_matrix" / "texts.jsonl").write_bytes(b"".join(copies))
+    return folder
+
+
+def measure(commands: Mapping[str, Mapping[str, Any]], runs: int, scratch: Path) -> dict[str, list[list[float]]]:
+    """``[wall seconds, CPU seconds, peak KiB]`` of every round, by command."""
+    listing = scratch / "commands.json"
+    listing.write_text(json.dumps(commands))
+    script = [sys.executable, "-I", "-S", str(ROOT / "benchmarks" / "measure.py"), str(listing), str(runs)]
+    results: dict[str, list[list[float]]] = json.loads(subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout)
+    return results
+
+
+def report(results: Mapping[str, list[list[float]]], env: Path, runs: int) -> None:
+    """The table, and the bars with what was measured."""
+    wall = {name: statistics.median(sample[0] for sample in samples) for name, samples in results.items()}
+    peak = {name: max(sample[2] for sample in samples) / 1024 for name, samples in results.items()}
+    count = sum(1 for _ in (env / "lib").glob("python3*/site-packages/*.dist-info"))
+    print(f"{count} distributions, Python {platform.python_version()}, {os.cpu_count()} cores, {runs} rounds")
+    print(f"{'command':<40}{'median s':>10}{'min s':>10}{'max s':>10}{'cpu s':>10}{'peak MiB':>10}")
+    for name, samples in results.items():
+        seconds = [sample[0] for sample in samples]
+        cpu = statistics.median(sample[1] for sample in samples)
+        print(f"{name:<40}{wall[name]:>10.3f}{min(seconds):>10.3f}{max(seconds):>10.3f}{cpu:>10.3f}{peak[name]:>10.1f}")
+    print()
+    warm, bare = "envdoctor check, warm", "python -c pass"
+    more = 1000 * (wall[f"envdoctor check, {LARGE} rules"] - wall[f"envdoctor check, {SMALL} rules"])
+    rows = [
+        ("warm / python -c pass", wall[warm] / wall[bare], 12.0),
+        ("peak RSS above python -c pass, MiB", peak[warm] - peak[bare], 16.0),
+        (f"{LARGE} rules instead of {SMALL}, ms more", more, 25.0),
+    ]
+    if "uv pip check" in wall:
+        rows.insert(0, ("warm / uv pip check", wall[warm] / wall["uv pip check"], 5.0))
+    for name, value, bar in rows:
+        print(f"{name:<40}{value:>10.2f}   bar: at most {bar:g}   {'met' if value <= bar else 'NOT MET'}")
+    faster = wall["collect_env"] / wall[warm]
+    print(f"{'collect_env / warm':<40}{faster:>10.2f}   bar: at least 12   {'met' if faster >= 12 else 'NOT MET'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""How the installed torch was built, and whether its libraries are all there: from files, without importing it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from envdoctor.facts.registry import dotted
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.environment.files import Files, because_of
+from envdoctor.observe.environment.version_files import VersionFile
+
+__all__ = ["KEYS", "torch_facts"]
+
+#: Every key that this module gives; all are unknown, with the reason, when there is no torch to read.
+KEYS = ("torch.cuda", "torch.hip", "torch.git", "torch.cxx11_abi", "torch.arch_list", "torch.missing_files")
+
+#: c10::Error's constructor takes a std::string; its mangled name tells which one, in libc10.so of torch 1.13 to 2.15.
+#: (torch/share/cmake/Torch/TorchConfig.cmake says it in 2.5.1 and 2.7.1, and no longer in 2.13.0 and 2.15.0.)
+_NEW_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string"
+_OLD_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationESs"
+_CHUNK = 1 << 18
+_LIBRARY_LIMIT = 64 << 20
+_RECORD_LIMIT = 32 << 20
+#: RECORD has one file a line; the first line is that of a file of another folder.
+_IN_RECORD = b"\ntorch/lib/"
+_LIBRARY = re.compile(r"[^/,\"]+(?:\.so(?:\.[\d.]+)?|\.dylib|\.dll|\.pyd)\Z")
+#: Libraries of torch's own tests lie in the same folder.
+_TEST_LIBRARY = re.compile(r"(?:lib)?(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops)\b")
+
+
+def torch_facts(version_file: VersionFile | Unknown, record: str | Unknown, files: Files) -> list[Fact]:
+    """The ``torch.*`` facts.
+
+    ``version_file`` is torch/version.py, or unknown with the reason why there is none. ``record`` is the path of RECORD
+    in torch's metadata directory, or unknown.
+    """
+    if isinstance(version_file, Unknown):
+        return [Fact(key, version_file, "", "environment") for key in KEYS]
+    origin = version_file.origin
+    cuda = _dotted(version_file.get("cuda"), origin)
+    hip = _dotted(version_file.get("hip"), origin)
+    git = version_file.get("git_version")
+    if isinstance(git, bool):
+        git = Unknown(f"{origin} does not say")
+    abi, abi_origin = _cxx11_abi(version_file.folder, files)
+    missing, missing_origin = _missing_files(version_file.folder, record, files)
+    return [
+        Fact("torch.cuda", cuda, origin, "environment"),
+        Fact("torch.hip", hip, origin, "environment"),
+        Fact("torch.git", git, origin, "environment"),
+        Fact("torch.cxx11_abi", abi, abi_origin, "environment"),
+        Fact("torch.arch_list", _arch_list(cuda, hip), origin, "environment"),
+        Fact("torch.missing_files", missing, missing_origin, "environment"),
+    ]
+
+
+def _dotted(value: Value, origin: str) -> Value:
+    """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
+    if not isinstance(value, str):
+        return Unknown(f"{origin} does not say") if isinstance(value, bool) else value
+    numbers = value.partition("-")[0]
+    return numbers if dotted(numbers) is not None else Unknown(f"{origin} says {value[:60]!r}")
+
+
+def _arch_list(cuda: Value, hip: Value) -> Value:
+    """Only a CPU build's list is known without reading its binaries: it is empty. The table inside torch/cuda lists
+    what releases were meant to have, and is not always what a build has."""
+    if cuda is ABSENT and hip is ABSENT:
+        return ()
+    return Unknown("no text file of torch gives it")
+
+
+def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
+    libraries = os.path.join(folder, "torch", "lib")
+    try:
+        names = files.names(libraries)
+    except OSError as error:
+        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), ""
+    if "libc10.so" in names:
+        origin = "torch/lib/libc10.so"
+        try:
+            found = _first_of((_NEW_ABI, _OLD_ABI), os.path.join(libraries, "libc10.so"), files)
+        except OSError as error:
+            return Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+        if found is None:
+            return Unknown(f"{origin} has none of the symbols that tell"), origin
+        return found == _NEW_ABI, origin
+    for other in ("libc10.dylib", "c10.dll"):
+        if other in names:
+            return ABSENT, f"torch/lib/{other}"
+    return Unknown("there is no torch/lib/libc10.so"), ""
+
+
+def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | None:
+    """Which needle a file holds. Read in pieces, not mapped: a mapped file that shrinks would kill the process."""
+    overlap = max(map(len, needles)) - 1
+    descriptor = files.open(path)
+    try:
+        tail, total = b"", 0
+        while total < _LIBRARY_LIMIT:
+            piece = os.read(descriptor, _CHUNK)
+            if not piece:
+                return None
+            text = tail + piece
+            for needle in needles:
+                if needle in text:
+                    return needle
+            tail, total = text[-overlap:], total + len(piece)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Value, str]:
+    """Libraries that RECORD lists in torch/lib and that are not there."""
+    if isinstance(record, Unknown):
+        return record, ""
+    origin = f"{os.path.basename(os.path.dirname(record))}/RECORD"
+    try:
+        listed = _listed_libraries(files.head(record, _RECORD_LIMIT))
+    except OSError as error:
+        return Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+    if not listed:
+        return Unknown(f"{origin} lists no library in torch/lib"), origin
+    libraries = os.path.join(folder, "torch", "lib")
+    try:
+        there = frozenset(files.names(libraries))
+    except FileNotFoundError:
+        there = frozenset()
+    except OSError as error:
+        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), origin
+    # A link whose file is gone is listed all the same, so that the name alone is not enough.
+    return (
+        tuple(
+            f"torch/lib/{name}"
+            for name in listed
+            if name not in there or not files.is_file(os.path.join(libraries, name))
+        ),
+        origin,
+    )
+
+
+def _listed_libraries(record: bytes) -> list[str]:
+    found: list[str] = []
+    at = record.find(_IN_RECORD)
+    while at >= 0:
+        start = at + len(_IN_RECORD)
+        end = record.find(b",", start)
+        name = record[start : end if end >= 0 else len(record)].decode("utf-8", "replace")
+        if len(name) < 200 and _LIBRARY.match(name) and not _TEST_LIBRARY.match(name):
+            found.append(name)
+        at = record.find(_IN_RECORD, start)
+    return sorted(set(found))

@@ -1,0 +1,157 @@
+"""The CUDA toolkit that an extension would be built with: where torch looks for ``nvcc``, and its version."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.machine.text_file import read_text
+
+if TYPE_CHECKING:
+    from envdoctor.observe.machine.request import MachineRequest
+
+__all__ = ["KEYS", "observe"]
+
+KEYS = ("cuda.toolkit",)
+
+_NVCC_TIMEOUT = 5.0
+_NVCC_OUTPUT = 65536
+
+
+def observe(request: MachineRequest) -> list[Fact]:
+    """``cuda.toolkit`` as ``major.minor``, ABSENT when there is no nvcc.
+
+    The places and their order are those of ``torch.utils.cpp_extension``: CUDA_HOME, CUDA_PATH, the nvcc on PATH,
+    /usr/local/cuda. A folder without nvcc (a runtime image) is passed over. Version files are read first; nvcc is
+    started, for at most five seconds, only when they do not tell.
+    """
+    value, origin = _toolkit(request)
+    return [Fact("cuda.toolkit", value, origin, "machine")]
+
+
+def _toolkit(request: MachineRequest) -> tuple[Value, str]:
+    for origin, nvcc in _candidates(request):
+        if not os.path.isfile(nvcc):
+            continue
+        for root in _roots(nvcc):
+            version, name = _version_from_files(root)
+            if version:
+                return version, f"{origin}: {name}"
+        return _ask_nvcc(nvcc, request), f"{origin}: nvcc --version"
+    return ABSENT, "CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda"
+
+
+def _candidates(request: MachineRequest) -> list[tuple[str, str]]:
+    """Where nvcc may be, as (origin, path); relative places are left out, for they depend on the working directory."""
+    nvcc = "nvcc.exe" if request.platform == "windows" else "nvcc"
+    found: list[tuple[str, str]] = []
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        home = request.environ.get(name, "")
+        if os.path.isabs(home) and "\0" not in home:
+            found.append((name, os.path.join(home, "bin", nvcc)))
+    for folder in request.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, nvcc)
+        if os.path.isabs(folder) and "\0" not in folder and os.access(path, os.X_OK) and os.path.isfile(path):
+            found.append(("PATH", path))
+            break
+    if request.platform != "windows":
+        found.append(("/usr/local/cuda", request.path("/usr/local/cuda/bin/nvcc")))
+    return found
+
+
+def _roots(nvcc: str) -> list[str]:
+    """The toolkit's folder: as the path says it, with links followed, and where a script in its place passes on to.
+
+    Distributions and clusters put a link or a few lines of shell (``exec /usr/lib/cuda/bin/nvcc "$@"``) on PATH.
+    """
+    paths = [nvcc, os.path.realpath(nvcc)]
+    script = read_text(nvcc, 2048) or ""
+    if script.startswith("#!"):
+        paths += re.findall(r"(?<![\w$}./-])(/[\w./+-]{1,200}/bin/nvcc)(?![\w./-])", script)
+    return list(dict.fromkeys(os.path.dirname(os.path.dirname(path)) for path in paths))
+
+
+def _version_from_files(root: str) -> tuple[str | None, str]:
+    """``(version, file)`` from version.json (CUDA 11 on), version.txt (before) or the header cuda.h (distributions)."""
+    text = read_text(os.path.join(root, "version.json"))
+    if text is not None:
+        version = _from_json(text)
+        if version:
+            return version, "version.json"
+    for name, pattern in (
+        ("version.txt", r"CUDA Version (\d{1,3}\.\d{1,3})"),
+        ("include/cuda.h", r"^#define\s+CUDA_VERSION\s+(\d{4,6})\b"),
+    ):
+        match = re.search(pattern, read_text(os.path.join(root, name)) or "", re.MULTILINE)
+        if match:
+            number = match.group(1)
+            # cuda.h: CUDA_VERSION is 1000 * major + 10 * minor.
+            return number if "." in number else f"{int(number) // 1000}.{int(number) % 1000 // 10}", name
+    return None, ""
+
+
+def _from_json(text: str) -> str | None:
+    import json
+
+    try:
+        parts = json.loads(text)
+        # The compiler's own version counts; the toolkit's is the same release in NVIDIA's installers.
+        for name in ("cuda_nvcc", "cuda"):
+            version = parts.get(name, {}).get("version")
+            match = re.match(r"(\d{1,3}\.\d{1,3})(?:\.|\Z)", version) if isinstance(version, str) else None
+            if match:
+                return match.group(1)
+    except (ValueError, AttributeError, RecursionError, MemoryError):
+        return None
+    return None
+
+
+def _ask_nvcc(nvcc: str, request: MachineRequest) -> Value:
+    output = _run(nvcc, request)
+    if isinstance(output, Unknown):
+        return output
+    match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", output)
+    return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")
+
+
+def _run(nvcc: str, request: MachineRequest) -> str | Unknown:
+    """The first 64 KiB that ``nvcc --version`` prints; it and what it started are ended after five seconds."""
+    import signal
+    import subprocess
+    import threading
+
+    try:
+        child = subprocess.Popen(
+            [nvcc, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(request.environ),
+            cwd=os.path.dirname(nvcc),
+            start_new_session=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return Unknown("nvcc is there but cannot be started")
+    output: list[bytes] = []
+    stream = child.stdout
+    assert stream is not None
+    reader = threading.Thread(target=lambda: output.append(stream.read(_NVCC_OUTPUT)), daemon=True)
+    reader.start()
+    reader.join(_NVCC_TIMEOUT)
+    answer = output[0] if output else None
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass
+    else:
+        child.kill()
+    child.wait()
+    reader.join(1.0)
+    if not reader.is_alive():
+        stream.close()
+    if answer is None:
+        return Unknown(f"nvcc did not answer in {_NVCC_TIMEOUT:g} s")
+    return answer.decode("utf-8", "replace")

@@ -1,0 +1,33 @@
+"""Which kinds of accelerators leave a sign on this machine: nvidia, ascend, rocm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.facts.values import Fact
+from envdoctor.observe.machine.proc_driver import driver_traces
+from envdoctor.observe.machine.text_file import exists, names
+
+if TYPE_CHECKING:
+    from envdoctor.observe.machine.request import MachineRequest
+
+__all__ = ["KEYS", "observe"]
+
+KEYS = ("machine.accelerators",)
+
+
+def observe(request: MachineRequest) -> list[Fact]:
+    """``machine.accelerators``, by device nodes and installation folders; nothing is opened or started.
+
+    Huawei's Ascend and AMD's ROCm are recognised so that a report can say that they are not covered yet.
+    """
+    found: list[str] = []
+    if driver_traces(request):
+        found.append("nvidia")
+    if request.platform == "linux":
+        devices = names(request.path("/dev"))
+        if any(name.startswith("davinci") for name in devices) or exists(request.path("/usr/local/Ascend")):
+            found.append("ascend")
+        if "kfd" in devices or exists(request.path("/opt/rocm")):
+            found.append("rocm")
+    return [Fact("machine.accelerators", tuple(found), "/dev, /proc, installation folders", "machine")]

@@ -1,0 +1,224 @@
+"""``config.json``: type, architectures, dtype, quantisation and sizes of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.model.model_file import read_object
+from envdoctor.observe.model.source import ModelSource
+
+__all__ = ["KEYS", "observe"]
+
+KEYS = (
+    "model.type",
+    "model.architectures",
+    "model.dtype",
+    "model.quantization",
+    "model.remote_code",
+    "model.transformers_version",
+    "model.config_keys",
+    "model.hidden_size",
+    "model.num_layers",
+    "model.num_attention_heads",
+    "model.num_key_value_heads",
+    "model.head_dim",
+    "model.num_experts",
+    "model.vocab_size",
+)
+
+_MAX_KEYS = 2000
+_MAX_TEXT = 4096
+_MAX_NUMBER = 10**12
+#: Where multimodal configurations keep the language model's part; the sizes in it are the ones that count.
+_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+_VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}((a|b|rc|\.?dev|\.?post)\d{0,9}){0,3}(\+[A-Za-z0-9.]{1,64})?\Z")
+
+Config = Mapping[str, Any]
+
+
+def observe(source: ModelSource) -> list[Fact]:
+    """The facts of ``KEYS``; all unknown when config.json is missing or too large.
+
+    Raises :class:`~envdoctor.observe.model.model_error.ModelError` when it is not JSON or not an object.
+    """
+    assert source.folder is not None
+    config = read_object(source.folder, "config.json", source.repo or source.given)
+    if isinstance(config, Unknown):
+        return [Fact(key, config, "config.json", "model") for key in KEYS]
+    parts = [*_text_parts(config), config]
+    values: tuple[Value, ...] = (
+        _text(config, "model_type"),
+        _texts(config, "architectures"),
+        _dtype(config, parts),
+        _quantization(config, parts),
+        _remote_code(config),
+        _transformers_version(config),
+        _config_keys(config),
+        _said(parts, "hidden_size", "n_embd", "d_model"),
+        _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+        _heads(parts),
+        _key_value_heads(parts),
+        _head_dim(parts),
+        _experts(parts),
+        _said(parts, "vocab_size", "padded_vocab_size"),
+    )
+    return [Fact(key, value, "config.json", "model") for key, value in zip(KEYS, values, strict=True)]
+
+
+def _text_parts(config: Config) -> list[Config]:
+    found: list[Config] = []
+    for name in _TEXT_PARTS:
+        part = config.get(name)
+        if isinstance(part, dict):
+            if isinstance(part.get("text_config"), dict):
+                found.append(part["text_config"])
+            found.append(part)
+    return found
+
+
+def _text(config: Config, name: str) -> Value:
+    value = config.get(name)
+    if value is None or value == "":
+        return ABSENT
+    if not isinstance(value, str):
+        return Unknown(f"{name} of config.json is not text")
+    if len(value) > _MAX_TEXT:
+        return Unknown(f"{name} of config.json is {len(value)} characters long")
+    return _valid(value)
+
+
+def _texts(config: Config, name: str) -> Value:
+    value = config.get(name)
+    if value is None:
+        return ABSENT
+    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(item, str) for item in value):
+        return Unknown(f"{name} of config.json is not a short list of text")
+    if any(len(item) > _MAX_TEXT for item in value):
+        return Unknown(f"{name} of config.json holds a text of more than {_MAX_TEXT} characters")
+    return tuple(_valid(item) for item in value)
+
+
+def _valid(text: str) -> str:
+    """JSON can spell half of a surrogate pair, which no output can encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _dtype(config: Config, parts: Sequence[Config]) -> Value:
+    # The top level comes first, and in it the present name: transformers reads torch_dtype only where dtype is missing.
+    for part in (config, *parts):
+        for name in ("dtype", "torch_dtype"):
+            value = _text(part, name)
+            if isinstance(value, str):
+                return value.removeprefix("torch.")
+            if isinstance(value, Unknown):
+                return value
+    return ABSENT
+
+
+def _quantization(config: Config, parts: Sequence[Config]) -> Value:
+    for part in (config, *parts):
+        for name in ("quantization_config", "compression_config"):
+            settings = part.get(name)
+            if settings is None:
+                continue
+            if not isinstance(settings, dict):
+                return Unknown(f"{name} of config.json is not a table")
+            method = _text(settings, "quant_method")
+            if method is not ABSENT:
+                return method
+            # As in transformers: the first bitsandbytes configurations did not name their method.
+            if settings.get("load_in_4bit") is True or settings.get("load_in_8bit") is True:
+                return "bitsandbytes"
+            return Unknown(f"{name} of config.json does not name its quant_method")
+    if config.get("quantization_bit"):
+        return Unknown("quantization_bit of config.json is set: a quantisation of the repository's own code")
+    return ABSENT
+
+
+def _remote_code(config: Config) -> Value:
+    auto_map = config.get("auto_map")
+    if auto_map is None:
+        return False
+    return bool(auto_map) if isinstance(auto_map, dict) else Unknown("auto_map of config.json is not a table")
+
+
+def _transformers_version(config: Config) -> Value:
+    value = _text(config, "transformers_version")
+    if isinstance(value, str) and not _VERSION.match(value):
+        return Unknown("transformers_version of config.json is not a version")
+    return value
+
+
+def _config_keys(config: Config) -> Value:
+    if len(config) > _MAX_KEYS or any(len(key) > 200 for key in config):
+        return Unknown(f"config.json has {len(config)} keys, or very long ones; at most {_MAX_KEYS} are read")
+    return tuple(sorted(_valid(key) for key in config))
+
+
+def _number(parts: Sequence[Config], *names: str) -> Value | None:
+    """The first of the names that a part gives a number for; None when none of them is there or all are null."""
+    for part in parts:
+        for name in names:
+            value = part.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_NUMBER:
+                return Unknown(f"{name} of config.json is not a count")
+            return value
+    return None
+
+
+def _said(parts: Sequence[Config], *names: str) -> Value:
+    value = _number(parts, *names)
+    return _unsaid(names[0]) if value is None else value
+
+
+def _unsaid(name: str) -> Unknown:
+    return Unknown(f"config.json does not give {name}: the default of the model's class holds")
+
+
+def _heads(parts: Sequence[Config]) -> Value:
+    return _said(parts, "num_attention_heads", "n_head", "num_heads", "n_heads")
+
+
+def _key_value_heads(parts: Sequence[Config]) -> Value:
+    value = _number(parts, "num_key_value_heads", "num_kv_heads", "n_head_kv")
+    if value is not None:
+        return value
+    for part in parts:
+        grouped = part.get("multi_query_attention", part.get("multi_query"))
+        if grouped is True:
+            # ChatGLM names the number of groups; where multi-query is all that is said, there is one head.
+            return _said(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
+        if grouped is False or "num_key_value_heads" in part:
+            return _heads(parts)
+    return _unsaid("num_key_value_heads")
+
+
+def _head_dim(parts: Sequence[Config]) -> Value:
+    value = _number(parts, "head_dim", "kv_channels")
+    if value is not None:
+        return value
+    if any(part.get("qk_rope_head_dim") is not None for part in parts):
+        return Unknown("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)")
+    hidden, heads = _said(parts, "hidden_size", "n_embd", "d_model"), _heads(parts)
+    if not isinstance(hidden, int) or not isinstance(heads, int):
+        return hidden if isinstance(hidden, Unknown) else heads
+    if not heads or hidden % heads:
+        return Unknown("hidden_size of config.json is not a multiple of num_attention_heads")
+    return hidden // heads
+
+
+def _experts(parts: Sequence[Config]) -> Value:
+    value = _number(parts, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+    if value is not None:
+        return ABSENT if value == 0 else value
+    for part in parts:
+        nested = [key for table in part.values() if isinstance(table, dict) for key in table if isinstance(key, str)]
+        named = [key for key in part if part[key] is not None]
+        if any("expert" in key or key.startswith("moe_") for key in (*named, *nested)):
+            return Unknown("config.json speaks of experts and does not give their number under a known name")
+    return ABSENT

@@ -1,0 +1,79 @@
+"""Reading one file of a model's folder: regular files only, up to a size, without being held up."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.model.model_error import ModelError, printable
+
+__all__ = ["JSON_LIMIT", "read_bytes", "read_object"]
+
+_MIB = 1 << 20
+#: The largest config.json of the Hub's well-known models is far below 1 MiB; tokenizer_config.json reaches a few.
+JSON_LIMIT = 16 * _MIB
+
+
+def read_bytes(folder: str, name: str, limit: int) -> bytes | Unknown:
+    """The content of ``folder/name``, or the reason why not: missing, larger than ``limit`` bytes, no regular file.
+
+    Symbolic links are followed (in the Hub cache every file is one); a pipe or a device is not waited for.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    shown = printable(name)
+    try:
+        handle = os.open(os.path.join(folder, name), flags)
+    except FileNotFoundError:
+        return Unknown(f"the model's folder holds no {shown}")
+    except (OSError, ValueError) as error:
+        return Unknown(f"{shown} cannot be opened: {getattr(error, 'strerror', None) or error}")
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return Unknown(f"{shown} is not a regular file")
+        if status.st_size > limit:
+            return Unknown(f"{shown} has {status.st_size / _MIB:.1f} MiB; at most {limit // _MIB} MiB are read")
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            # One more than is allowed: the file may grow between the two looks at it.
+            content = stream.read(limit + 1)
+    except OSError as error:
+        return Unknown(f"{shown} cannot be read: {error.strerror}")
+    finally:
+        os.close(handle)
+    return content if len(content) <= limit else Unknown(f"{shown} is larger than {limit // _MIB} MiB")
+
+
+def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
+    """A JSON object from a file; unknown when it is missing or too large.
+
+    Raises :class:`ModelError` when it is not JSON, nested too deeply, or not an object; ``model`` is named in it.
+    """
+    import json
+
+    content = read_bytes(folder, name, JSON_LIMIT)
+    if isinstance(content, Unknown):
+        return content
+    place = f"{name} of {printable(model)}"
+    try:
+        data = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{place} is not UTF-8 text: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ModelError(f"{place} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except ValueError:
+        raise ModelError(f"{place} holds a number that is too long to read") from None
+    except (RecursionError, MemoryError):
+        raise ModelError(f"{place} is nested too deeply to be a configuration") from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{place} is not a JSON object but {_kind(data)}")
+    return data
+
+
+def _kind(data: object) -> str:
+    if isinstance(data, list):
+        return "a list"
+    if isinstance(data, str):
+        return "text"
+    return "null" if data is None else "true or false" if isinstance(data, bool) else "a number"

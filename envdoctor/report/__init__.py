@@ -1,0 +1,1 @@
+"""Reports: one :class:`~envdoctor.report.report.Report` and its renderings, one module a format."""

@@ -1,0 +1,59 @@
+"""Facts as JSON data: what is known, what is unknown and why, and which lists may lack items."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records, Unknown, Value, plain
+from envdoctor.report.clean import clean, clean_data
+
+__all__ = ["FactData", "fact_data"]
+
+
+class FactData(NamedTuple):
+    """Facts split by what is known of them; every mapping is by key, in order.
+
+    ``known`` holds JSON values (null = known to be absent) and ``origins`` where each comes from; ``incomplete`` says
+    why a list of records may lack items; ``unknown`` gives the reason where one is known. A key in none of them was
+    simply not given.
+    """
+
+    known: dict[str, object]
+    origins: dict[str, str]
+    incomplete: dict[str, str]
+    unknown: dict[str, str]
+
+
+def fact_data(facts: FactSet) -> FactData:
+    """Clean data of all facts. A number that JSON cannot hold (NaN) counts as unknown."""
+    known: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    incomplete: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for fact in sorted(facts, key=_key):
+        key, value = clean(fact.key, None), fact.value
+        if isinstance(value, Unknown):
+            unknown[key] = clean(value.reason)
+        elif not _finite(value):
+            unknown[key] = "the value is not a finite number"
+        else:
+            known[key] = clean_data(plain(_finite_records(value) if isinstance(value, Records) else value))
+            if fact.origin:
+                origins[key] = clean(fact.origin)
+            if isinstance(value, Records) and value.incomplete is not None:
+                incomplete[key] = clean(value.incomplete)
+    return FactData(known, origins, incomplete, unknown)
+
+
+def _key(fact: Fact) -> str:
+    return fact.key
+
+
+def _finite(value: Value) -> bool:
+    return not isinstance(value, float) or value - value == 0
+
+
+def _finite_records(records: Records) -> Records:
+    items = tuple({column: cell for column, cell in item.items() if _finite(cell)} for item in records)
+    return Records(items, records.incomplete)

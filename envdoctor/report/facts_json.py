@@ -1,0 +1,79 @@
+"""Facts as a file of the published format ``envdoctor.facts/1``, which ``--facts`` reads back on any machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from envdoctor import __version__
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
+from envdoctor.facts.values import Records, Unknown, Value, plain
+from envdoctor.report.clean import clean, clean_data
+from envdoctor.report.fact_data import fact_data
+from envdoctor.report.privacy import public_facts
+
+__all__ = ["SCHEMA", "document", "render"]
+
+SCHEMA = "envdoctor.facts/1"
+
+
+def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
+    """The facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
+
+    ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.report.privacy`).
+    """
+    return json.dumps(document(facts, registry, public=public), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dict[str, object]:
+    """The facts file as JSON data (``schemas/facts.schema.json``).
+
+    ``facts`` alone is needed by a reader. ``incomplete`` names the lists of records that may lack items: a reader must
+    not take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader
+    derives them again from what it takes from the file and from its own options.
+    """
+    if public:
+        facts = public_facts(facts, registry)
+    data = fact_data(_given(facts, registry))
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "envdoctor", "version": __version__},
+        "facts": data.known,
+        "complete": sorted(clean(prefix) for prefix in facts.complete_prefixes()),
+        "incomplete": data.incomplete,
+        "unknown": data.unknown,
+        "origins": data.origins,
+    }
+
+
+def _given(facts: FactSet, registry: Registry) -> FactSet:
+    """What a reader will accept: registered keys with values of their type; anything else is unknown to it."""
+    kept = FactSet()
+    for fact in facts:
+        spec = registry.find(fact.key)
+        if spec is None or fact.source == "derived":
+            continue
+        if isinstance(fact.value, Records):
+            items = tuple(_cells(spec, item) for item in fact.value)
+            fact = fact._replace(value=Records(items, fact.value.incomplete))
+        else:
+            fact = fact._replace(value=_accepted(spec, fact.value))
+        kept.add(fact)
+    for prefix in facts.complete_prefixes():
+        kept.declare_complete(prefix, "")
+    return kept
+
+
+def _cells(spec: FactSpec, item: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: _accepted(spec.columns[name], cell) for name, cell in item.items() if name in spec.columns}
+
+
+def _accepted(spec: FactSpec, value: Value) -> Value:
+    if isinstance(value, Unknown):
+        return value
+    try:
+        parse_value(spec, clean_data(plain(value)))
+    except FactTypeError as error:
+        return Unknown(f"not written: {error}")
+    return value

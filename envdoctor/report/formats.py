@@ -1,0 +1,51 @@
+"""The report formats by name: ``json`` is ``json_report.py``, so a new format is one new file ``<name>_report.py``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envdoctor.report.report import Report
+
+__all__ = ["Renderer", "UnknownFormatError", "load", "names"]
+
+#: A format module's ``render``: one report to the text of a file, which ends with a newline.
+Renderer = Callable[["Report"], str]
+
+_SUFFIX = "_report.py"
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+class UnknownFormatError(ValueError):
+    """No such format; the message lists those there are."""
+
+
+def names() -> tuple[str, ...]:
+    """All formats in order; ``terminal`` is first."""
+    try:
+        files = os.listdir(os.path.dirname(__file__))
+    except OSError:  # inside a zip file
+        from importlib.resources import files as resources
+
+        files = [entry.name for entry in resources("envdoctor.report").iterdir()]
+    found = sorted(name[: -len(_SUFFIX)] for name in files if name.endswith(_SUFFIX))
+    return ("terminal", *found)
+
+
+def load(name: str) -> Renderer:
+    """The renderer of a format, imported now. ``terminal`` is rendered plainly: no colour, no wrapping, English.
+
+    Raises :class:`UnknownFormatError`.
+    """
+    if name == "terminal":
+        from envdoctor.report.terminal import render as plain
+
+        return plain
+    if not _NAME.match(name) or name not in names():
+        raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
+    render: Renderer = import_module(f"envdoctor.report.{name}_report").render
+    return render

@@ -1,0 +1,87 @@
+"""The block to paste into a bug report: versions, torch build, GPUs, driver, system and model, nothing private."""
+
+from __future__ import annotations
+
+from envdoctor import __version__
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import Registry
+from envdoctor.facts.values import Absent, Fact, Unknown, spell
+from envdoctor.report.clean import clean
+from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
+from envdoctor.report.layout import pad
+from envdoctor.report.names import KEY_PACKAGES
+from envdoctor.report.privacy import public_facts
+
+__all__ = ["render"]
+
+_SCALARS = (
+    ("driver", "driver.version"),
+    ("driver runs CUDA up to", "driver.max_cuda"),
+    ("CUDA toolkit", "cuda.toolkit"),
+    ("model", "model.repo"),
+    ("model revision", "model.revision"),
+    ("model type", "model.type"),
+)
+#: Shown even when it is not installed or not known; the others only when there is something to say.
+_ALWAYS = ("pkg.torch", "pkg.transformers", "driver.version")
+
+
+def render(facts: FactSet, registry: Registry) -> str:
+    """A folded Markdown block (``<details>``) with a fence that no value can close; always English."""
+    facts = public_facts(facts, registry)
+    rows: list[tuple[str, str]] = []
+    for name in KEY_PACKAGES:
+        text = _value(facts.get(f"pkg.{name}"), "not installed")
+        build = torch_words(facts) if name == "torch" else ""
+        if text:
+            rows.append((name, f"{text} ({build})" if build else text))
+    rows += [("torch ABI", "C++11")] if facts.value("torch.cxx11_abi") is True else []
+    rows += [("torch ABI", "before C++11")] if facts.value("torch.cxx11_abi") is False else []
+    cudnn = _value(facts.get("torch.cudnn"), "")
+    rows += [("cuDNN", cudnn)] if cudnn else []
+    rows += [("GPU", group) for group in gpu_groups(facts)] or [("GPU", _no_gpu(facts))]
+    for label, key in _SCALARS:
+        text = _value(facts.get(key), "none")
+        if text:
+            rows.append((label, text))
+    rows.append(("python", python_words(facts).removeprefix("python ") or "not known"))
+    rows.append(("system", ", ".join(system_words(facts)) or "not known"))
+    column = max(len(label) for label, _ in rows)
+    body = [f"{pad(label, column)}  {clean(text, 200)}".rstrip() for label, text in rows]
+    fence = "`" * max(3, 1 + max(_ticks(line) for line in body))
+    return "\n".join(
+        [
+            f"<details><summary>Environment (envdoctor {__version__})</summary>",
+            "",
+            f"{fence}text",
+            *body,
+            fence,
+            "",
+            "</details>",
+            "",
+        ]
+    )
+
+
+def _value(fact: Fact, absent: str) -> str:
+    if isinstance(fact.value, Unknown):
+        return "not known" if fact.key in _ALWAYS else ""
+    if isinstance(fact.value, Absent):
+        return absent if fact.key in _ALWAYS else ""
+    return clean(spell(fact.value), 200)
+
+
+def _no_gpu(facts: FactSet) -> str:
+    value = facts.value("gpu")
+    if isinstance(value, Unknown):
+        return f"not known ({clean(value.reason)})" if value.reason else "not known"
+    doubt = getattr(value, "incomplete", None)
+    return f"not known ({clean(doubt)})" if doubt else "none"
+
+
+def _ticks(line: str) -> int:
+    longest = run = 0
+    for char in line:
+        run = run + 1 if char == "`" else 0
+        longest = max(longest, run)
+    return longest

@@ -1,0 +1,68 @@
+"""The report for people: what was judged, the findings, and what could not be checked, as plain text."""
+
+from __future__ import annotations
+
+from envdoctor.report.clean import clean
+from envdoctor.report.closing import closing_lines, notice_lines, verbose_lines
+from envdoctor.report.finding_text import finding_lines, merged
+from envdoctor.report.header import header_lines
+from envdoctor.report.names import KEY_PACKAGES
+from envdoctor.report.phrases import phrase
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+
+def render(
+    report: Report, *, color: bool = False, width: int | None = None, verbosity: int = 0, lang: str = "en"
+) -> str:
+    """The whole report, with a final newline, or nothing at all.
+
+    ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
+    the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
+    id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``.
+    """
+    if verbosity <= -2:
+        return ""
+    blocks: list[list[str]] = []
+    if verbosity >= 0:
+        blocks.append(header_lines(report, width, lang, verbosity))
+    for finding, items in merged(report.shown()):
+        blocks.append(
+            finding_lines(
+                finding,
+                items=items,
+                color=color,
+                width=width,
+                lang=lang,
+                verbosity=verbosity,
+                probe_available=report.sections.get("probe_available") is True,
+                windows=report.facts.value("os.platform") == "windows",
+            )
+        )
+    if verbosity > 0:
+        blocks.append(_facts(report, width, lang))
+        blocks.append(verbose_lines(report, width, lang)[1:])
+    blocks.append(notice_lines(report, color, width, lang, errors_only=verbosity < 0))
+    if verbosity >= 0:
+        blocks.append(closing_lines(report, width, lang, verbosity))
+    text = "\n\n".join("\n".join(line.rstrip(" ") for line in block) for block in blocks if block)
+    return text + "\n" if text else ""
+
+
+def _facts(report: Report, width: int | None, lang: str) -> list[str]:
+    """Facts with their origin, without the packages that nobody asked about."""
+    from envdoctor.report.facts_text import fact_lines
+
+    concerned = {fact.key for finding in report.findings for fact in finding.facts}
+    concerned.update(f"pkg.{name}" for name in KEY_PACKAGES)
+    others = sum(fact.key.startswith("pkg.") and fact.key not in concerned for fact in report.facts)
+
+    def wanted(key: str) -> bool:
+        return not key.startswith("pkg.") or key in concerned
+
+    lines = [phrase(lang, "facts_title")]
+    lines += fact_lines(report.facts, report.registry, width=width, lang=lang, wanted=wanted, unknown=False)
+    if others:
+        lines.append(clean(phrase(lang, "other_packages", others)))
+    return lines

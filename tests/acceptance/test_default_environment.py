@@ -1,0 +1,108 @@
+"""Which environment is judged when nothing is said, and what the first line of the report says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="builds POSIX virtual environments")
+
+
+def make(prefix: Path, **packages: str) -> Path:
+    """A virtual environment with hand-written metadata."""
+    venv.create(prefix, with_pip=False, symlinks=True)
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    for name, version in packages.items():
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+        (info / "INSTALLER").write_text("pip\n")
+        (info / "RECORD").write_text("")
+    return prefix
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    """An environment such as `uv tool install envdoctor` makes: it belongs to the tool, not to the user."""
+    prefix = make(tmp_path / "tools" / "envdoctor")
+    (prefix / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "envdoctor" }]\n')
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    here = Path(__file__).resolve().parents[2]
+    paths = [str(here), *(path for path in sys.path if path.endswith("site-packages"))]
+    (site / "envdoctor.pth").write_text("\n".join(paths) + "\n")
+    return prefix
+
+
+def check(tool: Path, cwd: Path, **environ: str) -> str:
+    """The report of the tool's envdoctor, started in ``cwd``."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environ}
+    done = subprocess.run(
+        [str(tool / "bin" / "python"), "-m", "envdoctor", "check", "--no-config"],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_a_tool_environment_looks_at_the_active_virtual_environment(tool, tmp_path):
+    mine = make(tmp_path / "mine", torch="2.4.1")
+    text = check(tool, tmp_path, VIRTUAL_ENV=str(mine))
+    assert text.startswith(f"Environment  {mine} ")
+    assert "VIRTUAL_ENV" in text.split("\n\n")[0]
+    assert "torch 2.4.1" in text
+
+
+def test_then_at_the_conda_prefix(tool, tmp_path):
+    mine = make(tmp_path / "conda", torch="2.4.0")
+    text = check(tool, tmp_path, CONDA_PREFIX=str(mine))
+    assert str(mine) in text.splitlines()[0] and "CONDA_PREFIX" in text.split("\n\n")[0]
+
+
+def test_then_at_the_projects_dot_venv(tool, tmp_path):
+    mine = make(tmp_path / "project" / ".venv", torch="2.6.0")
+    text = check(tool, tmp_path / "project")
+    assert str(mine) in text.splitlines()[0] and ".venv" in text.split("\n\n")[0]
+
+
+def test_then_at_python_on_the_path(tool, tmp_path):
+    mine = make(tmp_path / "onpath", torch="2.7.0")
+    text = check(tool, tmp_path, PATH=f"{mine / 'bin'}:/usr/bin:/bin")
+    assert str(mine) in text.splitlines()[0] and "PATH" in text.split("\n\n")[0]
+
+
+def test_an_ordinary_environment_judges_itself(run, tmp_path):
+    result = run("check", "--no-config", env={"VIRTUAL_ENV": str(make(tmp_path / "other", torch="2.4.1"))})
+    assert result.out.splitlines()[0].startswith(f"Environment  {sys.prefix} ")
+
+
+def test_another_interpreter_is_read_from_outside(run, tmp_path):
+    mine = make(tmp_path / "mine", torch="2.4.1", transformers="4.48.3")
+    inside = run("check", "--no-config", "--python", str(mine / "bin" / "python"))
+    folder = run("check", "--no-config", "--python", str(mine))
+    assert inside.out.splitlines()[0].startswith(f"Environment  {mine} ")
+    assert "torch 2.4.1" in inside.out and "transformers 4.48.3" in inside.out
+    assert folder.out.splitlines()[1:-6] == inside.out.splitlines()[1:-6]  # but for the seconds it took
+
+
+def test_an_environment_whose_folder_cannot_be_listed_is_not_a_pass(run, tmp_path):
+    mine = make(tmp_path / "mine", torch="2.4.1")
+    (site,) = mine.glob("lib/python3*/site-packages")
+    for entry in site.iterdir():
+        for file in entry.iterdir():
+            file.unlink()
+        entry.rmdir()
+    site.rmdir()
+    site.write_text("a file where the folder should be")
+    result = run("check", "--no-config", "--python", str(mine / "bin" / "python"))
+    assert result.code == 3
+    assert str(mine) in result.err and "Traceback" not in result.err
+    assert len(result.err.splitlines()) == 1

@@ -1,0 +1,178 @@
+"""A real virtual environment with real wheels, whole and broken: the same answer from inside and outside, never a
+traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What people train with: torch 2.13.0 and the newest transformers, peft and accelerate that go with it.
+WHEELS = ["torch==2.13.0", "transformers>=5,<6", "peft", "accelerate"]
+
+
+def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command that must succeed."""
+    return subprocess.run(list(words), check=True, capture_output=True, text=True, **options)
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The environment, with envdoctor installed from a wheel of this checkout."""
+    prefix = tmp_path_factory.mktemp("real") / "env"
+    call(sys.executable, "-m", "venv", str(prefix))
+    python = str(prefix / "bin" / "python")
+    call(python, "-m", "pip", "install", "-q", *WHEELS)
+    call(python, "-m", "pip", "install", "-q", str(ROOT))
+    return prefix
+
+
+@pytest.fixture
+def copy(real: Path, tmp_path: Path) -> Path:
+    """A copy that can be broken. Files are hard links: remove and re-create, never edit."""
+    target = tmp_path / "copy"
+    call("cp", "-al", str(real), str(target))
+    return target
+
+
+def site_of(prefix: Path) -> Path:
+    """Its site-packages."""
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    return site
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Replace a hard-linked file."""
+    path.unlink()
+    path.write_text(text, encoding="utf-8")
+
+
+def findings(report: dict[str, Any]) -> list[str]:
+    """What was found, without what depends on the path of the environment."""
+    return sorted(f"{entry['id']} {entry['fingerprint']} {entry['message']}" for entry in report["findings"])
+
+
+def check(run: Callable[..., Any], prefix: Path, *arguments: str) -> Any:
+    """``check`` from outside."""
+    result = run("check", "--no-config", "--python", str(prefix / "bin" / "python"), "--format", "json", *arguments)
+    assert "Traceback" not in result.err, result.err
+    return result
+
+
+def test_inside_and_outside_find_the_same(run, real):
+    arguments = ["--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=2", "--set", "recipe.dtype=bf16"]
+    inside = subprocess.run(
+        [str(real / "bin" / "envdoctor"), "check", "--no-config", "--format", "json", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=real,
+    )
+    outside = check(run, real, *arguments)
+    within = json.loads(inside.stdout)
+    assert findings(within) == findings(outside.json)
+    assert within["not_checked"] == outside.json["not_checked"]
+    assert inside.returncode == outside.code == 0
+    assert within["matrix"]["source"] == "bundled" and outside.json["matrix"]["source"] == "checkout"
+    assert outside.json["facts"]["pkg.torch"]["value"].startswith("2.13.0")
+    assert within["facts"]["pkg.peft"] == outside.json["facts"]["pkg.peft"]
+
+
+def test_a_healthy_environment_has_no_findings(run, real):
+    report = check(run, real).json
+    assert report["exit_code"] == 0
+    assert findings(report) == []
+
+
+def test_torch_uninstalled_is_a_finding(run, copy):
+    site = site_of(copy)
+    for path in site.glob("torch*"):
+        if path.name.partition("-")[0] in ("torch", "torchgen"):
+            shutil.rmtree(path)
+    report = check(run, copy).json
+    assert "torch-not-installed" in [entry["id"] for entry in report["findings"]]
+
+
+def test_a_deleted_library_of_torch_is_a_finding(run, copy):
+    (site_of(copy) / "torch" / "lib" / "libtorch_cpu.so").unlink()
+    result = check(run, copy)
+    found = {entry["id"]: entry for entry in result.json["findings"]}
+    assert result.code == 1
+    assert "libtorch_cpu.so" in json.dumps(found["torch-files-missing"])
+
+
+def test_metadata_cut_in_half_is_a_finding_and_the_version_survives(run, copy):
+    (info,) = site_of(copy).glob("peft-*.dist-info")
+    text = (info / "METADATA").read_text()
+    rewrite(info / "METADATA", text[: text.index("Version:", text.index("Name:")) + 4])
+    report = check(run, copy).json
+    assert any(entry["item"].get("name") == "peft" for entry in report["findings"])
+
+
+def test_two_dist_infos_of_one_package_are_a_finding(run, copy):
+    site = site_of(copy)
+    (info,) = site.glob("numpy-*.dist-info")
+    left = site / "numpy-1.26.4.dist-info"
+    shutil.copytree(info, left)
+    text = (left / "METADATA").read_text(encoding="utf-8")
+    version = info.name.removeprefix("numpy-").removesuffix(".dist-info")
+    rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1))
+    report = check(run, copy).json
+    found = [entry for entry in report["findings"] if entry["id"] == "duplicate-metadata"]
+    assert found and found[0]["item"]["name"] == "numpy"
+
+
+def test_an_unreadable_folder_of_packages_is_not_a_pass(run, copy):
+    site = site_of(copy)
+    site.rename(site.with_name("elsewhere"))
+    site.write_text("not a folder")
+    result = run("check", "--no-config", "--python", str(copy / "bin" / "python"))
+    assert result.code == 3
+    assert "Traceback" not in result.err and result.err.strip()
+
+
+def test_an_unreadable_package_folder_leaves_the_others_readable(run, copy):
+    (info,) = site_of(copy).glob("accelerate-*.dist-info")
+    (info / "METADATA").unlink()
+    (info / "METADATA").mkdir()
+    report = check(run, copy).json
+    assert report["facts"]["pkg.torch"]["value"].startswith("2.13.0")
+    assert any(entry["item"].get("name") == "accelerate" for entry in report["findings"])
+
+
+@pytest.mark.skipif(shutil.which("pyenv") is None, reason="needs another Python: pyenv is not installed")
+def test_a_python_3_8_environment_is_read_from_outside(run, tmp_path):
+    versions = sorted(Path(call("pyenv", "root").stdout.strip()).glob("versions/3.8*"))
+    if not versions:
+        pytest.skip("pyenv has no Python 3.8")
+    prefix = tmp_path / "old"
+    call(str(versions[-1] / "bin" / "python"), "-m", "venv", str(prefix))
+    call(str(prefix / "bin" / "python"), "-m", "pip", "install", "-q", "transformers==4.46.3", "packaging<25")
+    report = check(run, prefix).json
+    assert report["facts"]["python.version"]["value"].startswith("3.8.")
+    assert report["facts"]["pkg.transformers"]["value"] == "4.46.3"
+
+
+@pytest.mark.parametrize("transformers", ["transformers==4.46.3", "transformers>=5,<6"])
+def test_installing_envdoctor_changes_no_installed_version(tmp_path, transformers):
+    prefix = tmp_path / "env"
+    call(sys.executable, "-m", "venv", str(prefix))
+    python = str(prefix / "bin" / "python")
+    call(python, "-m", "pip", "install", "-q", "-U", "pip")
+    call(python, "-m", "pip", "install", "-q", transformers)
+    before = json.loads(call(python, "-m", "pip", "list", "--format", "json").stdout)
+    call(python, "-m", "pip", "install", "-q", "--dry-run", "--report", str(tmp_path / "plan.json"), str(ROOT))
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    added = {entry["metadata"]["name"].lower().replace("_", "-") for entry in plan["install"]}
+    assert "envdoctor" in added
+    assert not added & {entry["name"].lower().replace("_", "-") for entry in before}

@@ -1,0 +1,105 @@
+"""A small environment whose packages would betray that somebody imported them, and a recorder of what a run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+#: Runs the command line under an audit hook and prints, as the last line of stderr, everything it saw.
+RECORDER = """
+import json, os, sys
+seen = {"open": [], "import": [], "other": []}
+quiet = False
+def hook(event, args):
+    if quiet:
+        return
+    if event == "open":
+        seen["open"].append([str(args[0]), str(args[1]), args[2] if isinstance(args[2], int) else 0])
+    elif event == "import":
+        seen["import"].append(args[0])
+    elif event.startswith(("socket.", "subprocess.", "os.", "shutil.", "ctypes.dlopen", "tempfile.", "urllib.", "webbrowser.")):
+        if event not in ("os.listdir", "os.scandir", "os.walk", "os.fwalk"):
+            seen["other"].append([event, [str(arg)[:200] for arg in args]])
+sys.addaudithook(hook)
+before = set(sys.modules)
+from envdoctor.cli.main import main
+code = main(sys.argv[1:])
+quiet = True
+seen["modules"] = sorted(set(sys.modules) - before)
+seen["code"] = code
+print(json.dumps(seen), file=sys.stderr)
+"""
+
+
+class Watched(NamedTuple):
+    """What one run did."""
+
+    code: int
+    out: str
+    opened: list[tuple[str, str, int]]
+    imported: list[str]
+    modules: list[str]
+    other: list[tuple[str, list[str]]]
+
+    def written(self) -> list[str]:
+        """Files opened for anything but reading."""
+        return [
+            path
+            for path, mode, flags in self.opened
+            if any(letter in mode for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        ]
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Callable[..., Watched]:
+    """Run a command line under the recorder, in an empty folder."""
+
+    def start(*arguments: str) -> Watched:
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", RECORDER, *arguments],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen = json.loads(done.stderr.splitlines()[-1])
+        return Watched(seen["code"], done.stdout, seen["open"], seen["import"], seen["modules"], seen["other"])
+
+    return start
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment with torch, transformers and flash-attn that leave a mark when they are imported."""
+    prefix = tmp_path / "target"
+    venv.create(prefix, with_pip=False, symlinks=os.name != "nt")
+    (site,) = prefix.glob("lib/python3*/site-packages") if os.name != "nt" else [prefix / "Lib" / "site-packages"]
+    for name, version in (("torch", "2.5.0"), ("transformers", "4.48.3"), ("flash_attn", "2.6.3")):
+        package = site / name
+        package.mkdir()
+        (package / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+        (info / "RECORD").write_text("")
+    (site / "torch" / "version.py").write_text(
+        f"open({str(tmp_path / 'imported')!r}, 'w')\n__version__ = '2.5.0+cu118'\ncuda = '11.8'\nhip = None\n"
+    )
+    (site / "evil.pth").write_text(f"import os; open({str(tmp_path / 'imported')!r}, 'w')\n")
+    return prefix
+
+
+@pytest.fixture
+def python_of() -> Callable[[Path], str]:
+    """The interpreter of a virtual environment."""
+    return lambda prefix: str(prefix / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))

@@ -1,0 +1,74 @@
+"""Promise 1: ``check`` and ``facts`` import nothing of the target, use no network, and write nothing with --no-cache."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+COMMANDS = [("check", "--no-cache", "--no-config"), ("facts", "--no-cache", "--no-config")]
+#: Besides the standard library: envdoctor, and what it needs to read arguments and to compare unusual versions.
+ALLOWED = {"envdoctor", "click", "packaging", "tomli"}
+#: Modules of the standard library that speak to a network or load other people's code.
+FORBIDDEN = {"socket", "ssl", "http", "urllib.request", "asyncio", "importlib.metadata", "pickle", "runpy"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_only_the_allow_list_is_imported(watch, environment, python_of, command):
+    seen = watch(*command, "--python", python_of(environment), "--model", "THUDM/glm-4-9b-chat-hf")
+    roots = {name.partition(".")[0] for name in seen.modules}
+    foreign = {root for root in roots if root not in sys.stdlib_module_names and root not in ALLOWED}
+    assert not {name for name in foreign if not name.startswith("_")}
+    assert not FORBIDDEN & set(seen.modules)
+    assert "2.5.0+cu118" in seen.out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_nothing_of_the_target_runs(watch, environment, python_of, tmp_path, command):
+    watch(*command, "--python", python_of(environment))
+    assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_of_the_target_only_metadata_and_version_files_are_opened(watch, environment, python_of, command):
+    seen = watch(*command, "--python", python_of(environment))
+    opened = [path for path, _, _ in seen.opened if path.startswith(str(environment))]
+    assert opened, "the environment was not read at all"
+    names = {os.path.basename(path) for path in opened}
+    # the first bytes of `python` tell a wrapper script from a program
+    allowed = {"python", "METADATA", "INSTALLER", "RECORD", "PKG-INFO", "direct_url.json"} | {
+        "pyvenv.cfg",
+        "version.py",
+        "_version.py",
+    }
+    endings = (".pth", ".cmake", ".egg-link", "cpp_lib.json")
+    assert not {name for name in names if name not in allowed and not name.endswith(endings)}
+    assert not [path for path in opened if path.endswith((".so", "__init__.py", ".pyc"))]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_no_socket_and_no_process_is_opened(watch, environment, python_of, command):
+    seen = watch(*command, "--python", python_of(environment), "--model", "THUDM/glm-4-9b-chat-hf")
+    assert not [event for event, _ in seen.other if event.startswith(("socket.", "urllib."))]
+    started = [arguments for event, arguments in seen.other if event.startswith(("subprocess.", "os.posix_spawn", "os.exec"))]
+    assert not [words for words in started if "nvcc" not in str(words)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_nothing_is_written(watch, environment, python_of, tmp_path, command):
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    seen = watch(*command, "--python", python_of(environment))
+    ours = [path for path in seen.written() if "__pycache__" not in path and path != os.devnull]
+    assert not ours
+    changes = [event for event, _ in seen.other if event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")]
+    assert not changes or all("__pycache__" in str(entry) for entry in seen.other if entry[0] in changes)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_file_in_the_working_directory_is_never_imported(run, tmp_path, environment, python_of):
+    for name in ("click", "json", "packaging", "yaml", "tomllib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
+    result = run("check", "--no-config", "--python", python_of(environment), "--format", "json", cwd=tmp_path)
+    assert "imported from the working directory" not in result.err
+    assert result.json["facts"]["pkg.torch"]["value"] == "2.5.0+cu118"

@@ -1,0 +1,92 @@
+"""Colour, width, language and encoding of the output."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from envdoctor.report.color import choose_lang, choose_width, decide, harden_stdout, in_notebook, paint
+
+
+@pytest.mark.parametrize(
+    ("option", "environ", "isatty", "expected"),
+    [
+        ("auto", {}, True, True),
+        ("auto", {}, False, False),
+        ("always", {"NO_COLOR": "1"}, False, True),
+        ("never", {"FORCE_COLOR": "1"}, True, False),
+        ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ("auto", {"NO_COLOR": ""}, True, True),
+        ("auto", {"FORCE_COLOR": "1"}, False, True),
+        ("auto", {"FORCE_COLOR": "0"}, False, False),
+        ("auto", {"CLICOLOR_FORCE": "1"}, False, True),
+        ("auto", {"CLICOLOR": "0"}, True, False),
+        ("auto", {"TERM": "dumb"}, True, False),
+    ],
+)
+def test_colour_follows_the_option_then_the_environment_then_the_terminal(
+    option: str, environ: dict[str, str], isatty: bool, expected: bool
+) -> None:
+    assert decide(option, environ, isatty) is expected
+
+
+def test_a_notebook_has_no_colour_and_eighty_columns() -> None:
+    assert in_notebook({"ipykernel": None})
+    assert decide("auto", {}, True, notebook=True) is False
+    assert choose_width({}, False, notebook=True) == 80
+
+
+@pytest.mark.parametrize(
+    ("environ", "isatty", "expected"),
+    [
+        ({}, False, None),
+        ({"COLUMNS": "100"}, False, 100),
+        ({"COLUMNS": "x"}, False, None),
+        ({"COLUMNS": "5"}, True, 40),
+    ],
+)
+def test_pipes_are_not_wrapped_unless_columns_is_set(
+    environ: dict[str, str], isatty: bool, expected: int | None
+) -> None:
+    assert choose_width(environ, isatty) == expected
+
+
+def test_a_terminal_without_a_size_has_eighty_columns() -> None:
+    assert choose_width({}, True, descriptor=-1) == 80
+
+
+@pytest.mark.parametrize(
+    ("option", "environ", "expected"),
+    [
+        ("auto", {}, "en"),
+        ("auto", {"LANG": "zh_CN.UTF-8"}, "zh"),
+        ("auto", {"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
+        ("auto", {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
+        ("auto", {"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN:en"}, "zh"),
+        ("auto", {"LANG": "C", "LANGUAGE": "zh_CN:en"}, "en"),
+        ("en", {"LANG": "zh_CN.UTF-8"}, "en"),
+        ("zh", {}, "zh"),
+    ],
+)
+def test_language_follows_the_locale(option: str, environ: dict[str, str], expected: str) -> None:
+    assert choose_lang(option, environ) == expected
+
+
+def test_an_output_that_cannot_show_chinese_gets_english() -> None:
+    assert choose_lang("auto", {"LANG": "zh_CN"}, "ascii") == "en"
+    assert choose_lang("auto", {"LANG": "zh_CN"}, "gbk") == "zh"
+
+
+def test_characters_that_an_encoding_lacks_are_escaped() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="gbk")
+    harden_stdout(stream, object())
+    stream.write("模型 \U0001f600")
+    stream.flush()
+    assert raw.getvalue() == "模型 ".encode("gbk") + b"\\U0001f600"
+
+
+def test_paint_adds_nothing_without_colour() -> None:
+    assert paint("error", "error", False) == "error"
+    assert paint("error", "error", True) == "\x1b[31merror\x1b[0m"

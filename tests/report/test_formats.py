@@ -1,0 +1,36 @@
+"""Formats are found by the name of their file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from envdoctor.report import formats
+from envdoctor.report.report import Report
+
+
+def test_terminal_and_json_exist() -> None:
+    assert formats.names()[0] == "terminal"
+    assert "json" in formats.names()
+
+
+def test_every_format_renders_a_report_that_ends_with_a_newline(report: Report) -> None:
+    for name in formats.names():
+        assert formats.load(name)(report).endswith("\n")
+
+
+@pytest.mark.parametrize("name", ["yaml", "", "../json", "json_report", "os"])
+def test_an_unknown_format_is_refused_with_the_list(name: str) -> None:
+    with pytest.raises(formats.UnknownFormatError, match="terminal, json"):
+        formats.load(name)
+
+
+def test_listing_the_formats_imports_none_of_them() -> None:
+    code = (
+        "import sys; from envdoctor.report.formats import names; names();"
+        "print([m for m in sys.modules if m.startswith('envdoctor.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['envdoctor.report', 'envdoctor.report.formats']"

@@ -1,0 +1,142 @@
+"""The JSON report and its published schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.report.json_report import render
+from envdoctor.report.report import Notice, Report
+
+Validate = Callable[[str, Any], None]
+
+
+def load(report: Report) -> Any:
+    return json.loads(render(report))
+
+
+def test_the_report_fits_its_schema(report: Report, validate: Validate) -> None:
+    validate("report", load(report))
+
+
+def test_an_empty_and_incomplete_report_fits_the_schema(report: Report, validate: Validate) -> None:
+    empty = replace(
+        report,
+        facts=FactSet(),
+        findings=(),
+        not_checked=(),
+        rules_checked=0,
+        exit_code=3,
+        status="incomplete",
+        notices=(Notice("error", "no rule could be checked"),),
+    )
+    document = load(empty)
+    validate("report", document)
+    assert document["findings"] == []
+    assert document["status"] == "incomplete"
+
+
+def test_two_equal_runs_give_the_same_bytes(report: Report) -> None:
+    assert render(report) == render(replace(report, elapsed_seconds=9.9))
+    assert "elapsed" not in render(report)
+
+
+def test_facts_are_in_order_whatever_the_order_of_observation(report: Report) -> None:
+    backwards = FactSet(reversed(list(report.facts)))
+    backwards.declare_complete("pkg", "x")
+    assert render(report) == render(replace(report, facts=backwards))
+
+
+def test_it_is_ascii_and_english_with_chinese_beside(report: Report) -> None:
+    assert render(report).isascii()
+    finding = load(report)["findings"][0]
+    assert finding["message"].startswith("torch 2.5.0+cu118 gives NaN")
+    assert "变成 NaN" in finding["message_zh"]
+    assert "message_zh" not in load(report)["findings"][1]
+
+
+def test_counts_leave_out_ignored_and_superseded_findings(report: Report) -> None:
+    document = load(report)
+    assert document["summary"] == {
+        "error": 2,
+        "warning": 1,
+        "note": 0,
+        "gate": 2,
+        "ignored": 1,
+        "superseded": 1,
+        "checked": 124,
+        "not_checked": 5,
+    }
+    flags = [(finding.get("ignored"), finding.get("superseded_by")) for finding in document["findings"]]
+    assert flags[3:] == [("we measured it", None), (None, "torch-2-5-0-glm4-batch-nan")]
+
+
+def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(report: Report) -> None:
+    finding = load(report)["findings"][0]
+    assert finding["probe"] == "padding-nan"
+    assert [fix["summary"] for fix in finding["fixes"]] == ["use torch 2.4.1", "train with one sample per step"]
+    assert finding["withheld_fixes"][0]["withheld"].startswith("it would bring")
+    assert finding["locations"] == [{"path": "requirements.txt", "line": 3}]
+    assert finding["rule_file"] == "rules/torch/torch-2-5-0-glm4-batch-nan.toml"
+
+
+def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, validate: Validate) -> None:
+    facts = FactSet(
+        [
+            Fact("pkg.torch", ABSENT, "site-packages", "environment"),
+            Fact("cuda.toolkit", Unknown("nvcc did not answer"), "", "machine"),
+            Fact("os.memory_gib", float("nan"), "", "machine"),
+            Fact(
+                "gpu",
+                Records(({"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")},), "NVML gave up"),
+                "NVML",
+                "machine",
+            ),
+        ]
+    )
+    document = load(replace(report, facts=facts))
+    validate("report", document)
+    assert document["facts"] == {
+        "gpu": {"value": [{"name": "T4"}], "origin": "NVML", "incomplete": "NVML gave up"},
+        "pkg.torch": {"value": None, "origin": "site-packages"},
+    }
+    assert document["unknown_facts"] == {
+        "cuda.toolkit": "nvcc did not answer",
+        "os.memory_gib": "the value is not a finite number",
+    }
+
+
+def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(report: Report) -> None:
+    document = load(report)
+    entry = next(entry for entry in document["not_checked"] if entry["id"] == "b-needs-model")
+    assert entry == {
+        "id": "b-needs-model",
+        "severity": "error",
+        "missing": [{"key": "model.family", "reason": "not given"}],
+        "help": ["model"],
+    }
+    assert set(document["help"]) == {"model", "recipe"}
+    ids = [entry["id"] for entry in document["not_checked"]]
+    assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("broken", ["extra", "missing", "null"])
+def test_the_schema_notices_a_wrong_finding(report: Report, validate: Validate, broken: str) -> None:
+    from jsonschema import ValidationError
+
+    document = load(report)
+    finding = document["findings"][0]
+    if broken == "extra":
+        finding["surprise"] = 1
+    elif broken == "missing":
+        del finding["fingerprint"]
+    else:
+        finding["fixes"] = None
+    with pytest.raises(ValidationError):
+        validate("report", document)
