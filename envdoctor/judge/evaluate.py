@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
@@ -51,10 +51,12 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
+    if isinstance(records, Absent):
+        return Outcome(False)
     if not isinstance(records, Records):
         # The list is unknown, but a condition on something else may already say no.
-        outcome = _judge(rule, facts.get, registry, None)
-        if outcome.holds is False or isinstance(records, Absent):
+        outcome = _judge(rule, _overlay(facts, rule.each, {}, _reason(records)), registry, None)
+        if outcome.holds is False:
             return Outcome(False)
         return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
     return _each(rule, facts, registry, records)
@@ -79,7 +81,8 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
     return Outcome(False)
 
 
-def _overlay(facts: FactSet, name: str, item: Mapping[str, Value]) -> Read:
+def _overlay(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | None = None) -> Read:
+    """Reads columns from the item. ``reason`` says why its other columns are unknown."""
     prefix = name + "."
 
     def read(key: str) -> Fact:
@@ -88,21 +91,37 @@ def _overlay(facts: FactSet, name: str, item: Mapping[str, Value]) -> Read:
             if column in item:
                 return Fact(key, item[column], "", "")
             if key not in facts:  # gpu.count is a fact of its own, not a column
-                return Fact(key, Unknown(f"not known of this {name}"), "", "")
+                return Fact(key, Unknown(reason or f"not known of this {name}"), "", "")
         return facts.get(key)
 
     return read
 
 
 def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
-    first = _attempt(rule, read, (), item)
-    if first.holds is False or not rule.assume:
-        return first
+    outcome = _attempt(rule, read, read, (), item)
     needed = [entry for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
-    if not needed:
-        return first
+    # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
+    for entries in ([entry for entry in needed if entry[3]], needed):
+        if outcome.holds is False or not _would_help(outcome, entries):
+            continue
+        with_assumed = _assuming(read, entries, registry)
+        second = _attempt(rule, with_assumed, read, entries, item)
+        if second.holds is not False or all(default for _, _, _, default in entries):
+            outcome = second
+    return outcome
+
+
+def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:
+    """Whether something is open that the assumed values could decide."""
+    if outcome.holds is None:
+        return bool(entries)
+    assumed = {entry[0] for entry in entries}
+    return any(key in assumed for match in outcome.matches for key in match.open_exceptions)
+
+
+def _assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -> Read:
     assumed: dict[str, Value] = {}
-    for key, raw, _, _ in needed:
+    for key, raw, _, _ in entries:
         spec = registry.find(key)
         assert spec is not None, "parse_rule checks the keys of assume"
         assumed[key] = parse_value(spec, raw)
@@ -113,40 +132,37 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
             return Fact(key, assumed[key], "assumed", "assumed")
         return fact
 
-    if first.holds is True and not any(key in assumed for match in first.matches for key in match.open_exceptions):
-        return first
-    entries = tuple((key, raw, because, bool(default)) for key, raw, because, default in needed)
-    second = _attempt(rule, with_assumed, entries, item)
-    if second.holds is False and not all(default for _, _, _, default in entries):
-        return first  # a guess may raise a finding, with a mark; it never clears one
-    return second
+    return with_assumed
 
 
 def _attempt(
-    rule: Rule, read: Read, assumed: Sequence[tuple[str, object, str, bool]], item: Mapping[str, Value] | None
+    rule: Rule, read: Read, given: Read, assumed: Sequence[Sequence[Any]], item: Mapping[str, Value] | None
 ) -> Outcome:
-    missing: dict[str, str] = {}
-    for clause in rule.affects:
-        result = _clause(clause, read)
-        if result.holds is None:
-            missing.update(result.missing)
-        if result.holds is not True:
-            continue
-        open_exceptions: dict[str, str] = {}
-        exception_keys: list[str] = []
-        excepted = False
-        for exception in rule.unless:
-            verdict = _clause(exception, read)
-            excepted = excepted or verdict.holds is True
-            if verdict.holds is None:
-                open_exceptions.update(verdict.missing)
-            exception_keys += [condition.key for condition in exception]
-        if excepted:
-            continue
-        keys = tuple(dict.fromkeys(condition.key for condition in clause))
-        used = tuple(entry for entry in assumed if entry[0] in keys or entry[0] in exception_keys)
-        return Outcome(True, (Match(keys, used, tuple(open_exceptions), result.from_base, item),))
-    return Outcome(None, (), missing) if missing else Outcome(False)
+    """One pass. ``read`` answers with the assumed values, ``given`` without them."""
+    verdicts = [(clause, _clause(clause, read)) for clause in rule.affects]
+    if all(verdict.holds is False for _, verdict in verdicts):
+        return Outcome(False)
+    open_exceptions: dict[str, str] = {}
+    exception_keys: set[str] = set()
+    for exception in rule.unless:
+        verdict = _clause(exception, read)
+        if verdict.holds is True and not verdict.from_base:
+            return Outcome(False)  # whatever else is unknown: the exception holds
+        if verdict.holds is not False:
+            open_exceptions.update(verdict.missing or dict.fromkeys(verdict.from_base, "not a plain release"))
+        if assumed and _clause(exception, given).holds is None:
+            exception_keys.update(condition.key for condition in exception)
+    holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]
+    if not holding:
+        return Outcome(None, (), {key: why for _, verdict in verdicts for key, why in verdict.missing.items()})
+    clause, verdict = min(holding, key=lambda pair: len(pair[1].from_base))
+    keys = tuple(dict.fromkeys(condition.key for condition in clause))
+    used = tuple(
+        (key, raw, because, bool(default))
+        for key, raw, because, default in assumed
+        if key in exception_keys or (key in keys and isinstance(given(key).value, Unknown))
+    )
+    return Outcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
 
 
 def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
@@ -154,7 +170,7 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
     from_base: list[str] = []
     for condition in clause:
         if condition.quantifier:
-            holds = _quantified(condition, read, missing)
+            holds = _quantified(condition, read, missing, from_base)
             if holds is False:
                 return _Clause(False, {})
             continue
@@ -169,7 +185,7 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
     return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base))
 
 
-def _quantified(condition: Condition, read: Read, missing: dict[str, str]) -> bool | None:
+def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_base: list[str]) -> bool | None:
     name, _, column = condition.key.partition(".")
     records = read(name).value
     if isinstance(records, Absent):
@@ -177,18 +193,27 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, str]) -> bo
     if not isinstance(records, Records):
         missing[name] = _reason(records)
         return None
-    answers = [
-        answer(condition.type, condition.alternatives, item.get(column, Unknown("not known"))).holds for item in records
+    results = [
+        answer(condition.type, condition.alternatives, item.get(column, Unknown("not known"))) for item in records
     ]
+    answers = [result.holds for result in results]
     decisive = condition.quantifier == "any"
     if decisive in answers:
+        if decisive and all(result.from_base for result in results if result.holds):
+            from_base.append(condition.key)
         return decisive
     if None in answers or records.incomplete is not None:
         missing[condition.key] = records.incomplete or f"not known of every {name}"
         return None
+    if any(result.from_base for result in results):
+        from_base.append(condition.key)
     # A statement about all GPUs says nothing of a machine without one.
     return not decisive and bool(answers)
 
 
 def _reason(value: Value) -> str:
-    return value.reason if isinstance(value, Unknown) else "its value cannot be compared"
+    if isinstance(value, Unknown):
+        return value.reason
+    if isinstance(value, Records) and value.incomplete is not None:
+        return value.incomplete
+    return "its value cannot be compared"

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import Absent, Fact, Unknown, Value, spell
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value, spell
+from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import Match, Outcome, evaluate
 from envdoctor.judge.finding import (
     CONFIDENCES,
@@ -117,17 +118,13 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         subjects=match.keys,
         facts=found,
         fingerprint=_fingerprint(rule.id, item),
-        assumed=tuple(Assumption(key, _written(raw), because) for key, raw, because, _ in match.assumed),
+        assumed=tuple(Assumption(key, spell(read(key).value), because) for key, _, because, _ in match.assumed),
         caveats=caveats,
         item=item,
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
     )
-
-
-def _written(raw: object) -> str:
-    return str(raw).lower() if isinstance(raw, bool) else str(raw)
 
 
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Callable[[str], Fact]:
@@ -145,22 +142,43 @@ def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Cal
                 return Fact(key, match.item[column], origin, "")
         if key in assumed:
             return Fact(key, assumed[key], "assumed", "assumed")
+        if registry.records_of(key) is not None:
+            return _column(rule, key, facts)
         return facts.get(key)
 
     return read
 
 
+def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
+    """A record column of a condition with any() or all(): the values that fit it."""
+    name, _, column = key.partition(".")
+    fact = facts.get(name)
+    if not isinstance(fact.value, Records):
+        return fact._replace(key=key)
+    cells = [item.get(column, Unknown("not known")) for item in fact.value]
+    fitting = [
+        spell(cell)
+        for clause in (*rule.affects, *rule.unless)
+        for condition in clause
+        for cell in cells
+        if condition.key == key and answer(condition.type, condition.alternatives, cell).holds
+    ]
+    if not fitting:
+        return fact._replace(key=key, value=Unknown("not known"))
+    return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
+
+
 def _confidence(rule: Rule, match: Match, read: Callable[[str], Fact]) -> tuple[str, tuple[str, ...]]:
     """The rule's confidence, one step lower for each guess, with the reasons."""
     caveats: list[str] = []
-    for key, raw, because, default in match.assumed:
+    for key, _, because, default in match.assumed:
         if not default:
-            caveats.append(f"{key} was taken for {_written(raw)} ({because})")
+            caveats.append(f"{key} was taken for {spell(read(key).value)} ({because})")
     for key in match.from_base:
-        caveats.append(f"{spell(read(key).value)} is a vendor or pre-release build and was judged as its base release")
+        caveats.append(f"{spell(read(key).value)} is no plain release: it and its base release answer differently")
     if match.open_exceptions:
-        caveats.append(f"{', '.join(match.open_exceptions)} not known: an exception may apply")
-    level = max(0, CONFIDENCES.index(rule.confidence) - len(caveats))
+        caveats.append(f"an exception may apply, which cannot be told from {', '.join(match.open_exceptions)}")
+    level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 
 
@@ -190,7 +208,18 @@ def _supersede(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[F
             continue
         for other in rules[finding.id].supersedes:
             by.setdefault(other, finding.id)
-    return [replace(finding, superseded_by=by[finding.id]) if finding.id in by else finding for finding in findings]
+    return [replace(finding, superseded_by=_stands_for(finding.id, by)) for finding in findings]
+
+
+def _stands_for(rule_id: str, by: Mapping[str, str]) -> str | None:
+    """The last of a chain of findings that stand for each other; in a circle the first id stays."""
+    chain = [rule_id]
+    while (following := by.get(chain[-1])) is not None:
+        if following in chain:
+            chain = [*chain[: chain.index(following)], min(chain[chain.index(following) :])]
+            break
+        chain.append(following)
+    return chain[-1] if chain[-1] != rule_id else None
 
 
 def _ignore(
@@ -205,7 +234,9 @@ def _ignore(
             result.append(finding)
             continue
         entry, in_force = accepted
-        (used if in_force else expired).append(entry)
+        seen = used if in_force else expired
+        if entry not in seen:
+            seen.append(entry)
         result.append(replace(finding, ignored=entry.reason) if in_force else finding)
     return result, used, expired
 
@@ -216,7 +247,7 @@ def _with_fixes(finding: Finding, facts: FactSet, matrix: Matrix, findings: Sequ
     fixes = matrix.texts(rule)["fix"]
     if not fixes:
         return finding
-    before = {other.id: other.message.en for other in findings if other.severity == "error"}
+    before = {other.id: other.message.en for other in findings}
     offered = offer_fixes(fixes, facts, matrix, before, lambda changed: _verdict(rule, changed, matrix))
     return replace(finding, fixes=offered)
 
@@ -224,7 +255,7 @@ def _with_fixes(finding: Finding, facts: FactSet, matrix: Matrix, findings: Sequ
 def _verdict(rule: Rule, facts: FactSet, matrix: Matrix) -> Verdict:
     errors: dict[str, str] = {}
     for other in matrix.rules:
-        if other.status != "active" or (other.severity != "error" and other is not rule):
+        if other is not rule and (other.status != "active" or other.severity != "error"):
             continue
         outcome = evaluate(other, facts, matrix.registry)
         if outcome.holds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from envdoctor.facts.registry import FactSpec, Registry
+from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 
 __all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condition"]
 
@@ -13,9 +13,11 @@ __all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condit
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 _QUANTIFIED = re.compile(r"(any|all)\(([^()]+)\)\Z")
 _PART = re.compile(r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z")
-_RELEASE = re.compile(r"\d+(\.\d+)*\Z")
-_VERSION_OPERAND = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
+_RELEASE = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
+_VERSION_OPERAND = re.compile(
+    r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z", re.ASCII
+)
+_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z", re.ASCII)
 
 
 class ConditionError(ValueError):
@@ -42,9 +44,10 @@ def parse_condition(registry: Registry, written_key: str, operand: object, each:
     spec = registry.find(key)
     if spec is None or key.endswith("*"):
         raise ConditionError(f"{key} is not a registered fact")
+    if key != canonical_key(key):
+        raise ConditionError(f"packages go by their normalised name: {canonical_key(key)}")
     head = key.partition(".")[0]
-    parent = registry.find(head)
-    is_column = parent is not None and parent.type == "records" and key != head
+    is_column = registry.records_of(key) is not None
     if quantifier and not is_column:
         raise ConditionError(f"{quantifier}() needs a record column, and {key} is none")
     if is_column and not quantifier and head != each:
@@ -69,7 +72,7 @@ def _alternative(spec: FactSpec, operand: object) -> object:
             return operand.lower()
         raise ConditionError(f"a text or a glob is expected, not {operand!r}")
     if spec.type == "number" and isinstance(operand, (int, float)) and not isinstance(operand, bool):
-        return [["==", str(operand)]]
+        return _comparisons(spec.type, f"=={operand}")
     if not isinstance(operand, str):
         raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {operand!r}')
     return _comparisons(spec.type, operand)

@@ -134,9 +134,8 @@ def _fixes(
         if not fix.commands:
             lines += wrap(summary, width, label, _TEXT)
             continue
-        if fix.kind == "command" or verbosity > 0:
-            lines += wrap(summary, width, label, _TEXT)
-            label = _TEXT
+        lines += wrap(summary, width, label, _TEXT)
+        label = _TEXT
         for command in fix.commands:
             lines += command_lines(clean(command, 2000), command_width, label, _TEXT)
             label = _TEXT

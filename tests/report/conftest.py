@@ -45,9 +45,21 @@ def validate() -> Callable[[str, Any], None]:
     def check(name: str, document: Any) -> None:
         schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
         Draft202012Validator.check_schema(schema)
-        Draft202012Validator(schema).validate(document)
+        Draft202012Validator(closed(schema)).validate(document)
 
     return check
+
+
+def closed(schema: Any) -> Any:
+    """The schema without room for unknown keys. The published one leaves it, so that a later 1.x may add fields."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shut = {key: closed(value) for key, value in schema.items()}
+    if isinstance(shut.get("properties"), dict) and "type" in shut:
+        shut.setdefault("additionalProperties", False)
+    return shut
 
 
 def gpus(count: int) -> Records:

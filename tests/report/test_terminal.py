@@ -27,7 +27,8 @@ error[torch-2-5-0-glm4-batch-nan]
   --> requirements.txt:3
   found  torch 2.5.0+cu118, model family glm4, batch size 2 (train.yaml:14)
   why    Rows with padding come back as NaN, so the loss is NaN from step 1.
-  fix    pip install torch==2.4.1+cu118 \\
+  fix    use torch 2.4.1
+         pip install torch==2.4.1+cu118 \\
            --extra-index-url https://download.pytorch.org/whl/cu118
      or  train with one sample per step (batch size: 1)
   proof  reported: github.com/zai-org/GLM-4/issues/724 (checked 2026-11-20)
@@ -102,7 +103,7 @@ def test_a_probe_is_not_advertised_before_it_exists(report: Report) -> None:
 def test_into_a_pipe_nothing_is_wrapped(report: Report) -> None:
     text = render(report, width=None)
     command = "pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118"
-    assert f"  fix    {command}\n" in text
+    assert f"  fix    use torch 2.4.1\n         {command}\n" in text
     assert "\\\n" not in text
 
 

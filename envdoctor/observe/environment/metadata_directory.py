@@ -122,13 +122,12 @@ def read_directory(
     if valid is None:
         return None, invalid_name(name, origin, path)
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else "")
-    plain_file = not origin.endswith(metadata)
     found = Distribution(
         name=valid,
         version=checked,
         kind=kind,
-        installer=ABSENT if plain_file else _installer(path, files),
-        editable=False if plain_file else _editable(path, files),
+        installer=_installer(path, files),
+        editable=_editable(path, files),
         path=path,
         origin=origin,
     )
@@ -163,7 +162,7 @@ def _installer(path: str, files: Files) -> str | Absent | Unknown:
             content = os.read(descriptor, 64)
         finally:
             os.close(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError as error:
         return Unknown(f"INSTALLER cannot be read: {because_of(error)}")
@@ -174,7 +173,7 @@ def _editable(path: str, files: Files) -> bool | Unknown:
     """Whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
     try:
         descriptor = files.open(f"{path}{os.sep}direct_url.json")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         return Unknown(f"direct_url.json cannot be read: {because_of(error)}")
