@@ -178,7 +178,7 @@ def _confidence(rule: Rule, match: Match, read: Callable[[str], Fact]) -> tuple[
         caveats.append(f"{spell(read(key).value)} is no plain release: it and its base release answer differently")
     if match.open_exceptions:
         caveats.append(f"an exception may apply, which cannot be told from {', '.join(match.open_exceptions)}")
-    level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
+    level = max(0, CONFIDENCES.index(rule.confidence) - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 
 

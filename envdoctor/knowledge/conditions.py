@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from envdoctor.facts.registry import FactSpec, Registry, canonical_key
+from envdoctor.facts.registry import FactSpec, Registry, canonical_key, dotted
 
 __all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condition"]
 
@@ -17,6 +17,7 @@ _RELEASE = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
 _VERSION_OPERAND = re.compile(
     r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z", re.ASCII
 )
+_LONGEST_OPERAND = 64
 _NUMBER = re.compile(r"-?\d+(\.\d+)?\Z", re.ASCII)
 
 
@@ -99,10 +100,10 @@ def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
         if operand.endswith(".*"):
             good = good and operator in ("==", "!=")
     elif kind == "dotted":
-        good = bool(_RELEASE.match(operand)) and operator != "~="
+        good = dotted(operand) is not None and operator != "~="
     else:
         good = bool(_NUMBER.match(operand)) and operator != "~="
-    if not good:
+    if not good or len(operand) > _LONGEST_OPERAND:
         raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
+from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 
 __all__ = ["SCHEMA", "FactsFileError", "read_facts_file"]
 
 SCHEMA = "envdoctor.facts/1"
-_LARGEST = 256 * 1024 * 1024
+#: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
+_LARGEST = 64 * 1024 * 1024
 _TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
 
 
@@ -34,12 +36,15 @@ def read_facts_file(path: Path, registry: Registry) -> FactSet:
     facts = FactSet()
     given = document["facts"]
     columns: dict[str, dict[str, Any]] = {}
-    for key, raw in given.items():
+    for written, raw in given.items():
+        key = canonical_key(written)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
             raise FactsFileError(f"{path}: {_unknown_key(key, registry)}")
-        parent = _parent(key, registry)
-        if parent is not None and key not in _scalar_keys(registry):
+        if key != written and key in given:
+            raise FactsFileError(f"{path}: {written[:60]!r} and {key[:60]!r} are the same package")
+        parent = registry.records_of(key)
+        if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
             continue
         facts.add(Fact(key, _value(path, key, spec, raw), name, "given"))
@@ -50,11 +55,13 @@ def read_facts_file(path: Path, registry: Registry) -> FactSet:
     for prefix in document.get("complete", []):
         if prefix not in registry.prefixes():
             allowed = ", ".join(registry.prefixes())
-            raise FactsFileError(f"{path}: complete: {prefix!r} is none of {allowed}")
+            raise FactsFileError(f"{path}: complete: {str(prefix)[:60]!r} is none of {allowed}")
         facts.declare_complete(prefix, name)
     _mark_incomplete(path, document, facts)
-    for key, reason in document.get("unknown", {}).items():
-        if registry.find(key) is not None and key not in facts:
+    for written, reason in document.get("unknown", {}).items():
+        key = canonical_key(written)
+        spec = registry.find(key)
+        if spec is not None and not key.endswith("*") and registry.records_of(key) is None and key not in facts:
             facts.add(Fact(key, Unknown(str(reason)[:500]), name, "given"))
     return facts
 
@@ -64,13 +71,15 @@ def _load(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if size > _LARGEST:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
-        document = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes(), object_pairs_hook=_without_repetition)
     except OSError as error:
         raise FactsFileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except RecursionError:
-        raise FactsFileError(f"{path}: nested too deeply to be read") from None
-    except ValueError as error:
+    except (RecursionError, MemoryError):
+        raise FactsFileError(f"{path}: nested too deeply or too large to be read") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise FactsFileError(f"{path}: not JSON: {error}") from None
+    except ValueError as error:
+        raise FactsFileError(f"{path}: {error}") from None
     if not isinstance(document, dict) or "schema" not in document:
         raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
     schema = document["schema"]
@@ -94,15 +103,13 @@ def _unknown_key(key: str, registry: Registry) -> str:
     return f"{key[:60]!r} is not a known fact; {hint}"
 
 
-def _parent(key: str, registry: Registry) -> FactSpec | None:
-    head, dot, _ = key.partition(".")
-    parent = registry.find(head) if dot else None
-    return parent if parent is not None and parent.type == "records" else None
-
-
-def _scalar_keys(registry: Registry) -> frozenset[str]:
-    """Keys such as ``gpu.count`` that look like a column and are facts of their own."""
-    return frozenset(spec.key for spec in registry if "." in spec.key)
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which no key is given twice: which of the two is meant cannot be told."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice[:60]!r} is given twice")
+    return table
 
 
 def _value(path: Path, key: str, spec: FactSpec, raw: object) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from envdoctor.facts.registry import FactTypeError, Registry, parse_value
+from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact
 
 __all__ = ["AssignmentError", "parse_assignments"]
@@ -24,22 +24,20 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
     columns: dict[str, list[dict[str, str]]] = {}
     for text in texts:
         key, equals, raw = text.partition("=")
-        key = key.strip()
+        key = canonical_key(key.strip())
         spec = registry.find(key)
         if not equals:
             raise AssignmentError(f"{origin} {text}: key=value is expected")
-        if spec is None or key.endswith("*") or spec.type == "records":
+        if spec is None or key.endswith("*"):
             raise AssignmentError(f"{origin} {text}: {_hint(key, registry)}")
-        head = key.partition(".")[0]
-        parent = registry.find(head)
-        if (
-            parent is not None
-            and parent.type == "records"
-            and spec.key == key
-            and key.partition(".")[2] in parent.columns
-        ):
-            _add_column(columns.setdefault(head, []), key.partition(".")[2], raw)
+        if spec.type == "records" and raw.strip() != "absent":
+            column = next(iter(spec.columns))
+            raise AssignmentError(f"{origin} {text}: a list; give its columns ({key}.{column}=…), or {key}=absent")
+        parent = registry.records_of(key)
+        if parent is not None:
+            _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], raw)
             continue
+        columns.pop(key, None)
         try:
             facts.append(Fact(key, parse_value(spec, raw.strip()), origin, "given"))
         except FactTypeError as error:
@@ -54,7 +52,12 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
     return facts
 
 
-def _add_column(items: list[dict[str, str]], column: str, raw: str) -> None:
+def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
+    """Give the column to one item after the other; what it had before is forgotten."""
+    for item in items:
+        item.pop(column, None)
+    while items and not items[-1]:
+        items.pop()
     for number, cell in enumerate(part.strip() for part in raw.split(",")):
         if number == len(items):
             items.append({})

@@ -22,10 +22,14 @@ MakeDist = Callable[..., Path]
 def make_dist() -> MakeDist:
     """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``."""
 
-    def make(folder: Path, name: str, version: str, *, kind: str = "dist-info", header: str | None = None, **files: str):
+    def make(
+        folder: Path, name: str, version: str, *, kind: str = "dist-info", header: str | None = None, **files: str
+    ):
         path = folder / f"{name}-{version}.{kind}"
         path.mkdir(parents=True)
-        text = header if header is not None else f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout it.\n"
+        text = (
+            header if header is not None else f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout it.\n"
+        )
         (path / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text(text, encoding="utf-8")
         for file, content in files.items():
             (path / file.replace("__", ".")).write_text(content, encoding="utf-8")
