@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -42,10 +43,10 @@ def check(
     started = time.perf_counter()
     matrix = matrix or open_matrix()
     policy = policy or Policy()
-    _check_names(policy, matrix)
+    policy = _under_present_names(policy, matrix)
     gathered = collect_facts(sources or Sources(), matrix)
     judgement = judge(gathered.facts, matrix, policy, today=today or date.today())
-    notices = [*gathered.notices, *_ignore_notices(judgement)]
+    notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix)]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         notices.append(Notice("error", f"--require {', '.join(missing)}: not known here, so the run does not count"))
@@ -77,17 +78,40 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
     return is_known(judgement.facts, name)
 
 
-def _check_names(policy: Policy, matrix: Matrix) -> None:
-    known = {rule.id for rule in matrix.rules} | {broken.id for broken in matrix.broken} | set(matrix.retired())
+def _under_present_names(policy: Policy, matrix: Matrix) -> Policy:
+    """The policy with renamed rules under their present ids. Raises :class:`UsageProblem` for a rule that never was."""
+    if not policy.severities and not policy.ignores:
+        return policy
+    retired = matrix.retired()
+    known = _ids(matrix) | set(retired)
     for rule_id in policy.severities:
         if rule_id not in known:
             raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
 
+    def present(rule_id: str) -> str:
+        return str(retired.get(rule_id, {}).get("now", rule_id))
 
-def _ignore_notices(judgement: Judgement) -> list[Notice]:
+    return replace(
+        policy,
+        severities={present(rule_id): level for rule_id, level in policy.severities.items()},
+        ignores=tuple(replace(entry, id=present(entry.id)) for entry in policy.ignores),
+    )
+
+
+def _ids(matrix: Matrix) -> set[str]:
+    return {rule.id for rule in matrix.rules} | {broken.id for broken in matrix.broken}
+
+
+def _ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> list[Notice]:
     notices = [
         Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
         for entry in judgement.expired
+    ]
+    known = _ids(matrix) if policy.ignores else set()
+    notices += [
+        Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
+        for entry in policy.ignores
+        if entry.id not in known
     ]
     return notices + [
         Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")

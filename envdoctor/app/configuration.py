@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
-from difflib import get_close_matches
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,8 @@ def load_configuration(path: Path) -> Configuration:
         raise UsageProblem(str(error)) from None
     table: Any = document
     if path.name == "pyproject.toml" or set(document) == {"tool"}:
-        table = document.get("tool", {}).get("envdoctor", {})
+        tool = document.get("tool", {})
+        table = tool.get("envdoctor", {}) if isinstance(tool, dict) else None
     if not isinstance(table, dict):
         raise UsageProblem(f"{path}: tool.envdoctor: a table is expected")
     return _Reader(path, table).configuration()
@@ -80,6 +80,8 @@ class _Reader:
     def configuration(self) -> Configuration:
         for key in self.table:
             if key not in _KEYS:
+                from difflib import get_close_matches
+
                 near = get_close_matches(key, _KEYS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS)}"
                 raise self.wrong(key, f"unknown key{hint}")
@@ -130,7 +132,7 @@ class _Reader:
         value = self.table.get("set", {})
         if not isinstance(value, dict):
             raise self.wrong("set", 'a table such as { "recipe.batch_size" = 2 } is expected')
-        return tuple(f"{key}={_spelled(item)}" for key, item in value.items())
+        return tuple(f"{key}={_spelled(item)}" for key, item in _flat(value))
 
     def severities(self) -> Mapping[str, str]:
         value = self.table.get("rules", {})
@@ -152,7 +154,7 @@ class _Reader:
             raise self.wrong(where, "id is missing")
         if not isinstance(reason, str) or not reason.strip():
             raise self.wrong(where, f"{rule}: a reason is required")
-        if until is not None and not isinstance(until, date):
+        if until is not None and (not isinstance(until, date) or isinstance(until, datetime)):
             raise self.wrong(where, f"{rule}: until: a date such as 2027-01-31 is expected")
         matching = entry.get("where", {})
         if not isinstance(matching, dict):
@@ -161,14 +163,27 @@ class _Reader:
             id=rule,
             reason=reason,
             until=until,
-            where={key: _spelled(value) for key, value in matching.items()},
+            where={
+                key: f"{value:g}" if isinstance(value, float) else _spelled(value) for key, value in _flat(matching)
+            },
             origin=self.path.name,
         )
+
+
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Keys and values; ``gpu.name = "Tesla T4"`` without quotes round the key is a table in a table, and means it."""
+    waiting = list(table.items())[::-1]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{key}.{inner}"[:200], item) for inner, item in value.items()][::-1]
+        else:
+            yield key, value
 
 
 def _spelled(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(str(item) for item in value)
+        return ",".join(_spelled(item) for item in value)
     return str(value)

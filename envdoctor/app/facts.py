@@ -19,7 +19,8 @@ __all__ = ["Gathered", "Sources", "collect_facts"]
 @dataclass(frozen=True)
 class Sources:
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts_file`` names the environment
-    (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins."""
+    (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
+    those of the configuration file ``configured_in``, which come first."""
 
     python: str | None = None
     path: str | None = None
@@ -27,6 +28,8 @@ class Sources:
     facts_file: str | None = None
     model: str | None = None
     assignments: Sequence[str] = ()
+    configured: Sequence[str] = ()
+    configured_in: str = "configuration"
     gpu: bool = True
     cache: bool = True
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -109,7 +112,10 @@ def _add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     try:
-        given = parse_assignments(sources.assignments, matrix.registry)
+        given = [
+            *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
+            *parse_assignments(sources.assignments, matrix.registry),
+        ]
     except AssignmentError as error:
         raise UsageProblem(str(error)) from None
     for fact in given:

@@ -67,12 +67,12 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         ignores=configuration.ignores,
         severities=configuration.severities,
     )
-    required = [name for text in (*configuration.require, *options["require"]) for name in text.split(",") if name]
+    named = [name.strip() for text in (*configuration.require, *options["require"]) for name in text.split(",")]
     report = check(
         sources_of(configuration, options),
         policy=policy,
         matrix=open_matrix((*configuration.matrix, *options["matrix"])),
-        require=required,
+        require=[name for name in named if name],
         exit_zero=options["exit_zero"],
     )
     lang = options["lang"] or configuration.lang or "auto"

@@ -80,16 +80,23 @@ def configuration_of(config: Path | None, no_config: bool) -> Configuration:
 
 
 def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
-    """The sources: command line over configuration."""
+    """The sources: command line over environment variables over configuration."""
     from envdoctor.app.facts import Sources
 
+    python = options["python"]
+    if python and any(options[name] for name in ("path", "root", "facts_file")):
+        given = click.get_current_context().get_parameter_source("python")
+        if given is click.core.ParameterSource.ENVIRONMENT:
+            python = None
     return Sources(
-        python=options["python"],
+        python=python,
         path=options["path"],
         root=options["root"],
         facts_file=options["facts_file"],
         model=options["model"] if options["model"] is not None else configuration.model,
-        assignments=(*configuration.assignments, *options["assignments"]),
+        assignments=options["assignments"],
+        configured=configuration.assignments,
+        configured_in=configuration.path.name if configuration.path else "configuration",
         gpu=not options["no_gpu"],
         cache=not options["no_cache"],
     )

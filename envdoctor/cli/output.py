@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,8 @@ def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tup
 
 def write_file(path: Path, text: str) -> None:
     """Write a whole file or nothing. Raises :class:`JobError`."""
+    import tempfile  # brings OpenSSL's hashes along: a run that writes no file does without
+
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from envdoctor.facts.factset import FactSet
@@ -51,11 +50,12 @@ def derive(facts: FactSet, matrix: Matrix) -> None:
 
 @lru_cache(maxsize=1)
 def _derivations() -> tuple[Derivation, ...]:
-    folder = str(Path(__file__).parent)
+    # pkgutil would do the same and costs 3 ms to import.
+    names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [
-        cast(Derivation, import_module(f"envdoctor.derive.{info.name}"))
-        for info in pkgutil.iter_modules([folder])
-        if info.name != "running"
+        cast(Derivation, import_module(f"envdoctor.derive.{name}"))
+        for name in names
+        if name not in ("__init__", "running")
     ]
     ordered: list[Derivation] = []
     waiting = modules

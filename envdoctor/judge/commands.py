@@ -7,7 +7,6 @@ that the table ``packages`` names.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,13 +39,19 @@ def install_commands(
     return (_pip(pins, interpreter, cuda_tag, tagged, table),)
 
 
+def _joined(words: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(words)
+
+
 def _takes_tag(table: Mapping[str, Any], name: str) -> bool:
     return "wheel_index" in table.get(name, {})
 
 
 def _conda(pins: Sequence[Pin], table: Mapping[str, Any]) -> str:
     names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
-    return shlex.join(["conda", "install", "-c", "conda-forge", *names])
+    return _joined(["conda", "install", "-c", "conda-forge", *names])
 
 
 def _uv(pins: Sequence[Pin], interpreter: str | None, tag: str | None) -> str:
@@ -56,7 +61,7 @@ def _uv(pins: Sequence[Pin], interpreter: str | None, tag: str | None) -> str:
     words += [name + specifier for name, specifier in pins]
     if tag:
         words.append(f"--torch-backend={tag}")
-    return shlex.join(words)
+    return _joined(words)
 
 
 def _pip(
@@ -67,4 +72,4 @@ def _pip(
     if tagged:
         # The local tag makes the choice exact, so an extra index is enough and the user's own stays in force.
         words += ["--extra-index-url", table[tagged[0]]["wheel_index"].replace("{tag}", str(tag))]
-    return shlex.join(words)
+    return _joined(words)

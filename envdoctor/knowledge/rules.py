@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.facts.registry import FactTypeError, Registry, parse_value
+from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.knowledge.conditions import Condition, ConditionError, parse_condition
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
 
@@ -74,6 +73,8 @@ class Rule(NamedTuple):
 
 def digest(text: str) -> str:
     """Names an English text, so that its translation can say which wording it translates (``zh_of``)."""
+    import hashlib  # brings OpenSSL along; needed only where a translation is checked
+
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -85,8 +86,11 @@ def placeholders(text: str) -> set[str]:
 def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Registry) -> Rule:
     """A rule from its parsed TOML document. Raises :class:`RuleError` with everything that is wrong."""
     problems: list[str] = []
-    if not isinstance(schema := data.get("schema", SCHEMA), int) or schema > SCHEMA:
-        raise RuleError([f"schema {schema!r} is newer than this engine understands ({SCHEMA}): update envdoctor"])
+    schema = data.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise RuleError([f"schema: schema = {SCHEMA} is expected on the first line"])
+    if schema > SCHEMA:
+        raise RuleError([f"schema {schema} is newer than this engine understands ({SCHEMA}): update envdoctor"])
     _unknown(problems, "document", "", data)
     head = _table(problems, data, "rule")
     _unknown(problems, "rule", "rule: ", head)
@@ -124,6 +128,9 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         "test": [_test(problems, n, entry) for n, entry in _tables(problems, data, "test")],
     }
     supersedes = _strings(problems, "rule: supersedes", head.get("supersedes", []))
+    for key in ("probe", "title"):
+        if not isinstance(head.get(key, ""), str):
+            problems.append(f"rule: {key}: a text is expected")
     if problems:
         raise RuleError(problems)
     return Rule(
@@ -194,11 +201,13 @@ def _assume(problems: list[str], registry: Registry, number: int, entry: Mapping
     _unknown(problems, "assume", where, entry)
     key, because, default = entry.get("key"), entry.get("because"), entry.get("default", False)
     spec = registry.find(key) if isinstance(key, str) else None
-    if spec is None:
+    if spec is None or key != canonical_key(str(key)) or str(key).endswith("*"):
         problems.append(f"{where}key: {key!r} is not a registered fact")
+    elif "value" not in entry:
+        problems.append(f"{where}value: missing")
     else:
         try:
-            parse_value(spec, entry.get("value"))
+            parse_value(spec, entry["value"])
         except FactTypeError as error:
             problems.append(f"{where}value: {error}")
     if not isinstance(because, str) or not because:
@@ -246,12 +255,17 @@ def _fix(problems: list[str], number: int, entry: Mapping[str, Any]) -> dict[str
         problems.append(f"{where}one of constraints, set, env, command is expected, not {', '.join(kinds)}")
     constraints = _strings(problems, f"{where}constraints", entry.get("constraints", []))
     for key in ("set", "env"):
-        if not isinstance(entry.get(key, {}), Mapping):
-            problems.append(f"{where}{key}: a table is expected")
+        table = entry.get(key, {})
+        if not isinstance(table, Mapping) or any(isinstance(value, Mapping) for value in table.values()):
+            problems.append(f'{where}{key}: a table such as {{ "recipe.attn" = "sdpa" }} is expected')
     if not isinstance(entry.get("command", ""), str):
         problems.append(f"{where}command: a text is expected")
     summary = entry.get("summary")
-    if not isinstance(summary, Mapping) or not isinstance(summary.get("en"), str):
+    if (
+        not isinstance(summary, Mapping)
+        or not summary.get("en")
+        or not all(isinstance(value, str) for value in summary.values())
+    ):
         problems.append(f"{where}summary: summary.en is missing")
         summary = {}
     else:

@@ -91,8 +91,8 @@ def _read_code(name: str, content: bytes, methods: set[str], names: set[str]) ->
     import ast
     import warnings
 
-    # Before 3.11 the interpreter has no limit here: 100,000 operators in one expression overrun an 8 MiB stack. All of a
-    # file's operators bound those of its longest expression; the largest modeling file of transformers has 7,500.
+    # Before 3.11 the interpreter has no limit here: 100,000 operators in one expression overrun an 8 MiB stack. All
+    # operators of a file bound those of its longest expression; the largest modeling file of transformers has 7,500.
     if sys.version_info < (3, 11) and len(content) - len(content.translate(None, _OPERATORS)) > _MAX_OPERATORS:
         return Unknown(f"{printable(name)} is too large to be parsed safely by Python before 3.11")
     try:

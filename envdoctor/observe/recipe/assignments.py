@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact
@@ -38,6 +37,8 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
             _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], raw)
             continue
         columns.pop(key, None)
+        if not raw.strip() and spec.type != "texts":
+            raise AssignmentError(f"{origin} {text}: a value is expected after =, or {key}=absent")
         try:
             facts.append(Fact(key, parse_value(spec, raw.strip()), origin, "given"))
         except FactTypeError as error:
@@ -66,6 +67,8 @@ def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
 
 def _hint(key: str, registry: Registry) -> str:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
+    from difflib import get_close_matches
+
     near = get_close_matches(key[:60], known, n=1, cutoff=0.7)
     if near:
         return f"{key} is not a known fact; did you mean {near[0]}?"

@@ -1,0 +1,177 @@
+"""The Hub cache: which one, which snapshot, and under which of a vendor's names."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.observe.model.hub_cache import cache_folder
+
+COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
+OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
+REPO = "Qwen/Qwen2.5-7B-Instruct"
+
+
+def test_a_repository_without_files_here_says_so(disk):
+    facts = disk.facts(REPO)
+    assert facts["model.repo"] == REPO
+    assert facts["model.path"] is ABSENT
+    reason = Unknown(f"no files of {REPO} on this machine; download them or give a folder")
+    assert facts["model.type"] == facts["model.revision"] == facts["model.code_names"] == reason
+
+
+@pytest.mark.parametrize("links", [False] if os.name == "nt" else [True, False])
+def test_a_cached_snapshot_is_read_with_and_without_links(disk, links):
+    snapshot = disk.cached(links=links)
+    facts = disk.facts(REPO)
+    assert facts["model.repo"] == REPO
+    assert facts["model.revision"] == COMMIT
+    assert facts["model.path"] == str(snapshot)
+    assert facts["model.type"] == "qwen2"
+
+
+def test_the_origin_names_the_cache(disk):
+    disk.cached()
+    assert disk.resolve(REPO).origin == "Hub cache"
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({}, "{home}/.cache/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/huggingface/hub"),
+        ({"HF_HOME": "/hf", "XDG_CACHE_HOME": "/xdg"}, "/hf/hub"),
+        ({"HF_HUB_CACHE": "/cache", "HF_HOME": "/hf"}, "/cache"),
+        ({"HUGGINGFACE_HUB_CACHE": "/old", "HF_HOME": "/hf"}, "/old"),
+        ({"HF_HOME": "~/hf"}, "{home}/hf/hub"),
+        ({"HF_HOME": ""}, "{home}/.cache/huggingface/hub"),
+        ({"HF_HUB_CACHE": "here"}, "{cwd}/here"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="the paths are POSIX paths")
+def test_the_cache_is_the_one_that_the_client_would_use(disk, variables, place):
+    expected = place.format(home=disk.home, cwd=disk.cwd)
+    assert cache_folder(str(disk.cwd), {**disk.environ, **variables}) == expected
+
+
+def test_only_that_cache_is_looked_into(disk):
+    disk.cached()
+    disk.environ["HF_HUB_CACHE"] = str(disk.cwd / "elsewhere")
+    assert disk.resolve(REPO).folder is None
+
+
+@pytest.mark.parametrize("revision", [COMMIT, COMMIT[:7], "v1.0", "refs/pr/3"])
+def test_a_revision_is_a_branch_a_tag_a_pull_request_or_a_commit(disk, revision):
+    ref = revision if not COMMIT.startswith(revision) else None
+    snapshot = disk.cached(ref=ref)
+    source = disk.resolve(f"{REPO}@{revision}")
+    assert (source.folder, source.revision, source.repo) == (str(snapshot), COMMIT, REPO)
+
+
+def test_a_revision_that_is_not_here_lists_those_that_are(disk):
+    disk.cached()
+    source = disk.resolve(f"{REPO}@v9")
+    assert source.folder is None
+    assert "other revisions: b098244a71fb; name one with @" in source.missing
+
+
+def test_without_a_main_the_only_snapshot_is_not_guessed(disk):
+    disk.cached(ref=None)
+    assert "other revisions: b098244a71fb" in disk.resolve(REPO).missing
+
+
+def test_an_ambiguous_beginning_of_a_commit_is_not_guessed(disk):
+    disk.cached(ref=None)
+    disk.cached(commit=COMMIT[:-1] + "0", ref=None)
+    assert disk.resolve(f"{REPO}@{COMMIT[:9]}").folder is None
+
+
+def test_main_points_to_one_of_two_snapshots(disk):
+    disk.cached(commit=OTHER, ref=None)
+    snapshot = disk.cached(ref="main")
+    assert disk.resolve(REPO).folder == str(snapshot)
+
+
+def test_a_reference_to_files_that_were_removed_is_a_reason(disk):
+    snapshot = disk.cached()
+    (snapshot / "config.json").unlink()
+    snapshot.rmdir()
+    assert "does not hold its files" in disk.resolve(REPO).missing
+
+
+def test_a_reference_cannot_lead_out_of_the_cache(disk):
+    disk.cached()
+    disk.folder("secret")
+    (disk.cache / "models--Qwen--Qwen2.5-7B-Instruct" / "refs" / "main").write_text("../../../../secret")
+    assert disk.resolve(REPO).folder is None
+
+
+def test_a_renamed_organisation_is_found_under_its_former_name(disk):
+    snapshot = disk.cached("THUDM/chatglm3-6b")
+    source = disk.resolve("zai-org/chatglm3-6b", THUDM="zai-org", ZhipuAI="zai-org")
+    assert (source.folder, source.repo) == (str(snapshot), "zai-org/chatglm3-6b")
+    assert source.origin == "Hub cache, under THUDM/chatglm3-6b"
+
+
+def test_a_former_name_is_found_under_the_present_one(disk):
+    snapshot = disk.cached("zai-org/chatglm3-6b")
+    assert disk.resolve("THUDM/chatglm3-6b", THUDM="zai-org").folder == str(snapshot)
+
+
+def test_a_renamed_repository_is_found_by_its_whole_name(disk):
+    from envdoctor.observe.model import resolve
+
+    snapshot = disk.cached("old/name")
+    for given, aliases in (("new/name2", {"old/name": "new/name2"}), ("old/name", {"old/name": "new/name2"})):
+        assert resolve(given, cwd=str(disk.cwd), environ=disk.environ, aliases=aliases).folder == str(snapshot)
+
+
+def test_the_given_name_comes_before_the_others(disk):
+    disk.cached("zai-org/chatglm3-6b", commit=OTHER)
+    snapshot = disk.cached("THUDM/chatglm3-6b")
+    assert disk.resolve("THUDM/chatglm3-6b", THUDM="zai-org").folder == str(snapshot)
+
+
+def test_a_name_without_organisation_is_looked_up(disk):
+    snapshot = disk.cached("gpt2")
+    assert disk.resolve("gpt2").folder == str(snapshot)
+
+
+def test_a_folder_inside_the_cache_tells_its_repository_and_commit(disk):
+    snapshot = disk.cached()
+    source = disk.resolve(str(snapshot))
+    assert (source.repo, source.revision, source.cached) == (REPO, COMMIT, True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="symbolic links need a privilege on Windows")
+def test_a_link_to_a_snapshot_tells_its_repository_too(disk):
+    (disk.cwd / "qwen").symlink_to(disk.cached())
+    source = disk.resolve("./qwen")
+    assert (source.repo, source.folder) == (REPO, str(disk.cwd / "qwen"))
+
+
+def test_a_plain_folder_does_not_say_its_repository(disk):
+    disk.folder()
+    facts = disk.facts("./model")
+    assert isinstance(facts["model.repo"], Unknown)
+    assert isinstance(facts["model.revision"], Unknown)
+
+
+def test_a_download_into_a_folder_tells_its_commit(disk):
+    folder = disk.folder()
+    note = folder / ".cache" / "huggingface" / "download" / "config.json.metadata"
+    note.parent.mkdir(parents=True)
+    changed = (folder / "config.json").stat().st_mtime
+    note.write_text(f"{COMMIT}\netag\n{changed}\n")
+    assert disk.resolve("./model").revision == COMMIT
+
+
+@pytest.mark.parametrize("text", [COMMIT + "\netag\n1000.0\n", "nonsense", COMMIT, COMMIT + "\ne\nnan\n", ""])
+def test_a_note_that_is_older_than_the_file_or_odd_tells_nothing(disk, text):
+    folder = disk.folder()
+    note = folder / ".cache" / "huggingface" / "download" / "config.json.metadata"
+    note.parent.mkdir(parents=True)
+    note.write_text(text)
+    assert disk.resolve("./model").revision is None

@@ -1,0 +1,62 @@
+"""All sources of the model together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.facts.registry import Registry, parse_value
+from envdoctor.facts.values import Unknown, plain
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+FACTS = Path(__file__).parents[3] / "matrices" / "facts.toml"
+REPO = "Qwen/Qwen2.5-7B-Instruct"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.from_mapping(tomllib.loads(FACTS.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("model", ["./model", REPO, "some/thing"])
+def test_every_fact_is_registered_and_of_its_type(disk, registry, model):
+    disk.folder()
+    disk.cached()
+    for fact in disk.observe(model):
+        spec = registry.find(fact.key)
+        assert spec is not None, fact.key
+        assert fact.source == "model"
+        assert fact.origin
+        if not isinstance(fact.value, Unknown):
+            assert parse_value(spec, plain(fact.value)) == fact.value, fact
+
+
+@pytest.mark.parametrize("model", ["./model", REPO, "some/thing"])
+def test_every_registered_fact_of_the_model_is_observed_once(disk, registry, model):
+    disk.folder()
+    disk.cached()
+    keys = sorted(fact.key for fact in disk.observe(model))
+    assert keys == sorted(spec.key for spec in registry if spec.observer == "model")
+
+
+def test_nothing_is_written_and_no_client_is_imported(disk):
+    import subprocess
+    import sys
+
+    disk.cached()
+    script = (
+        "import sys\n"
+        "from envdoctor.observe.model import observe_model, resolve\n"
+        f"observe_model(resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r}))\n"
+        "print(sorted({'huggingface_hub', 'transformers', 'torch', 'socket', 'ast'} & set(sys.modules)))\n"
+    )
+    before = sorted(disk.home.rglob("*"))
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "[]"
+    assert sorted(disk.home.rglob("*")) == before
