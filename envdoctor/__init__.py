@@ -1,12 +1,11 @@
 """envdoctor: the environment compatibility doctor for LLM fine-tuning.
 
-The public Python API is in :mod:`envdoctor.app`; ``check``, ``facts`` and ``explain`` are also reachable here, and are
-imported only when they are used.
+The public Python API is in :mod:`envdoctor.app`; ``check``, ``collect_facts`` and ``explain`` are also reachable here,
+and are imported only when they are used. This file imports nothing: ``python -m envdoctor`` reads it while the working
+directory is still on the path.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "check", "collect_facts", "explain"]
@@ -23,7 +22,7 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LAZY:
         from importlib import import_module
 

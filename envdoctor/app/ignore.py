@@ -25,11 +25,18 @@ def write_ignore(
     """
     path = config or find_configuration(start) or _project(start) or start / "envdoctor.toml"
     before = ""
+    table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
     if path.exists():
         load_configuration(path)  # a file that is already wrong is not made worse
-        before = path.read_text(encoding="utf-8")
-    table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
-    after = before.rstrip("\n") + ("\n\n" if before.strip() else "") + _entry(table, rule_id, reason, until, where)
+        data = path.read_bytes()
+        before = data.decode()
+        if set(parse_toml(data, str(path))) == {"tool"}:
+            table = "tool.envdoctor.ignore"
+    entry = _entry(table, rule_id, reason, until, where)
+    if "\r\n" in before:
+        entry = entry.replace("\n", "\r\n")
+    line_end = "\r\n" if "\r\n" in before else "\n"
+    after = before.rstrip("\r\n") + (line_end * 2 if before.strip() else "") + entry
     try:
         parse_toml(after.encode(), str(path))
     except TomlError as error:
@@ -56,18 +63,22 @@ def _entry(table: str, rule_id: str, reason: str, until: date | None, where: Map
 
 def _quoted(text: str) -> str:
     # A JSON string is a TOML basic string, except that TOML wants DEL escaped too.
+    # An argument that is not UTF-8 reaches us with lone surrogates, which no file can hold.
+    text = text.encode("utf-8", "replace").decode()
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _replace(path: Path, text: str) -> None:
+    path = Path(os.path.realpath(path))  # a link stays a link
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        if path.exists():
-            os.chmod(name, path.stat().st_mode & 0o777)
-        else:
-            os.chmod(name, 0o644)
-        os.replace(name, path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode())
+            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
     except OSError as error:
         raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None

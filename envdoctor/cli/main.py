@@ -8,9 +8,21 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-import click
 
-from envdoctor import __version__
+def _leave_working_directory() -> None:
+    """Nobody's click.py is imported from the working directory, which an empty entry of PYTHONPATH stands for too."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it is gone
+        return
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != here]
+
+
+_leave_working_directory()
+
+import click  # noqa: E402
+
+from envdoctor import __version__  # noqa: E402
 
 __all__ = ["main"]
 
@@ -58,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     from envdoctor.report.color import harden_stdout
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (>&-): the exit code still answers
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     harden_stdout()
     try:
         result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
@@ -70,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; before, click prints the help itself
+            print(error.format_message(), file=sys.stderr)
+            return error.exit_code
         return _fail(error.format_message(), error.exit_code, usage=_usage(error))
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 3)
@@ -79,8 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _named(error: Exception) -> int:
     from envdoctor.app.errors import JobError, UsageProblem
+    from envdoctor.knowledge.matrix import MatrixError
 
-    if isinstance(error, UsageProblem):
+    if isinstance(error, (UsageProblem, MatrixError)):
         return _fail(str(error), 2)
     if isinstance(error, JobError):
         return _fail(str(error), 3)

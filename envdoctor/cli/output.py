@@ -44,5 +44,15 @@ def write_file(path: Path, text: str) -> None:
 
 
 def write_stdout(text: str, write: Callable[[str], object] | None = None) -> None:
-    """Write a report to standard output, with exactly one line end."""
-    (write or sys.stdout.write)(text.rstrip("\n") + "\n")
+    """Write a report to standard output, with exactly one line end. Raises :class:`JobError`.
+
+    A reader that went away (``| head``) is no fault, and does not change the exit code.
+    """
+    try:
+        (write or sys.stdout.write)(text.rstrip("\n") + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still buffered would fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, BrokenPipeError):
+            raise JobError(f"standard output cannot be written: {error.strerror or error}") from None

@@ -52,12 +52,20 @@ def lint_matrix(matrix: Matrix) -> Iterator[tuple[str, str]]:
 
 def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:
     for key in ("added", "modified"):
-        if not _DATE.match(texts[key]):
+        day = _day(texts[key])
+        if day is None:
             yield f"rule: {key}: a date such as 2026-11-20 is expected"
-        elif date.fromisoformat(texts[key]) > today:
+        elif day > today:
             yield f"rule: {key}: {texts[key]} lies in the future"
     if texts["modified"] < texts["added"]:
         yield "rule: modified lies before added"
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if _DATE.match(text) else None
+    except ValueError:
+        return None
 
 
 def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
@@ -92,7 +100,10 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
     for number, entry in enumerate(evidence, 1):
         if not _URL.match(entry["url"]):
             yield f"evidence {number}: url: an https address is expected"
-        if _DATE.match(entry["checked"]) and date.fromisoformat(entry["checked"]) > today:
+        day = _day(entry["checked"])
+        if day is None:
+            yield f"evidence {number}: checked: a date such as 2026-11-20 is expected"
+        elif day > today:
             yield f"evidence {number}: checked: {entry['checked']} lies in the future"
 
 

@@ -60,9 +60,15 @@ class Matrix:
         self._tables: dict[str, Mapping[str, Any]] = {}
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """A table (``"torch-builds"``) or ``"families"``, read when first asked for; empty when there is none."""
+        """A table (``"torch-builds"``) or ``"families"``, read when first asked for; empty when there is none.
+
+        Raises :class:`MatrixError`.
+        """
         if name not in self._tables:
-            self._tables[name] = self._read_table(name)
+            try:
+                self._tables[name] = self._read_table(name)
+            except (OSError, ValueError) as error:
+                raise MatrixError(f"table {name}: {error}") from None
         return self._tables[name]
 
     def texts(self, rule: Rule) -> Mapping[str, Any]:
@@ -81,7 +87,8 @@ class Matrix:
 
     def retired(self) -> Mapping[str, Any]:
         """Renamed and withdrawn ids with date and reason."""
-        return self.table("retired").get("retired", {})
+        retired: Mapping[str, Any] = self.table("retired").get("retired", {})
+        return retired
 
     def _read_table(self, name: str) -> Mapping[str, Any]:
         if self._compiled:
@@ -153,13 +160,14 @@ def _add_private(matrix: Matrix, folder: Path) -> None:
     rules, broken = _read_rules(folder / "rules" if (folder / "rules").is_dir() else folder, matrix.registry)
     if not rules and not broken:
         raise MatrixError(f"--matrix {folder}: no rule file (*.toml) in it")
-    known = {rule.id for rule in matrix.rules}
-    for rule in (*rules, *broken):
-        if not rule.id.startswith(_PRIVATE):
-            raise MatrixError(f"--matrix {folder}: {rule.origin}: the id of a private rule starts with {_PRIVATE}")
-        if rule.id in known:
-            raise MatrixError(f"--matrix {folder}: {rule.origin}: the id is already taken")
-        known.add(rule.id)
+    known = {rule.id for rule in matrix.rules} | {rule.id for rule in matrix.broken}
+    found = [(rule.id, rule.origin) for rule in rules] + [(rule.id, rule.origin) for rule in broken]
+    for rule_id, origin in found:
+        if not rule_id.startswith(_PRIVATE):
+            raise MatrixError(f"--matrix {folder}: {origin}: the id of a private rule starts with {_PRIVATE}")
+        if rule_id in known:
+            raise MatrixError(f"--matrix {folder}: {origin}: the id is already taken")
+        known.add(rule_id)
     matrix.rules += rules
     matrix.broken += broken
     matrix.source += f" + {folder}"

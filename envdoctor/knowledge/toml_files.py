@@ -33,10 +33,11 @@ def parse_toml(data: bytes, name: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(data.decode())
+        document: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
         raise TomlError(f"{name}: not UTF-8 text (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
         raise TomlError(f"{name}: not TOML: {error}") from None
     except RecursionError:
         raise TomlError(f"{name}: nested too deeply to be read") from None
+    return document

@@ -45,13 +45,20 @@ def _public(fact: Fact, registry: Registry) -> Value:
     value = fact.value
     if spec is None or spec.privacy != "public":
         return Unknown("left out for privacy")
-    if fact.key.startswith("env.") and isinstance(value, str) and _HOST_NAMES.search(fact.key):
+    if fact.key.startswith("env.") and isinstance(value, str) and _private_variable(fact.key[4:], value):
         return Unknown("left out for privacy")
     if isinstance(value, Records):
         allowed = {name for name, column in spec.columns.items() if column.privacy == "public"}
         items = tuple({name: _redacted(item[name]) for name in item if name in allowed} for item in value)
         return Records(items, None if value.incomplete is None else redact(value.incomplete))
     return _redacted(value)
+
+
+def _private_variable(name: str, value: str) -> bool:
+    """The registry has one entry for all variables; the observation knows each that it lets through."""
+    from envdoctor.observe.machine.variables import privacy
+
+    return bool(_HOST_NAMES.search(name)) or privacy(name, value) != "public"
 
 
 def _redacted(value: Value) -> Value:

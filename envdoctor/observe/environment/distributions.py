@@ -43,14 +43,14 @@ def scan_folder(folder: str, files: Files) -> FolderScan:
         return scan
     editable: set[str | None] = set()
     for entry in files.names(folder):
-        if entry.endswith(".dist-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
-        elif entry.endswith(".egg-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "PKG-INFO", "egg-info", files), scan)
-        elif entry.startswith("~"):
+        if entry.startswith("~"):
             name = readable(entry)
             detail = f"{name} is what an interrupted pip left behind"
             scan.problems.append(Problem(name, "leftover", detail, ABSENT, os.path.join(folder, entry)))
+        elif entry.endswith(".dist-info"):
+            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
+        elif entry.endswith(".egg-info"):
+            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "PKG-INFO", "egg-info", files), scan)
         elif entry.endswith(".egg-link"):
             _follow_egg_link(folder, entry, files, scan)
         elif entry.startswith("__editable__."):

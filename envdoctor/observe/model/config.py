@@ -40,7 +40,7 @@ Config = Mapping[str, Any]
 
 
 def observe(source: ModelSource) -> list[Fact]:
-    """The facts of ``KEYS``; all unknown when config.json is missing or too large.
+    """The facts of ``KEYS``; all unknown when there is no config.json.
 
     Raises :class:`~envdoctor.observe.model.model_error.ModelError` when it is not JSON or not an object.
     """

@@ -46,14 +46,17 @@ def read_bytes(folder: str, name: str, limit: int) -> bytes | Unknown:
 
 
 def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
-    """A JSON object from a file; unknown when it is missing or too large.
+    """A JSON object from a file; unknown when there is no such file.
 
-    Raises :class:`ModelError` when it is not JSON, nested too deeply, or not an object; ``model`` is named in it.
+    Raises :class:`ModelError` when it is too large, cannot be read, is not JSON, nested too deeply, or not an object:
+    the user named this model, so judging without it would answer another question. ``model`` is named in it.
     """
     import json
 
     content = read_bytes(folder, name, JSON_LIMIT)
     if isinstance(content, Unknown):
+        if os.path.exists(os.path.join(folder, name)):
+            raise ModelError(f"--model {printable(model)}: {content.reason}")
         return content
     place = f"{name} of {printable(model)}"
     try:
