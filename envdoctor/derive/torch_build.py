@@ -1,4 +1,4 @@
-"""CUDA or HIP version of the torch build, from the local tag of its version (2.5.0+cu118), when no file told it."""
+"""CUDA or HIP version and vendor of the torch build, from the local tag of its version (2.5.0+cu118), when no file told it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("pkg.torch",)
-OUTPUTS = ("torch.cuda", "torch.hip")
+OUTPUTS = ("torch.cuda", "torch.hip", "torch.vendor")
 
 # The tags of the wheel index: cu118 is CUDA 11.8, cu1210 would be 12.10 (one digit of major is never used).
 _CUDA = re.compile(r"cu(\d\d)(\d{1,2})(?:\.|_|-|\Z)")
+#: NVIDIA's containers: 2.5.0a0+872d972e41.nv24.08 (year and month of the container).
+_NVIDIA = re.compile(r"(?:\A|\.)nv\d\d\.\d\d")
 _ROCM = re.compile(r"rocm(\d+(?:\.\d+)*)")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``torch.cuda`` and ``torch.hip``; a version without a tag tells neither."""
+    """``torch.cuda``, ``torch.hip`` and ``torch.vendor``; a version without a tag tells no CUDA."""
     torch = value("pkg.torch")
     if isinstance(torch, Unknown):
         return {}
@@ -28,6 +30,11 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     text = str(torch)
     origin = f"the local tag of torch {text}"
     tag = text.partition("+")[2]
+    vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
+    return {**_builds(text, tag, origin), "torch.vendor": vendor}
+
+
+def _builds(text: str, tag: str, origin: str) -> dict[str, Derived]:
     if match := _CUDA.match(tag):
         return {
             "torch.cuda": Derived(f"{match[1]}.{match[2]}", origin),

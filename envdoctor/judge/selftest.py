@@ -59,6 +59,8 @@ def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
         except FactTypeError as error:
             raise FactTypeError(f"{key}: {error}") from None
     for prefix in test["complete"]:
+        if prefix not in matrix.registry.prefixes():
+            raise FactTypeError(f"complete: {prefix!r} is none of {', '.join(matrix.registry.prefixes())}")
         facts.declare_complete(prefix, "test")
     derive(facts, matrix)
     return facts
@@ -142,23 +144,26 @@ def check_mutations(rule: Rule, matrix: Matrix) -> Iterator[str]:
 
 
 def _mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    for name in ("affects", "unless"):
-        clauses = getattr(rule, name)
+    for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
         for number, clause in enumerate(clauses):
             where = f"{name} {number + 1}"
             if len(clauses) > 1 or name == "unless":
-                yield f"{where} (the whole clause)", rule._replace(**{name: _without(clauses, number)})
+                yield f"{where} (the whole clause)", _with_clauses(rule, name, _without(clauses, number))
             for position, condition in enumerate(clause):
                 if len(clause) > 1:
                     smaller = _replaced(clauses, number, _without(clause, position))
-                    yield f"{where}: {condition.key}", rule._replace(**{name: smaller})
+                    yield f"{where}: {condition.key}", _with_clauses(rule, name, smaller)
                 for item, alternative in enumerate(condition.alternatives):
                     if len(condition.alternatives) > 1:
                         fewer = condition._replace(alternatives=_without(condition.alternatives, item))
                         changed = _replaced(clauses, number, _replaced(clause, position, fewer))
-                        yield f"{where}: {condition.key}: {_shown(alternative)}", rule._replace(**{name: changed})
+                        yield f"{where}: {condition.key}: {_shown(alternative)}", _with_clauses(rule, name, changed)
     for number, entry in enumerate(rule.assume):
         yield f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number))
+
+
+def _with_clauses(rule: Rule, name: str, clauses: list[list[Condition]]) -> Rule:
+    return rule._replace(affects=clauses) if name == "affects" else rule._replace(unless=clauses)
 
 
 def _without(items: list[Any], number: int) -> list[Any]:

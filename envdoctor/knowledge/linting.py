@@ -16,6 +16,9 @@ __all__ = ["lint_matrix", "lint_rule"]
 _LONGEST_MESSAGE = 120
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
 _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
+_BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
+_REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _URL = re.compile(r"https://[^\s]+\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 
@@ -29,8 +32,11 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _wording(rule, texts, matrix)
     yield from _fixes(texts, matrix)
     for other in rule.supersedes:
-        if matrix.find(other) is None:
+        superseded = matrix.find(other)
+        if superseded is None:
             yield f"supersedes: there is no rule {other}"
+        elif other == rule.id or rule.id in superseded.supersedes:
+            yield f"supersedes: {rule.id} and {other} stand for each other"
 
 
 def lint_matrix(matrix: Matrix) -> Iterator[tuple[str, str]]:
@@ -81,7 +87,7 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
         operators = compared.get(key, set())
         if not operators:
             yield f"rule: fixed_in: {key} is no condition of the rule"
-        elif ("<", version) not in operators and not any(operator == "==" for operator, _ in operators):
+        elif ("<", version) not in operators and not _all_below(operators, version):
             yield f"rule: fixed_in: no condition ends below {key} {version}"
     for key, version in (bound.get("last_seen") or {}).items():
         operators = compared.get(key, set())
@@ -89,6 +95,17 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"rule: last_seen: {key} is no condition of the rule"
         elif ("<=", version) not in operators and ("==", version) not in operators:
             yield f"rule: last_seen: no condition ends with {key} {version}"
+
+
+def _all_below(operators: set[tuple[str, str]], version: str) -> bool:
+    """Whether single releases are named (==2.5.0, ==2.5.*), all of them older than ``version``."""
+    from packaging.version import InvalidVersion, Version
+
+    named = [operand.removesuffix(".*") for operator, operand in operators if operator == "=="]
+    try:
+        return bool(named) and all(Version(operand) < Version(version) for operand in named)
+    except InvalidVersion:
+        return False
 
 
 def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str]:
@@ -108,15 +125,18 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
 
 
 def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
-    known = set(rule.keys()) | {entry[0] for entry in rule.assume}
-    for name in ("message", "why"):
+    assumed = {entry[0] for entry in rule.assume}
+    clauses = [{condition.key for condition in clause} | assumed for clause in rule.affects]
+    for name in ("message", "why", "details"):
         table = texts[name]
+        if table is None:
+            continue
         used = placeholders(table["en"])
         for key in sorted(used):
             if matrix.registry.find(key) is None:
                 yield f"{name}: {{{key}}} is not a registered fact"
-            elif key not in known and not _follows(key, known):
-                yield f"{name}: {{{key}}} is not known when the rule applies: no condition uses it"
+            elif not all(key in known or _follows(key, known) for known in clauses):
+                yield f"{name}: {{{key}}} is not known when the rule applies: a clause of affects does not use it"
         chinese = table.get("zh")
         if chinese is not None and placeholders(chinese) != used:
             yield f"{name}: the placeholders of zh and en differ"
@@ -138,6 +158,8 @@ def _follows(key: str, known: set[str]) -> bool:
 
 def _fixes(texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
     for number, fix in enumerate(texts["fix"], 1):
+        if any(placeholders(text) for text in fix["summary"].values()):
+            yield f"fix {number}: summary: placeholders are filled in message and why only"
         if fix["kind"] == "command" and _SHELL.search(fix["command"] or ""):
             yield f"fix {number}: command: no shell operators, sudo or rm"
         if fix["kind"] == "advice" and fix["safety"] != "manual":
@@ -145,6 +167,9 @@ def _fixes(texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
         for key in fix["set"]:
             if matrix.registry.find(key) is None:
                 yield f"fix {number}: set: {key} is not a registered fact"
+        for variable in fix["env"]:
+            if not _VARIABLE.match(variable):
+                yield f"fix {number}: env: {variable!r} is not the name of a variable"
         for requirement in fix["constraints"]:
-            if not re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(~=|==|!=|<=|>=|<|>)\s*[0-9]", requirement):
+            if not _REQUIREMENT.match(requirement):
                 yield f"fix {number}: constraints: {requirement!r} is not a name with a version specifier"

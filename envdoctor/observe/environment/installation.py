@@ -175,15 +175,10 @@ def _library_order(name: str) -> tuple[bool, int, int]:
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
     """The nearest folder at or above ``folder`` that holds a standard library, as CPython looks for its prefix."""
     for _ in range(_CLIMB):
-        if library is not None:
-            if any(files.is_file(os.path.join(folder, lib, library, "os.py")) for lib in ("lib", "lib64")):
-                return folder
-        elif any(
-            files.is_file(os.path.join(folder, lib, name, "os.py"))
-            for lib in ("lib", "lib64")
-            for name in _libraries(folder, files)
-        ):
-            return folder
+        for lib in ("lib", "lib64"):
+            for name in (library,) if library is not None else _libraries(folder, files):
+                if files.is_file(os.path.join(folder, lib, name, "os.py")):
+                    return _unmerged(folder, lib, files)
         if files.is_file(os.path.join(folder, WINDOWS, "os.py")):
             return folder
         above = os.path.dirname(folder)
@@ -191,6 +186,13 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
             break
         folder = above
     return None
+
+
+def _unmerged(folder: str, lib: str, files: Files) -> str:
+    """Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr."""
+    if folder not in (os.sep, files.root):
+        return folder
+    return os.path.dirname(files.resolved(os.path.join(folder, lib)))
 
 
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
@@ -207,7 +209,7 @@ def _base(settings: dict[str, str], library: str | None, files: Files) -> str | 
     if settings.get("executable"):
         places.append(os.path.dirname(files.resolved(files.inside(settings["executable"]))))
     for place in dict.fromkeys(places):
-        prefix = _climb(place, library, files) if os.path.isabs(place) else None
+        prefix = _climb(place, library, files) if os.path.isabs(place) and files.is_folder(place) else None
         if prefix is not None:
             return prefix
     return None

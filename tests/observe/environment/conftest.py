@@ -88,8 +88,11 @@ def files() -> Files:
 
 
 @pytest.fixture
-def forbidden() -> Iterator[Path]:
-    """A folder where permissions hold: when the tests run as root, they go on as nobody."""
+def forbidden(tmp_path: Path) -> Iterator[Path]:
+    """A folder where permissions hold: when the tests run as root, they go on as nobody.
+
+    It is no ``tmp_path``, whose parents nobody may enter; ``tmp_path`` is asked for so that it is made before.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         root = os.geteuid() == 0

@@ -229,11 +229,14 @@ def test_of_two_libraries_the_interpreters_own_is_read(tmp_path: Path, make_dist
     [
         (lambda p: None, "{p} does not exist; give an interpreter or the folder of an environment"),
         (lambda p: p.mkdir(), "{p} holds no Python environment (no pyvenv.cfg, no conda-meta, no library folder)"),
-        (lambda p: (p / "x-1.dist-info").mkdir(parents=True), "{p} holds no Python environment; for a folder of packages use --path"),
+        (
+            lambda p: (p / "x-1.dist-info").mkdir(parents=True),
+            "{p} holds no Python environment; for a folder of packages use --path",
+        ),
         (lambda p: p.write_text("x"), "{p} is not executable"),
         (lambda p: p.symlink_to("/gone/python"), "{p} is a link to /gone/python, which is gone"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_python_is_said_in_a_sentence(tmp_path: Path, make, says: str) -> None:
     place = tmp_path / "python3"
     make(place)
@@ -244,7 +247,7 @@ def test_what_is_wrong_with_python_is_said_in_a_sentence(tmp_path: Path, make, s
 
 def test_a_project_folder_is_answered_with_its_venv(venv: Path, tmp_path: Path) -> None:
     venv.rename(tmp_path / ".venv")
-    with pytest.raises(EnvironmentNotFound, match="did you mean .*/.venv?"):
+    with pytest.raises(EnvironmentNotFound, match=r"did you mean .*/\.venv\?"):
         pick(tmp_path, tmp_path)
 
 
