@@ -54,10 +54,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     if len(chosen) > 1:
         options = ", ".join("--facts" if name == "facts_file" else f"--{name}" for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
-    if sources.facts_file:
-        gathered = _from_facts_file(sources.facts_file, matrix)
-    else:
-        gathered = _from_environment(sources)
+    gathered = _from_facts_file(sources.facts_file, matrix) if sources.facts_file else _from_environment(sources)
     if sources.model is not None:
         _add_model(gathered.facts, sources, matrix)
     _add_assignments(gathered.facts, sources, matrix)
@@ -84,7 +81,8 @@ def _from_environment(sources: Sources) -> Gathered:
     except EnvironmentUnreadable as error:
         raise JobError(str(error)) from None
     except EnvironmentNotFound as error:
-        raise UsageProblem(str(error)) from None
+        named = sources.python or sources.path or sources.root
+        raise (UsageProblem if named else JobError)(str(error)) from None
     facts = FactSet(observed.facts)
     if observed.complete:
         facts.declare_complete("pkg", "the environment's metadata")

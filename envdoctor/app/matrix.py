@@ -1,4 +1,4 @@
-"""``envdoctor matrix``: what the matrix knows, whether its rules pass their own tests, and whether it is well written."""
+"""``envdoctor matrix``: whether the rules pass their own tests, and whether they are well written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA or HIP version and vendor of the torch build, from the local tag of its version (2.5.0+cu118), when no file told it."""
+"""CUDA or HIP version and vendor of the torch build, from the local tag of its version, when no file told it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
     text = str(torch)
     origin = f"the local tag of torch {text}"
-    tag = text.partition("+")[2]
+    tag = text.partition("+")[2].lower()
     vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
     return {**_builds(text, tag, origin), "torch.vendor": vendor}
 

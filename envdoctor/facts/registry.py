@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -208,7 +209,7 @@ def _number(raw: object) -> int | float:
             raise FactTypeError(f"a number is expected, not {_short(raw)}") from None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
         raise FactTypeError(f"a number is expected, not {_short(raw)}")
-    if raw != raw or raw in (float("inf"), float("-inf")):
+    if isinstance(raw, float) and not math.isfinite(raw):
         raise FactTypeError("a finite number is expected")
     return raw
 

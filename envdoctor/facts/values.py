@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 __all__ = ["ABSENT", "Absent", "Fact", "Known", "Records", "Unknown", "Value", "plain", "spell"]
 
@@ -30,7 +30,7 @@ class Unknown(NamedTuple):
 
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
-Known = Union[str, int, float, bool, tuple[str, ...]]
+Known = str | int | float | bool | tuple[str, ...]
 
 
 class Records:
@@ -64,7 +64,7 @@ class Records:
         return f"Records({self.items!r}, incomplete={self.incomplete!r})"
 
 
-Value = Union[str, int, float, bool, tuple[str, ...], Absent, Unknown, Records]
+Value = str | int | float | bool | tuple[str, ...] | Absent | Unknown | Records
 
 
 class Fact(NamedTuple):

@@ -20,23 +20,32 @@ Pin = tuple[str, str]
 
 
 def install_commands(
-    pins: Sequence[Pin], *, installer: str, interpreter: str | None, cuda_tag: str | None, packages: Mapping[str, Any]
+    pins: Sequence[Pin],
+    *,
+    installer: str,
+    interpreter: str | None,
+    cuda_tag: str | None,
+    packages: Mapping[str, Any],
+    folder: str | None = None,
+    target: bool = False,
 ) -> tuple[str, ...]:
     """Shell commands for the pins; empty when a name or specifier is not plain enough to be put into a shell.
 
     ``cuda_tag`` is the local tag of the CUDA build to keep (``cu118``, ``cpu``), None when the default build is right.
-    ``interpreter`` is the path of an environment that is not the active one.
+    ``interpreter`` is the one of an environment that is not active, ``folder`` that environment's folder; with
+    ``target`` the folder is a bare one (``pip install --target``).
     """
     if not all(_NAME.match(name) and _SPECIFIER.match(specifier) for name, specifier in pins):
         return ()
     table = {entry["name"]: entry for entry in packages.get("package", [])}
     tagged = [name for name, specifier in pins if cuda_tag and _takes_tag(table, name) and specifier.startswith("==")]
-    if installer == "conda":
-        missing = [name for name, _ in pins if table.get(name, {}).get("conda_forge") is False]
-        return () if missing else (_conda(pins, table),)
+    missing = [name for name, _ in pins if table.get(name, {}).get("conda_forge") is False]
+    if installer == "conda" and not missing:
+        return (_conda(pins, folder if interpreter else None, table),)
+    where = ["--target", folder, "--upgrade"] if target and folder else []
     if installer == "uv":
-        return (_uv(pins, interpreter, cuda_tag if tagged else None),)
-    return (_pip(pins, interpreter, cuda_tag, tagged, table),)
+        return (_uv(pins, interpreter, where, cuda_tag if tagged else None),)
+    return (_pip(pins, interpreter, where, cuda_tag, tagged=tagged, table=table),)
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -49,13 +58,13 @@ def _takes_tag(table: Mapping[str, Any], name: str) -> bool:
     return "wheel_index" in table.get(name, {})
 
 
-def _conda(pins: Sequence[Pin], table: Mapping[str, Any]) -> str:
+def _conda(pins: Sequence[Pin], folder: str | None, table: Mapping[str, Any]) -> str:
     names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
-    return _joined(["conda", "install", "-c", "conda-forge", *names])
+    return _joined(["conda", "install", *(["-p", folder] if folder else []), "-c", "conda-forge", *names])
 
 
-def _uv(pins: Sequence[Pin], interpreter: str | None, tag: str | None) -> str:
-    words = ["uv", "pip", "install"]
+def _uv(pins: Sequence[Pin], interpreter: str | None, where: Sequence[str], tag: str | None) -> str:
+    words = ["uv", "pip", "install", *where]
     if interpreter:
         words += ["--python", interpreter]
     words += [name + specifier for name, specifier in pins]
@@ -65,9 +74,15 @@ def _uv(pins: Sequence[Pin], interpreter: str | None, tag: str | None) -> str:
 
 
 def _pip(
-    pins: Sequence[Pin], interpreter: str | None, tag: str | None, tagged: Sequence[str], table: Mapping[str, Any]
+    pins: Sequence[Pin],
+    interpreter: str | None,
+    where: Sequence[str],
+    tag: str | None,
+    *,
+    tagged: Sequence[str],
+    table: Mapping[str, Any],
 ) -> str:
-    words = [interpreter, "-m", "pip", "install"] if interpreter else ["pip", "install"]
+    words = [interpreter, "-m", "pip", "install", *where] if interpreter else ["pip", "install", *where]
     words += [f"{name}{specifier}+{tag}" if name in tagged else name + specifier for name, specifier in pins]
     if tagged:
         # The local tag makes the choice exact, so an extra index is enough and the user's own stays in force.

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, normalise, parse_value
-from envdoctor.facts.values import ABSENT, Absent, Fact, Known, Unknown, Value
+from envdoctor.facts.values import Fact, Unknown, Value, spell
+from envdoctor.judge.builds import python_forbids, torch_build, torch_row
 from envdoctor.judge.commands import Pin, install_commands
 from envdoctor.judge.compare import satisfies
 from envdoctor.judge.finding import OfferedFix
@@ -19,6 +20,7 @@ from envdoctor.knowledge.matrix import Matrix
 __all__ = ["Judged", "Verdict", "offer_fixes"]
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BOUND = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)")
 #: How many releases of a range are tried, nearest to the installed one first.
 _TRIES = 6
@@ -60,18 +62,25 @@ def _offered(fix: Mapping[str, Any], *, commands: tuple[str, ...] = (), withheld
         safety=fix["safety"],
         summary=text_of(fix["summary"]),
         constraints=tuple(fix["constraints"]),
-        set={key: str(value) for key, value in fix["set"].items()},
-        env={key: str(value) for key, value in fix["env"].items()},
+        set={key: _written(value) for key, value in fix["set"].items()},
+        env={key: _written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,
         withheld=withheld,
     )
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    return spell(value) if isinstance(value, (bool, float)) else str(value)
 
 
 def _change(
     fix: Mapping[str, Any], facts: FactSet, matrix: Matrix, before: Mapping[str, str], judged: Judged
 ) -> OfferedFix:
     changed = facts.copy()
-    changes = fix["set"] if fix["kind"] == "set" else {f"env.{name}": value for name, value in fix["env"].items()}
+    env = {name: _written(value) for name, value in fix["env"].items()}
+    changes = fix["set"] if fix["kind"] == "set" else {f"env.{name}": value for name, value in env.items()}
     for key, raw in changes.items():
         spec = matrix.registry.find(key)
         try:
@@ -79,7 +88,13 @@ def _change(
         except FactTypeError:
             return _offered(fix)  # a text for a person ("0.8 or lower") cannot be judged
         changed.add(Fact(key, value, "the fix", "given"))
-    commands = tuple(f"export {name}={value}" for name, value in fix["env"].items())
+    from shlex import quote
+
+    commands = tuple(
+        f"unset {name}" if value == "absent" else f"export {name}={quote(value)}"
+        for name, value in env.items()
+        if _VARIABLE.match(name)
+    )
     return _offered(fix, commands=commands, withheld=_objection(changed, matrix, before, judged))
 
 
@@ -97,6 +112,8 @@ def _constraint(
 ) -> OfferedFix:
     parsed = [_REQUIREMENT.match(text) for text in fix["constraints"]]
     wanted = [(normalise(match[1]), match[2].replace(" ", "")) for match in parsed if match]
+    if len(wanted) < len(parsed):
+        return _offered(fix, withheld="its constraints cannot be read")
     objection: str | None = None
     for pins in _candidates(wanted, facts, matrix):
         changed, tag, forbidden = _apply(pins, facts, matrix)
@@ -104,26 +121,34 @@ def _constraint(
         if reason is None:
             return _offered(fix, commands=_commands(pins, tag, facts, matrix))
         objection = objection or reason
-    return _offered(fix, withheld=objection or "no release satisfies it")
+    return _offered(fix, withheld=objection or "no release that satisfies it is known")
 
 
 def _commands(pins: Sequence[Pin], tag: str | None, facts: FactSet, matrix: Matrix) -> tuple[str, ...]:
     judged_now = facts.copy()
     derive(judged_now, matrix)
     installer = judged_now.value("environment.installer")
+    path = facts.get("environment.path")
+    folder = path.value if isinstance(path.value, str) and path.source == "environment" else None
     return install_commands(
         pins,
         installer=str(installer) if isinstance(installer, str) else "pip",
         interpreter=_interpreter(facts),
+        folder=folder,
+        target=facts.value("environment.kind") == "path",
         cuda_tag=tag,
         packages=matrix.table("packages"),
     )
 
 
 def _interpreter(facts: FactSet) -> str | None:
-    """The interpreter to name: only when the user pointed at an environment that is not the active one."""
+    """The interpreter to name: for an environment of this machine that is not the active one, which a bare ``pip``
+    installs into."""
     fact = facts.get("python.executable")
-    return fact.value if isinstance(fact.value, str) and fact.origin.startswith("--python") else None
+    if not isinstance(fact.value, str) or fact.source != "environment":
+        return None
+    active = [facts.value(f"env.{name}") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    return None if facts.value("environment.path") in active else fact.value
 
 
 def _candidates(wanted: Sequence[Pin], facts: FactSet, matrix: Matrix) -> Iterator[list[Pin]]:
@@ -144,19 +169,23 @@ def _versions(name: str, specifier: str, facts: FactSet, matrix: Matrix) -> list
         return [specifier[2:]]
     table = matrix.table("releases")
     released: list[str] = table.get("releases", {}).get(name, [])
-    fitting = [version for version in released if satisfies(version, specifier)]
+    try:
+        fitting = [version for version in released if satisfies(version, specifier)]
+    except ValueError:  # packaging's InvalidSpecifier
+        return []
     if not fitting:
         bound = _BOUND.search(specifier)
         return [bound[1]] if bound else []
     installed = facts.value(f"pkg.{name}")
     if not isinstance(installed, str):
         return fitting[::-1]
-    older = sum(1 for version in released if satisfies(version, f"<{_public(installed)}"))
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        older = sum(1 for version in released if Version(version) < Version(installed.partition("+")[0]))
+    except InvalidVersion:
+        return fitting[::-1]
     return sorted(fitting, key=lambda version: abs(released.index(version) - older))
-
-
-def _public(version: str) -> str:
-    return version.partition("+")[0]
 
 
 def _with_companions(pins: list[Pin], facts: FactSet, matrix: Matrix) -> list[Pin]:
@@ -164,7 +193,7 @@ def _with_companions(pins: list[Pin], facts: FactSet, matrix: Matrix) -> list[Pi
     torch = next((specifier[2:] for name, specifier in pins if name == "torch"), None)
     if torch is None:
         return pins
-    row = _row(matrix.table("torch-builds"), torch) or {}
+    row = torch_row(torch, matrix) or {}
     named = {name for name, _ in pins}
     return pins + [
         (name, f"=={row[name]}")
@@ -179,73 +208,16 @@ def _apply(pins: Sequence[Pin], facts: FactSet, matrix: Matrix) -> tuple[FactSet
     tag: str | None = None
     for name, specifier in pins:
         version = specifier[2:]
-        forbidden = _python_forbids(name, version, facts, matrix)
+        forbidden = python_forbids(name, version, facts, matrix)
         if forbidden:
             return changed, None, forbidden
         if name == "torch":
-            cuda, tag, forbidden = _cuda_build(version, facts, matrix)
-            if forbidden:
-                return changed, None, forbidden
+            build = torch_build(version, facts, matrix)
+            if build.forbidden:
+                return changed, None, build.forbidden
+            tag = build.tag
             changed.drop("torch.")
-            if cuda is not None:
-                changed.add(Fact("torch.cuda", cuda, "the fix", "given"))
+            if build.cuda is not None:
+                changed.add(Fact("torch.cuda", build.cuda, "the fix", "given"))
         changed.add(Fact(f"pkg.{name}", version, "the fix", "given"))
     return changed, tag, None
-
-
-def _row(table: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
-    for row in table.get("row", []):
-        key = row["key"]
-        if key == version or (key[:1] in "<>=!~" and satisfies(version, key)):
-            found: Mapping[str, Any] = row
-            return found
-    return None
-
-
-def _python_forbids(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
-    python = facts.value("python.version")
-    if not isinstance(python, str):
-        return None
-    specifiers: list[str] = []
-    for entry in matrix.table("releases").get("requires_python", {}).get(name, []):
-        if satisfies(version, entry["versions"]):
-            specifiers.append(entry["python"])
-    if name == "torch":
-        row = _row(matrix.table("torch-builds"), version)
-        specifiers += [row["python"]] if row and row.get("python") else []
-    for specifier in specifiers:
-        if not satisfies(python, specifier):
-            return f"{name} {version} has no build for Python {python} ({specifier})"
-    return None
-
-
-def _cuda_build(version: str, facts: FactSet, matrix: Matrix) -> tuple[Known | Absent | None, str | None, str | None]:
-    """CUDA of the build that would be installed, its wheel tag, and why there is none."""
-    trial = facts.copy()
-    derive(trial, matrix)
-    current = trial.value("torch.cuda")
-    row = _row(matrix.table("torch-builds"), version)
-    if isinstance(current, Unknown) or row is None:
-        return None, None, None
-    if isinstance(current, Absent):
-        # CPU builds exist for every release; ROCm builds are not in the table.
-        return (ABSENT, "cpu", None) if isinstance(trial.value("torch.hip"), Absent) else (None, None, None)
-    builds = [str(cuda) for cuda in row.get("cuda", [])]
-    if current in builds:
-        return current, _tag(str(current), row), None
-    driver = trial.value("driver.max_cuda")
-    ordered = sorted(builds, key=_numbers, reverse=True)
-    for cuda in ordered:
-        if isinstance(driver, str) and _numbers(cuda)[0] > _numbers(driver)[0]:
-            continue
-        return cuda, _tag(cuda, row), None
-    return None, None, f"torch {version} has no build for CUDA {current}"
-
-
-def _tag(cuda: str, row: Mapping[str, Any]) -> str | None:
-    """None when PyPI's own build has that CUDA, so that no extra index is needed."""
-    return None if row.get("pypi_cuda") == cuda else "cu" + cuda.replace(".", "")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))

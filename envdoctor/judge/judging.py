@@ -79,13 +79,9 @@ def _gates(finding: Finding, findings: Sequence[Finding], policy: Policy) -> boo
     return fails_gate(finding, policy) or any(fails_gate(other, policy) for other in stood_for)
 
 
-def _order(finding: Finding) -> tuple[int, int, str, str]:
-    return (
-        -SEVERITIES.index(finding.severity),
-        EFFECTS.index(finding.effect),
-        finding.id,
-        finding.fingerprint,
-    )
+def _order(finding: Finding) -> tuple[int, int, str]:
+    """Findings of one rule stay in the order of the records they are about."""
+    return -SEVERITIES.index(finding.severity), EFFECTS.index(finding.effect), finding.id
 
 
 def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:

@@ -63,7 +63,10 @@ def where_matches(where: Mapping[str, str], finding: Finding) -> bool:
     """Whether every key of ``where`` has that value in the finding's record or facts (compared as text)."""
     known = {fact.key: fact.value for fact in finding.facts}
     for key, wanted in where.items():
-        value = finding.item.get(key.partition(".")[2] or key, known.get(key))
+        head, _, column = key.partition(".")
+        value = known.get(key)
+        if value is None and any(subject.startswith(head + ".") for subject in finding.subjects):
+            value = finding.item.get(column)
         if value is None or value.lower() != str(wanted).lower():
             return False
     return True

@@ -72,7 +72,7 @@ def check_coverage(rule: Rule, matrix: Matrix) -> Iterator[str]:
     for word in ("match", "no"):
         if word not in expected:
             yield f'no test expects "{word}"'
-    if "unknown" not in expected and not all(key.startswith("pkg.") for key in rule.keys()):
+    if "unknown" not in expected and not all(key.startswith("pkg.") for key in rule.keys()):  # noqa: SIM118
         yield 'no test expects "unknown" (a fact that was not given)'
 
 
@@ -114,7 +114,7 @@ def _both_sides(
         for second_expect, second in tests[first_number + 1 :]:
             if first_expect == second_expect:
                 continue
-            differing = [key for key in first.keys() | second.keys() if first.get(key) != second.get(key)]
+            differing = [key for key in {**first, **second} if first.get(key) != second.get(key)]
             if len(differing) != 1 or differing[0].partition("#")[0] != condition.key:
                 continue
             sides = {_side(condition.type, operator, operand, facts.get(differing[0])) for facts in (first, second)}

@@ -14,9 +14,7 @@ COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 _QUANTIFIED = re.compile(r"(any|all)\(([^()]+)\)\Z")
 _PART = re.compile(r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z")
 _RELEASE = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
-_VERSION_OPERAND = re.compile(
-    r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z", re.ASCII
-)
+_VERSION_OPERAND = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z", re.ASCII)
 _LONGEST_OPERAND = 64
 _NUMBER = re.compile(r"-?\d+(\.\d+)?\Z", re.ASCII)
 

@@ -20,17 +20,29 @@ _EVIDENCE = ("issue", "release-notes", "source", "artefact", "docs", "reproduced
 _SAFETY = ("safe", "review", "manual")
 _EXPECT = ("match", "no", "unknown")
 _PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
-_KEYS: Mapping[str, frozenset[str]] = {
-    "document": frozenset("schema rule affects unless assume message why details fix evidence test history".split()),
-    "rule": frozenset(
-        "status severity confidence effect added modified fixed_in last_seen open_ended probe each supersedes "
-        "aliases title".split()
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "document": (
+        "schema",
+        "rule",
+        "affects",
+        "unless",
+        "assume",
+        "message",
+        "why",
+        "details",
+        "fix",
+        "evidence",
+        "test",
     ),
-    "assume": frozenset("key value because default".split()),
-    "text": frozenset("en zh zh_of".split()),
-    "fix": frozenset("safety constraints set env command summary".split()),
-    "evidence": frozenset("kind url shows checked".split()),
-    "test": frozenset("expect name facts complete".split()),
+    "rule": (
+        *("status", "severity", "confidence", "effect", "added", "modified", "fixed_in", "last_seen", "open_ended"),
+        *("probe", "each", "supersedes", "aliases", "title"),
+    ),
+    "assume": ("key", "value", "because", "default"),
+    "text": ("en", "zh", "zh_of"),
+    "fix": ("safety", "constraints", "set", "env", "command", "summary"),
+    "evidence": ("kind", "url", "shows", "checked"),
+    "test": ("expect", "name", "facts", "complete"),
 }
 
 

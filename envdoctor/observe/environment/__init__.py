@@ -10,8 +10,12 @@ the environment is imported or run, with one exception: an interpreter whose fil
 started once by ``choose``, bounded. Nothing is written. What files say is data: names, versions and texts may hold any
 character, and are cleaned by whoever prints them.
 
-There is no cache. Reading 313 distributions takes 4 to 5 ms; a cache that noticed every edit would still have to list
-the folder and to look at each METADATA file, and would save 3 of them.
+Values that files do not give are unknown, with the reason: a derivation may still know them (``torch.cuda`` from the
+local tag, ``torch.arch_list`` from a table).
+
+There is no cache. Reading the 313 distributions of the benchmark environment takes 7 ms, 5 of them for their metadata;
+a cache that noticed an edited METADATA would still have to list the folder and to look at each file, and saved 3 ms
+when it was tried.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.environment.distributions import scan_folder
 from envdoctor.observe.environment.files import because_of
 from envdoctor.observe.environment.layout import EnvironmentNotFound, EnvironmentUnreadable, Layout
@@ -95,7 +99,9 @@ def observe(layout: Layout) -> Observed:
 
 
 def _own_facts(layout: Layout) -> list[Fact]:
-    executable: Value = ABSENT if layout.executable is None else layout.executable
+    executable: Value = layout.executable or ABSENT
+    if layout.executable is None and layout.kind in ("path", "root"):
+        executable = Unknown("a folder of packages names no interpreter, and that of an image is not started")
     because = layout.because.partition(";")[0]
     origin = layout.version_origin
     return [

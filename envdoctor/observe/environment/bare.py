@@ -12,6 +12,7 @@ from envdoctor.observe.environment.installation import (
     WINDOWS,
     Installation,
     at_prefix,
+    has_standard_library,
     implementation_of,
 )
 from envdoctor.observe.environment.layout import EnvironmentNotFound, Layout
@@ -77,13 +78,18 @@ def at_root(root: str, because: str) -> Layout:
     _demand_folder(root, because)
     files = Files(root)
     found: list[tuple[Installation, ImportPath]] = []
+    without_python: list[tuple[Installation, ImportPath]] = []
     for prefix in _prefixes(root, files):
         installation = at_prefix(prefix, files)
         if installation is None:
             continue
         path = folders_of(installation, files, environ=None, cwd=root)
         if any(name.endswith(_METADATA) for folder in path.folders for name in files.names_or_none(folder)):
-            found.append((installation, path))
+            # Fedora's /usr/local holds packages for the Python of /usr, which lists them itself.
+            library = installation.library or ""
+            is_whole = installation.kind != "system" or has_standard_library(prefix, library, files)
+            (found if is_whole else without_python).append((installation, path))
+    found = found or without_python
     if not found:
         raise EnvironmentNotFound(
             f"{because}: no installed Python package was found below {root}; looked in {', '.join(_IN_IMAGE)}. "

@@ -14,6 +14,7 @@ __all__ = [
     "WINDOWS",
     "Installation",
     "at_prefix",
+    "has_standard_library",
     "implementation_of",
     "interpreter_in",
     "is_python_name",
@@ -84,6 +85,11 @@ def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installati
     if files.is_folder(os.path.join(prefix, "conda-meta")):
         return Installation(prefix, "conda", library, {}, prefix)
     return None if library is None else Installation(prefix, "system", library, {}, prefix)
+
+
+def has_standard_library(prefix: str, library: str, files: Files) -> bool:
+    """Whether the library folder is that of an interpreter, and does not only hold packages of another prefix's."""
+    return any(files.is_file(os.path.join(prefix, lib, library, "os.py")) for lib in ("lib", "lib64"))
 
 
 def interpreter_in(prefix: str) -> str | None:
@@ -175,10 +181,9 @@ def _library_order(name: str) -> tuple[bool, int, int]:
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
     """The nearest folder at or above ``folder`` that holds a standard library, as CPython looks for its prefix."""
     for _ in range(_CLIMB):
-        for lib in ("lib", "lib64"):
-            for name in (library,) if library is not None else _libraries(folder, files):
-                if files.is_file(os.path.join(folder, lib, name, "os.py")):
-                    return _unmerged(folder, lib, files)
+        for name in (library,) if library is not None else _libraries(folder, files):
+            if has_standard_library(folder, name, files):
+                return _unmerged(folder, files)
         if files.is_file(os.path.join(folder, WINDOWS, "os.py")):
             return folder
         above = os.path.dirname(folder)
@@ -188,11 +193,11 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
     return None
 
 
-def _unmerged(folder: str, lib: str, files: Files) -> str:
+def _unmerged(folder: str, files: Files) -> str:
     """Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr."""
     if folder not in (os.sep, files.root):
         return folder
-    return os.path.dirname(files.resolved(os.path.join(folder, lib)))
+    return os.path.dirname(files.resolved(os.path.join(folder, "lib")))
 
 
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 
 from envdoctor.facts.values import Value
 from envdoctor.observe.environment import Layout, Observed, choose, observe
+from envdoctor.observe.environment.caller import Running
 from envdoctor.observe.environment.files import Files
 
 MakeDist = Callable[..., Path]
@@ -69,6 +70,20 @@ def read(tmp_path: Path) -> Callable[..., tuple[Layout, Observed, dict[str, Valu
         layout = choose(*given, environ=environ or {}, cwd=str(cwd or tmp_path))
         observed = observe(layout)
         return layout, observed, {fact.key: fact.value for fact in observed.facts}
+
+    return run
+
+
+@pytest.fixture
+def pick(tmp_path: Path) -> Callable[..., Layout]:
+    """Choose an environment from ``tmp_path``, with the variables given and no others."""
+
+    def run(
+        python: object = None, *, running: Running | None = None, cwd: Path | None = None, **environ: object
+    ) -> Layout:
+        variables = {name: str(value) for name, value in environ.items()}
+        given = None if python is None else str(python)
+        return choose(given, None, None, environ=variables, cwd=str(cwd or tmp_path), running=running)
 
     return run
 

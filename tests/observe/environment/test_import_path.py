@@ -101,12 +101,31 @@ def test_the_base_interpreter_imports_from_user_site_first(home: Path, tmp_path:
     assert read_path(python, environ, tmp_path) == real_path(python, environ, tmp_path)
 
 
-@pytest.mark.parametrize("python", ["/usr/bin/python3", "/usr/local/bin/python3"])
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/bin/python3", "/usr/local/bin/python3"])
 def test_the_system_python_is_laid_out_as_its_distribution_does(python: str, home: Path, tmp_path: Path) -> None:
     if not os.path.exists(python):
         pytest.skip(f"no {python} here")
     environ = {"HOME": str(home), "PATH": os.environ["PATH"]}
     assert read_path(Path(python), environ, tmp_path) == real_path(Path(python), environ, tmp_path)
+
+
+def test_the_user_site_of_windows_is_below_appdata(tmp_path: Path) -> None:
+    prefix, user = tmp_path / "env", tmp_path / "roaming" / "Python" / "Python311" / "site-packages"
+    (prefix / "Lib" / "site-packages").mkdir(parents=True)
+    user.mkdir(parents=True)
+    text = "home = C:\\Python311\r\nversion = 3.11.9\r\ninclude-system-site-packages = true\r\n"
+    (prefix / "pyvenv.cfg").write_text(text)
+    found = read_path(prefix, {"APPDATA": str(tmp_path / "roaming")}, tmp_path)
+    assert found == [str(prefix / "Lib" / "site-packages"), str(user)]
+
+
+def test_the_user_site_of_a_macos_framework_is_below_library(tmp_path: Path) -> None:
+    prefix = tmp_path / "Python.framework" / "Versions" / "3.11"
+    site = prefix / "lib" / "python3.11" / "site-packages"
+    user = tmp_path / "home" / "Library" / "Python" / "3.11" / "lib" / "python" / "site-packages"
+    site.mkdir(parents=True)
+    user.mkdir(parents=True)
+    assert read_path(prefix, {"HOME": str(tmp_path / "home")}, tmp_path) == [str(user), str(site)]
 
 
 def test_import_lines_are_recorded_and_not_run(venv: Path, site: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts.values import Unknown
 from envdoctor.observe.environment import EnvironmentNotFound
 from envdoctor.observe.environment.files import Files
 
@@ -29,7 +29,7 @@ def test_python_of_a_slim_image_is_found(image: Path, make_dist, read) -> None:
     assert layout.because == "--root, /usr/local inside it"
     assert layout.site_packages == (str(site),)
     assert facts["python.version"] == "3.11.10"
-    assert facts["python.executable"] is ABSENT
+    assert isinstance(facts["python.executable"], Unknown)
     assert facts["pkg.torch"] == "2.5.1"
     assert observed.notes == ()
 
@@ -51,6 +51,17 @@ def test_debian_packages_and_their_version_are_found(image: Path, make_dist, rea
     assert (facts["pkg.torch"], facts["pkg.six"]) == ("2.6.0", "1.16.0")
 
 
+def test_fedora_adds_usr_local_to_its_own_python(image: Path, make_dist, read) -> None:
+    folders = [f"usr/{place}/python3.12/site-packages" for place in ("local/lib64", "local/lib", "lib64", "lib")]
+    for number, folder in enumerate(folders):
+        make_dist(image / folder, "torch", f"2.{number}.0")
+    make_dist(image / folders[2], "numpy", "2.4.6")
+    (image / "usr/lib64/python3.12/os.py").touch()
+    layout, observed, facts = read(root=image)
+    assert layout.site_packages == tuple(str(image / folder) for folder in folders)
+    assert (layout.prefix, facts["pkg.torch"], observed.notes) == (str(image / "usr"), "2.0.0", ())
+
+
 def test_a_version_that_files_do_not_give_is_unknown_and_nothing_is_started(image: Path, make_dist, read) -> None:
     make_dist(image / "usr/local/lib/python3.11/site-packages", "torch", "2.5.1")
     (image / "usr/local/bin").mkdir()
@@ -63,6 +74,7 @@ def test_a_version_that_files_do_not_give_is_unknown_and_nothing_is_started(imag
 
 def test_what_the_image_adds_comes_before_its_distribution(image: Path, make_dist, read) -> None:
     make_dist(image / "usr/local/lib/python3.11/site-packages", "pip", "24.0")
+    (image / "usr/local/lib/python3.11/os.py").touch()
     make_dist(image / "opt/venv/lib/python3.11/site-packages", "torch", "2.5.1")
     (image / "opt/venv/pyvenv.cfg").write_text("home = /usr/local/bin\nversion = 3.11.9\n")
     layout, observed, facts = read(root=image)

@@ -1,0 +1,131 @@
+"""Which build of a release would be installed here, and whether the tables know of none for this Python, CUDA, GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import dotted
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.judge.compare import base_release, satisfies
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["Build", "python_forbids", "torch_build", "torch_row"]
+
+
+class Build(NamedTuple):
+    """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to
+    ask for (``cu118``, ``cpu``), None when the package index offers this build by itself. ``forbidden`` says why there
+    is none for this environment."""
+
+    cuda: str | Absent | None = None
+    tag: str | None = None
+    forbidden: str | None = None
+
+
+def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
+    """The row of the table torch-builds for a version."""
+    return next(_rows(matrix.table("torch-builds"), version), None)
+
+
+def _rows(table: Mapping[str, Any], version: str) -> Iterator[Mapping[str, Any]]:
+    for row in table.get("row", []):
+        key = row["key"]
+        if key == version or (key[:1] in tuple("<>=!~") and satisfies(version, key)):
+            yield row
+
+
+def python_forbids(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
+    """Why this release cannot be installed for the judged Python, None when nothing says so."""
+    python = facts.value("python.version")
+    base = base_release(python) if isinstance(python, str) else None
+    if base is None:
+        return None
+    spans = matrix.table("releases").get("requires_python", {}).get(name, [])
+    wanted = [span["python"] for span in spans if satisfies(version, span["versions"])]
+    row = torch_row(version, matrix) if name == "torch" else None
+    if row is not None:
+        column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
+        wanted += [row.get(column) or row["python"]] if row.get("python") else []
+    for specifier in wanted:
+        if not satisfies(base, specifier):
+            return f"{name} {version} has no build for Python {python} ({specifier})"
+    return None
+
+
+def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one, else
+    for the newest that the driver and every GPU can use."""
+    now = facts.copy()
+    derive(now, matrix)
+    current = now.value("torch.cuda")
+    row = torch_row(version, matrix)
+    if isinstance(current, Absent):
+        # CPU builds exist for every release; ROCm builds are not in the table.
+        if not isinstance(now.value("torch.hip"), Absent):
+            return Build()
+        return Build(ABSENT, None if row is None or isinstance(_default(row, facts), Absent) else "cpu")
+    if not isinstance(current, str) or dotted(current) is None or row is None:
+        return Build()
+    reasons = []
+    for cuda in _usable(current, [str(cuda) for cuda in row.get("cuda", [])], now):
+        unsupported = _gpu_forbids(version, cuda, now, matrix)
+        if unsupported is None:
+            return Build(cuda, None if _default(row, facts) == cuda else "cu" + cuda.replace(".", ""))
+        reasons.append(unsupported)
+    if not reasons and "cuda" in row.get("open", []):
+        return Build()  # the table does not know every build of this release
+    return Build(forbidden=reasons[0] if reasons else f"torch {version} has no build for CUDA {current}")
+
+
+def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:
+    """CUDA versions in order of preference. A build runs on every driver of its CUDA major or a later one; when the
+    driver is not known, it is one for the present build."""
+    driver = facts.value("driver.max_cuda")
+    limit = _numbers(driver if isinstance(driver, str) and dotted(driver) else current)[0]
+    fitting = [cuda for cuda in builds if _numbers(cuda)[0] <= limit]
+    return sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True)
+
+
+def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
+    """CUDA of the build that PyPI gives on this platform; Linux on x86_64 when nothing else is known."""
+    if facts.value("os.platform") in ("windows", "darwin"):
+        return ABSENT
+    column = "pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"
+    cuda = row.get(column)
+    return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown("not in the table")
+
+
+def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str | None:
+    gpus = facts.value("gpu")
+    if not isinstance(gpus, Records) or facts.value("os.platform") in ("windows", "darwin"):
+        return None  # the table holds Linux builds
+    machine = facts.value("os.arch")
+    machine = machine if isinstance(machine, str) else "x86_64"
+    for row in _rows(matrix.table("torch-archs"), version):
+        if row["cuda"] != cuda or row["machine"] != machine:
+            continue
+        for item in gpus:
+            cc = item.get("cc")
+            if isinstance(cc, str) and dotted(cc) is not None and not _runs(cc, row["archs"]):
+                return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
+    return None
+
+
+def _runs(cc: str, archs: list[str]) -> bool:
+    """sm_86 runs on 8.6 and later minors of its major; compute_90 is compiled for 9.0 and everything later."""
+    major, minor = (*_numbers(cc), 0)[:2]
+    for arch in archs:
+        kind, _, digits = arch.rstrip("abcdef").partition("_")
+        if not digits.isdecimal() or len(digits) < 2:
+            return True  # an architecture that this reading does not know: no objection
+        has = int(digits[:-1]), int(digits[-1])
+        if (kind == "sm" and has[0] == major and has[1] <= minor) or (kind == "compute" and has <= (major, minor)):
+            return True
+    return False
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

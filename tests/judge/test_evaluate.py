@@ -1,0 +1,257 @@
+"""Three answers: AND, OR, exceptions, assumptions, records. A missing fact never makes a rule pass or fail."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.judge.evaluate import evaluate
+
+# Three conditions with a value for each of the three answers; None leaves the fact out.
+A = {"pkg.torch": "==2.5.0"}, {True: "2.5.0", False: "2.4.1", None: None}
+B = {"recipe.batch_size": ">=2"}, {True: 2, False: 1, None: None}
+C = {"model.family": "glm4"}, {True: "glm4", False: "llama", None: None}
+
+
+def and_(*answers):
+    return False if False in answers else None if None in answers else True
+
+
+def or_(*answers):
+    return True if True in answers else None if None in answers else False
+
+
+def values(*pairs):
+    return {key: known[wanted] for ((condition, known), wanted) in pairs for key in condition if known[wanted]}
+
+
+@pytest.mark.parametrize(("a", "b"), list(product([True, False, None], repeat=2)))
+def test_keys_of_a_clause_are_anded(outcome, a, b):
+    assert outcome({"affects": [{**A[0], **B[0]}]}, values((A, a), (B, b))).holds is and_(a, b)
+
+
+@pytest.mark.parametrize(("a", "b"), list(product([True, False, None], repeat=2)))
+def test_clauses_are_ored(outcome, a, b):
+    assert outcome({"affects": [A[0], B[0]]}, values((A, a), (B, b))).holds is or_(a, b)
+
+
+@pytest.mark.parametrize(("a", "b", "c"), list(product([True, False, None], repeat=3)))
+def test_an_exception_suppresses_only_when_it_is_yes(outcome, a, b, c):
+    parts = {"affects": [A[0]], "unless": [B[0], C[0]]}
+    found = outcome(parts, values((A, a), (B, b), (C, c)))
+    expected = False if a is False or or_(b, c) is True else a
+    assert found.holds is expected
+    if found.holds:
+        open_keys = {key for condition, answer in ((B[0], b), (C[0], c)) if answer is None for key in condition}
+        assert set(found.matches[0].open_exceptions) == open_keys
+
+
+def test_what_was_missing_is_named_with_its_reason(rule, registry):
+    facts = FactSet([Fact("pkg.torch", Unknown("METADATA cannot be read"), "", "environment")])
+    found = evaluate(rule(affects=[{**A[0], **B[0]}]), facts, registry)
+    assert found.holds is None
+    assert found.missing == {"pkg.torch": "METADATA cannot be read", "recipe.batch_size": "not given"}
+
+
+def test_a_condition_that_says_no_leaves_nothing_missing(outcome):
+    found = outcome({"affects": [{**A[0], **B[0]}]}, {"pkg.torch": "2.4.1"})
+    assert found.holds is False and found.missing == {}
+
+
+def test_a_complete_prefix_makes_unlisted_packages_absent(rule, facts, registry):
+    absent = rule(affects=[{"pkg.flash-attn": "absent"}])
+    assert evaluate(absent, facts({"pkg.torch": "2.5.0"}), registry).holds is None
+    assert evaluate(absent, facts({"pkg.torch": "2.5.0"}, ("pkg",)), registry).holds is True
+
+
+def test_a_package_that_is_there_with_an_unreadable_version_stays_unknown_in_a_complete_list(rule, facts, registry):
+    given = facts({}, ("pkg",))
+    given.add(Fact("pkg.torch", Unknown("no version in METADATA"), "", "environment"))
+    assert evaluate(rule(), given, registry).holds is None
+
+
+# --- assumptions ---------------------------------------------------------------------------------------------------
+
+DEFAULT = {"key": "recipe.batch_size", "value": 8, "because": "the default is 8", "default": True}
+GUESS = {"key": "recipe.batch_size", "value": 8, "because": "most people do"}
+ONE = {"key": "recipe.batch_size", "value": 1, "because": "the default is 1", "default": True}
+GUESS_ONE = {"key": "recipe.batch_size", "value": 1, "because": "most people do"}
+BOTH = [{**A[0], **B[0]}]
+
+
+def test_a_value_that_was_not_given_is_assumed_and_named(outcome):
+    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0"})
+    assert found.holds is True
+    assert found.matches[0].assumed == (("recipe.batch_size", 8, "the default is 8", True),)
+
+
+def test_a_given_value_is_never_replaced_by_an_assumption(outcome):
+    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0", "recipe.batch_size": 1})
+    assert found.holds is False
+    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0", "recipe.batch_size": 4})
+    assert found.matches[0].assumed == ()
+
+
+def test_a_documented_default_can_clear(outcome):
+    assert outcome({"affects": BOTH, "assume": [ONE]}, {"pkg.torch": "2.5.0"}).holds is False
+
+
+def test_a_guess_can_raise(outcome):
+    assert outcome({"affects": BOTH, "assume": [GUESS]}, {"pkg.torch": "2.5.0"}).holds is True
+
+
+def test_a_guess_never_clears(outcome):
+    assert outcome({"affects": BOTH, "assume": [GUESS_ONE]}, {"pkg.torch": "2.5.0"}).holds is None
+
+
+def test_a_default_clears_although_a_guess_stands_beside_it(outcome):
+    guess = {"key": "model.family", "value": "glm4", "because": "most people do"}
+    parts = {"affects": [{**A[0], **B[0], **C[0]}], "assume": [guess, ONE]}
+    assert outcome(parts, {"pkg.torch": "2.5.0"}).holds is False
+
+
+def test_an_assumption_alone_does_not_decide_what_else_is_missing(outcome):
+    found = outcome({"affects": [{**A[0], **B[0], **C[0]}], "assume": [DEFAULT]}, {"pkg.torch": "2.5.0"})
+    assert found.holds is None and set(found.missing) == {"model.family"}
+
+
+def test_an_exception_that_a_default_decides_is_decided(outcome):
+    exception = {"unless": [{"recipe.attn": "eager"}]}
+    sdpa = {"key": "recipe.attn", "value": "sdpa", "because": "the default is sdpa", "default": True}
+    eager = {**sdpa, "value": "eager"}
+    found = outcome({**exception, "assume": [sdpa]}, {"pkg.torch": "2.5.0"})
+    assert found.holds is True and found.matches[0].open_exceptions == ()
+    assert [entry[0] for entry in found.matches[0].assumed] == ["recipe.attn"]
+    assert outcome({**exception, "assume": [eager]}, {"pkg.torch": "2.5.0"}).holds is False
+
+
+def test_a_guess_does_not_make_an_exception_hold(outcome):
+    guess = {"key": "recipe.attn", "value": "eager", "because": "most people do"}
+    found = outcome({"unless": [{"recipe.attn": "eager"}], "assume": [guess]}, {"pkg.torch": "2.5.0"})
+    assert found.holds is True and found.matches[0].open_exceptions == ("recipe.attn",)
+
+
+def test_an_assumption_that_changed_nothing_is_not_named(outcome):
+    exception = [{"recipe.attn": "eager", "recipe.batch_size": ">=2"}]
+    guess = {"key": "recipe.attn", "value": "sdpa", "because": "most people do"}
+    parts = {"affects": [{**A[0], **C[0]}], "unless": exception, "assume": [guess, DEFAULT]}
+    found = outcome(parts, {"pkg.torch": "2.5.0", "model.family": "glm4", "recipe.batch_size": 1})
+    assert found.holds is True and found.matches[0].assumed == ()
+
+
+# --- versions that match as their base release ---------------------------------------------------------------------
+
+VENDOR = {"pkg.torch": "2.5.0a0+872d972e41.nv24.08"}
+
+
+def test_a_match_as_base_release_is_marked(outcome):
+    assert outcome({}, VENDOR).matches[0].from_base == ("pkg.torch",)
+
+
+def test_a_clause_that_matches_exactly_comes_before_one_that_matches_as_base_release(outcome):
+    found = outcome({"affects": [{"pkg.torch": "==2.5.0"}, {"pkg.torch": "==2.5.*"}]}, VENDOR)
+    assert found.matches[0].from_base == ()
+
+
+def test_an_exception_that_holds_for_the_base_release_only_is_open(outcome):
+    found = outcome({"affects": [{"pkg.torch": "present"}], "unless": [{"pkg.torch": ">=2.5"}]}, VENDOR)
+    assert found.holds is True and found.matches[0].open_exceptions == ("pkg.torch",)
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+H100, A100, BARE = {"name": "H100", "cc": "9.0"}, {"name": "A100", "cc": "8.0"}, {"name": "?"}
+EACH = {"rule": {"each": "gpu"}, "affects": [{"pkg.torch": "==2.5.0", "gpu.cc": ">=9.0"}]}
+ANY = {"affects": [{"pkg.torch": "==2.5.0", "any(gpu.cc)": ">=9.0"}]}
+ALL = {"affects": [{"pkg.torch": "==2.5.0", "all(gpu.cc)": ">=9.0"}]}
+LOST = "the driver stopped answering"
+
+
+def gpus(items, incomplete=None, torch="2.5.0"):
+    return FactSet(
+        [
+            Fact("gpu", Records(tuple(items), incomplete), "NVML", "machine"),
+            Fact("pkg.torch", torch, "METADATA", "environment"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "items", "incomplete", "expected"),
+    [
+        (EACH, [H100, A100], None, True),
+        (EACH, [A100], None, False),
+        (EACH, [], None, False),
+        (EACH, [BARE], None, None),
+        (EACH, [BARE, H100], None, True),
+        (EACH, [A100], LOST, None),
+        (EACH, [H100], LOST, True),
+        (EACH, [], LOST, None),
+        (ANY, [H100, A100], None, True),
+        (ANY, [A100], None, False),
+        (ANY, [], None, False),
+        (ANY, [A100, BARE], None, None),
+        (ANY, [A100], LOST, None),
+        (ANY, [H100], LOST, True),
+        (ALL, [H100, H100], None, True),
+        (ALL, [H100, A100], None, False),
+        (ALL, [H100, BARE], None, None),
+        (ALL, [A100, BARE], None, False),
+        (ALL, [H100], LOST, None),
+        (ALL, [A100], LOST, False),
+        (ALL, [], None, False),  # a statement about every GPU says nothing of a machine without one
+    ],
+)
+def test_records_answer_yes_no_or_unknown(rule, registry, parts, items, incomplete, expected):
+    assert evaluate(rule(**parts), gpus(items, incomplete), registry).holds is expected
+
+
+def test_each_makes_one_match_an_item(rule, registry):
+    found = evaluate(rule(**EACH), gpus([H100, A100, H100]), registry)
+    assert [match.item for match in found.matches] == [H100, H100]
+
+
+def test_a_machine_known_to_have_no_gpu_is_a_no(rule, registry):
+    facts = FactSet([Fact("gpu", ABSENT, "", "given"), Fact("pkg.torch", "2.5.0", "", "given")])
+    assert {evaluate(rule(**parts), facts, registry).holds for parts in (EACH, ANY, ALL)} == {False}
+
+
+@pytest.mark.parametrize("parts", [EACH, ANY, ALL])
+def test_why_the_list_is_unknown_is_what_was_missing(rule, registry, parts):
+    facts = FactSet([Fact("gpu", Unknown("--no-gpu"), "", ""), Fact("pkg.torch", "2.5.0", "", "")])
+    found = evaluate(rule(**parts), facts, registry)
+    assert found.holds is None and set(found.missing.values()) == {"--no-gpu"}
+
+
+@pytest.mark.parametrize("parts", [EACH, ANY, ALL])
+def test_another_condition_says_no_although_the_list_is_unknown(outcome, parts):
+    assert outcome(parts, {"pkg.torch": "2.4.1"}).holds is False
+
+
+def test_why_the_list_is_incomplete_is_what_was_missing(rule, registry):
+    assert LOST in evaluate(rule(**EACH), gpus([A100], LOST), registry).missing.values()
+    assert LOST in evaluate(rule(**ANY), gpus([A100], LOST), registry).missing.values()
+    present = rule(affects=[{"gpu": "absent"}])
+    assert evaluate(present, gpus([], LOST), registry).missing == {"gpu": LOST}
+
+
+def test_the_number_of_gpus_is_no_column(rule, registry):
+    several = rule(rule={"each": "gpu"}, affects=[{"gpu.cc": ">=9", "gpu.count": ">=2"}])
+    facts = gpus([H100])
+    facts.add(Fact("gpu.count", 1, "", "derived"))
+    assert evaluate(several, facts, registry).holds is False
+
+
+def test_exceptions_and_assumptions_hold_for_each_item_by_itself(rule, registry):
+    parts = {**EACH, "unless": [{"gpu.name": "h100"}]}
+    found = evaluate(rule(**parts), gpus([H100, {"name": "H200", "cc": "9.0"}]), registry)
+    assert [match.item["name"] for match in found.matches] == ["H200"]
+
+
+def test_a_version_column_that_matches_as_base_release_is_marked(rule, registry):
+    parts = {"affects": [{"any(dist.version)": "==2.5.0"}]}
+    facts = FactSet([Fact("dist", Records(({"name": "torch", "version": "2.5.0a0+nv24.8"},)), "", "environment")])
+    assert evaluate(rule(**parts), facts, registry).matches[0].from_base == ("dist.version",)

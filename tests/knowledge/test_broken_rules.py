@@ -1,0 +1,75 @@
+"""Every file of fixtures/broken-rules is broken in one way, and the lint says which."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.matrix import lint
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import MatrixError, load_source
+
+FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "broken-rules"
+FILES = sorted(FOLDER.glob("*.toml"))
+TODAY = date(2026, 11, 20)
+RETIRED = '[retired.retired-id-reused]\ndate = 2026-11-01\nbecause = "wrong"\n'
+
+
+def complaints(home: Path) -> list[str]:
+    try:
+        return [complaint.text for complaint in lint(load_source(home, source="test"), today=TODAY)]
+    except MatrixError as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_broken_rule_is_named_with_its_fault(home, path):
+    expected = re.match(rb"# expect: (.*)", path.read_bytes())
+    assert expected is not None, "the first line says what to expect"
+    shutil.copy(path, home / "rules")
+    (home / "retired.toml").write_text(RETIRED)
+    found = complaints(home)
+    assert any(expected[1].decode().strip() in text for text in found), found
+
+
+def test_nearly_all_of_them_have_that_one_fault_only(home):
+    several = {}
+    for path in FILES:
+        shutil.copy(path, home / "rules")
+        found = complaints(home)
+        (home / "rules" / path.name).unlink()
+        if len(found) > 1:
+            several[path.stem] = found
+    assert len(several) <= 0.2 * len(FILES), several
+
+
+def test_the_rule_that_they_were_made_from_has_no_fault(home):
+    text = (FOLDER / "retired-id-reused.toml").read_text(encoding="utf-8")
+    (home / "rules" / "sound.toml").write_text(text, encoding="utf-8")
+    assert complaints(home) == []
+
+
+def test_a_broken_rule_never_stops_the_others(home, facts_of_torch):
+    for path in FILES:
+        shutil.copy(path, home / "rules")
+    for name in ("not-toml", "not-utf-8"):
+        (home / "rules" / f"{name}.toml").unlink()
+    matrix = load_source(home, source="test")
+    judgement = judge(facts_of_torch, matrix, Policy(), today=TODAY)
+    assert {broken.id for broken in matrix.broken} <= {entry.id for entry in judgement.not_checked}
+    assert all(entry.reason for entry in judgement.not_checked if entry.id in {b.id for b in matrix.broken})
+    assert judgement.rules_checked == len(matrix.rules)
+
+
+@pytest.fixture
+def facts_of_torch():
+    from envdoctor.facts.factset import FactSet
+    from envdoctor.facts.values import Fact
+
+    values = {"pkg.torch": "2.5.0", "model.family": "llama", "recipe.batch_size": 2, "recipe.attn": "sdpa"}
+    return FactSet(Fact(key, value, "", "given") for key, value in values.items())
