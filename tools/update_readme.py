@@ -1,0 +1,35 @@
+"""Puts the program's present output into the README's example."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND = ["check", "--facts", "fixtures/environments/glm4-batch-nan.json"]
+
+
+def main() -> int:
+    """Run the example and replace it between its marks."""
+    environ = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-m", "envdoctor", *COMMAND, "--no-config", "--lang", "en"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    block = f"<!-- example -->\n```console\n$ envdoctor {' '.join(COMMAND)}\n{done.stdout}```\n<!-- end -->"
+    new = re.sub(r"<!-- example -->.*?<!-- end -->", lambda _: block, text, count=1, flags=re.DOTALL)
+    readme.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
