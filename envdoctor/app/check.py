@@ -13,6 +13,7 @@ from envdoctor.app.facts import Sources, collect_facts, is_known
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
+from envdoctor.knowledge.rules import about_revisions
 from envdoctor.report.report import Notice, Report
 
 __all__ = ["check", "open_matrix"]
@@ -45,7 +46,12 @@ def check(
     policy = policy or Policy()
     policy = _under_present_names(policy, matrix)
     gathered = collect_facts(sources or Sources(), matrix)
-    judgement = judge(gathered.facts, matrix, policy, today=today or date.today())
+    judgement = judge(
+        gathered.facts,
+        matrix.only(lambda rule: not about_revisions(rule)),
+        policy,
+        today=today or date.today(),
+    )
     notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix)]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:

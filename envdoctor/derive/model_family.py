@@ -85,9 +85,11 @@ def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
     for glob in globs:
         pattern = glob.lower()
         for name in names:
-            # "*/glm-4-9b" is a folder: its organisation is not known, so only the last part is compared.
+            # "*/glm-4-9b" is a folder: its organisation is not known, so only the last part is compared, unless that is
+            # no more than a star.
             if name.startswith("*/"):
-                if fnmatchcase(name[2:], pattern.rpartition("/")[2]):
+                last = pattern.rpartition("/")[2]
+                if last.strip("*?") and fnmatchcase(name[2:], last):
                     return True
             elif fnmatchcase(name, pattern):
                 return True

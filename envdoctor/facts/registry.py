@@ -127,7 +127,9 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
 
 def normalise(name: str) -> str:
     """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    if "_" in name or "." in name or "--" in name:  # files with a million names are read too
+        name = re.sub(r"[-_.]+", "-", name)
+    return name.lower()
 
 
 def canonical_key(key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +58,20 @@ class Matrix:
         self._home = home
         self._compiled = compiled
         self._tables: dict[str, Mapping[str, Any]] = {}
+
+    def only(self, concerns: Callable[[Rule], bool]) -> Matrix:
+        """The same matrix with those rules alone that ``concerns`` lets through."""
+        part = Matrix(
+            registry=self.registry,
+            rules=[rule for rule in self.rules if concerns(rule)],
+            broken=self.broken,
+            version=self.version,
+            source=self.source,
+            home=self._home,
+            compiled=self._compiled,
+        )
+        part._tables = self._tables
+        return part
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A table (``"torch-builds"``) or ``"families"``, read when first asked for; empty when there is none.

@@ -10,7 +10,7 @@ from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, par
 from envdoctor.knowledge.conditions import Condition, ConditionError, parse_condition
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
 
-__all__ = ["SCHEMA", "STATUSES", "Rule", "RuleError", "digest", "parse_rule", "placeholders"]
+__all__ = ["SCHEMA", "STATUSES", "Rule", "RuleError", "about_revisions", "digest", "parse_rule", "placeholders"]
 
 #: The newest rule schema this engine understands.
 SCHEMA = 1
@@ -81,6 +81,11 @@ class Rule(NamedTuple):
         for clause in (*self.affects, *self.unless):
             for condition in clause:
                 yield condition.key
+
+
+def about_revisions(rule: Rule) -> bool:
+    """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
+    return rule.each == "change" or any(key.startswith(("change.", "revision.")) for key in rule.keys())
 
 
 def digest(text: str) -> str:
