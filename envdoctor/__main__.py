@@ -8,7 +8,7 @@ import sys
 if not sys.flags.isolated and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]
 
-from envdoctor.cli.main import main  # noqa: E402
+from envdoctor.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,7 +13,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.report.report import Notice, Target
 
-__all__ = ["Gathered", "Sources", "collect_facts"]
+__all__ = ["Gathered", "Sources", "collect_facts", "working_directory"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,15 @@ class Sources:
     gpu: bool = True
     cache: bool = True
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    cwd: Path = field(default_factory=Path.cwd)
+    cwd: Path = field(default_factory=lambda: working_directory() or Path(os.sep))
+
+
+def working_directory() -> Path | None:
+    """The working directory; None when it has been deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     gathered = _from_facts_file(sources.facts_file, matrix) if sources.facts_file else _from_environment(sources)
     if sources.model is not None:
         _add_model(gathered.facts, sources, matrix)
-    _add_assignments(gathered.facts, sources, matrix)
+    add_assignments(gathered.facts, sources, matrix)
     return gathered
 
 
@@ -106,7 +114,7 @@ def _add_model(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     facts.update(observed)
 
 
-def _add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
+def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     try:

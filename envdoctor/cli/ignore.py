@@ -25,6 +25,7 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     from envdoctor.app.check import open_matrix
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.explain import explain
+    from envdoctor.app.facts import working_directory
     from envdoctor.app.ignore import write_ignore
     from envdoctor.report.clean import clean
 
@@ -38,6 +39,9 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
             raise UsageProblem(f"--where {text}: key=value is expected")
         pairs[key] = value
     last: date | None = until.date() if until else None
-    path = write_ignore(rule, reason, until=last, where=pairs, start=Path.cwd(), config=config)
+    here = working_directory()
+    if here is None:
+        raise UsageProblem("the working directory has been deleted: there is no project to write into")
+    path = write_ignore(rule, reason, until=last, where=pairs, start=here, config=config)
     click.echo(f"{clean(str(path))}: {rule} is accepted" + (f" until {last}" if last else ""))
     return 0

@@ -72,10 +72,12 @@ def configuration_options(function: Function) -> Function:
 def configuration_of(config: Path | None, no_config: bool) -> Configuration:
     """The configuration that applies: the named file, the project's, or none."""
     from envdoctor.app.configuration import find_configuration, load_configuration
+    from envdoctor.app.facts import working_directory
 
     if no_config:
         return Configuration()
-    path = config or find_configuration(Path.cwd())
+    here = working_directory()
+    path = config or (find_configuration(here) if here else None)
     return load_configuration(path) if path else Configuration()
 
 

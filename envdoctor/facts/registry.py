@@ -183,10 +183,10 @@ def parse_value(spec: FactSpec, raw: object) -> Value:
 #: PEP 440's public and local version identifiers, from the specification's appendix in our own words.
 _PEP440 = re.compile(
     r"""\s*v?
-    (?:\d{1,9}!)?\d{1,9}(?:\.\d{1,9})*                                  # epoch, release
-    (?:[-_.]?(?:a|alpha|b|beta|c|rc|pre|preview)[-_.]?\d{0,9})?         # pre-release
-    (?:-\d{1,9}|[-_.]?(?:post|rev|r)[-_.]?\d{0,9})?                     # post-release
-    (?:[-_.]?dev[-_.]?\d{0,9})?                                         # development release
+    (?:\d{1,18}!)?\d{1,18}(?:\.\d{1,18})*                               # epoch, release
+    (?:[-_.]?(?:a|alpha|b|beta|c|rc|pre|preview)[-_.]?\d{0,18})?         # pre-release
+    (?:-\d{1,18}|[-_.]?(?:post|rev|r)[-_.]?\d{0,18})?                   # post-release
+    (?:[-_.]?dev[-_.]?\d{0,18})?                                        # development release; may be a time stamp
     (?:\+[a-z0-9]{1,64}(?:[-_.][a-z0-9]{1,64})*)?                       # local label
     \s*\Z""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from envdoctor.facts.values import Fact, spell
+from envdoctor.facts.values import Fact, Unknown, spell
 from envdoctor.judge.finding import Text
 from envdoctor.knowledge.rules import digest
 
@@ -27,10 +27,12 @@ def text_of(table: Mapping[str, str] | None) -> Text:
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:
     """Replace ``{pkg.torch}`` and the like by the value as spelled for a person."""
 
-    def replace(match: re.Match[str]) -> str:
-        return spell(read(match[1]).value)
+    def filled(wording: str, nameless: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            value = read(match[1]).value
+            # A rule may apply to a model of which only a property was given.
+            return nameless if match[1] == "model.name" and isinstance(value, Unknown) else spell(value)
 
-    return Text(
-        _PLACEHOLDER.sub(replace, text.en),
-        _PLACEHOLDER.sub(replace, text.zh) if text.zh else None,
-    )
+        return _PLACEHOLDER.sub(replace, wording)
+
+    return Text(filled(text.en, "this model"), filled(text.zh, "该模型") if text.zh else None)

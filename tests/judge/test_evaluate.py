@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
@@ -255,3 +257,38 @@ def test_a_version_column_that_matches_as_base_release_is_marked(rule, registry)
     parts = {"affects": [{"any(dist.version)": "==2.5.0"}]}
     facts = FactSet([Fact("dist", Records(({"name": "torch", "version": "2.5.0a0+nv24.8"},)), "", "environment")])
     assert evaluate(rule(**parts), facts, registry).matches[0].from_base == ("dist.version",)
+
+
+# --- any rule ------------------------------------------------------------------------------------------------------
+
+clause = st.lists(st.sampled_from([A, B, C]), min_size=1, max_size=3).map(
+    lambda picked: {key: operand for condition, _ in picked for key, operand in condition.items()}
+)
+known = st.fixed_dictionaries({}, optional={"a": st.booleans(), "b": st.booleans(), "c": st.booleans()})
+
+
+def truth(clauses, answers):
+    """Kleene's OR of ANDs over the answers of the three conditions."""
+    name = {"pkg.torch": "a", "recipe.batch_size": "b", "model.family": "c"}
+    return or_(*(and_(*(answers.get(name[key]) for key in keys)) for keys in clauses))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(clause, min_size=1, max_size=3), st.lists(clause, max_size=2), known, known)
+def test_any_rule_has_the_answer_of_three_valued_logic_and_facts_never_reverse_it(
+    outcome, affects, unless, answers, more
+):
+    def ask(given_answers):
+        facts = values(*((pair, given_answers.get(name)) for name, pair in (("a", A), ("b", B), ("c", C))))
+        return outcome({"affects": affects, "unless": unless}, facts)
+
+    found = ask(answers)
+    applies, excepted = truth(affects, answers), truth(unless, answers)
+    assert found.holds is (False if applies is False or excepted is True else applies)
+    learned = ask({**more, **answers})
+    if found.holds is False:
+        assert learned.holds is False
+    if found.holds is True and not found.matches[0].open_exceptions:
+        assert learned.holds is True
+    if found.holds is None:
+        assert found.missing and set(found.missing) <= {"pkg.torch", "recipe.batch_size", "model.family"}

@@ -291,3 +291,12 @@ def test_where_compares_facts_of_the_finding_too():
     assert not where_matches({"model.name": "A100"}, finding)
     assert where_matches({"gpu.name": "a100", "model.name": "GLM"}, finding)
     assert not where_matches({"gpu.uuid": "x"}, finding)
+
+
+def test_a_model_without_a_name_is_this_model(matrix_of, facts):
+    message = {"en": "{model.name} fails", "zh": "{model.name} 会失败"}
+    matrix = matrix_of({"r": {"affects": [{"model.remote_code": True}], "message": message}})
+    finding = judged(matrix, facts({"model.remote_code": True})).findings[0]
+    assert (finding.message.en, finding.message.zh) == ("this model fails", "该模型 会失败")
+    finding = judged(matrix, facts({"model.remote_code": True, "model.family": "glm4"})).findings[0]
+    assert finding.message.en == "glm4 fails"

@@ -1,0 +1,213 @@
+"""``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from envdoctor.app.check import open_matrix
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.hub.sources import Pair, open_pair
+from envdoctor.judge.finding import Finding
+from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import about_revisions
+from envdoctor.report.report import Notice, Report, Target
+from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
+
+__all__ = ["Request", "diff_revision"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
+    compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
+    the largest safetensors header that is read, in bytes."""
+
+    repo: str
+    old: str | None = None
+    new: str | None = None
+    offline: bool = False
+    timeout: float = 60.0
+    largest_header: int | None = None
+    history: bool = False
+    environment: bool = True
+    sources: Sources = field(default_factory=Sources)
+
+
+def diff_revision(
+    request: Request,
+    *,
+    policy: Policy | None = None,
+    matrix: Matrix | None = None,
+    exit_zero: bool = False,
+    today: date | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Compare two revisions and judge what changed. No weight is downloaded and no line of the model's code is run.
+
+    Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
+    (exit code 3) and is never called unchanged.
+    """
+    started = time.perf_counter()
+    matrix = matrix or open_matrix()
+    policy = policy or Policy()
+    tell = progress or (lambda text: None)
+    try:
+        pair = open_pair(
+            request.repo,
+            request.old,
+            request.new,
+            environ=request.sources.environ,
+            cwd=request.sources.cwd,
+            aliases=matrix.table("families").get("organisations", {}),
+            offline=request.offline,
+            timeout=request.timeout,
+            largest_header=request.largest_header,
+            cache=request.sources.cache,
+            notice=tell,
+        )
+    except SnapshotError as error:
+        raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
+    comparison = compare_snapshots(pair.old, pair.new, progress=tell)
+    gathered = _environment(request, matrix)
+    facts = gathered.facts
+    facts.drop("model.")
+    facts.update(_revision_facts(pair))
+    facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
+    add_assignments(facts, request.sources, matrix)
+    judgement = judge(facts, matrix.only(about_revisions), policy, today=today or date.today())
+    commits = _history(pair, judgement, comparison, request, tell)
+    gated = any(finding.gate for finding in judgement.findings)
+    incomplete = bool(comparison.unread)
+    return Report(
+        command="diff-revision",
+        target=gathered.target,
+        facts=judgement.facts,
+        registry=matrix.registry,
+        matrix_version=matrix.version,
+        matrix_source=matrix.source,
+        findings=judgement.findings,
+        not_checked=judgement.not_checked,
+        rules_checked=judgement.rules_checked,
+        exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
+        status="incomplete" if incomplete else "complete",
+        notices=(*gathered.notices, *(Notice("note", text) for text in pair.notes)),
+        sections={"revision": _section(pair, comparison, judgement, commits)},
+        elapsed_seconds=time.perf_counter() - started,
+    )
+
+
+def _environment(request: Request, matrix: Matrix) -> Gathered:
+    """The environment that the changes are joined with; without one, changes are judged alone."""
+    nothing = Gathered(FactSet(), Target("none", "", "--no-environment"))
+    if not request.environment:
+        return nothing
+    try:
+        return collect_facts(request.sources, matrix)
+    except JobError as error:
+        return Gathered(FactSet(), Target("none", "", str(error)))
+
+
+def _revision_facts(pair: Pair) -> list[Fact]:
+    origin = "the comparison"
+    facts = [
+        Fact("revision.old", pair.old.revision or pair.old.label, origin, "revision"),
+        Fact("revision.new", pair.new.revision or pair.new.label, origin, "revision"),
+        Fact("revision.moved", pair.moved if pair.moved else ABSENT, origin, "revision"),
+    ]
+    name = pair.new.repo or pair.old.repo
+    if name:
+        facts.append(Fact("model.repo", name, origin, "revision"))
+    return facts
+
+
+def _history(
+    pair: Pair, judgement: Judgement, comparison: Comparison, request: Request, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """The commit that introduced each finding, by fingerprint; empty unless it was asked for."""
+    if not request.history:
+        return {}
+    from envdoctor.revision.history import attribute
+
+    wanted = {finding.fingerprint: dict(finding.item) for finding in judgement.findings if finding.item}
+    try:
+        return attribute(pair, wanted, progress=tell)
+    except SnapshotError as error:
+        raise JobError(str(error)) from None
+
+
+def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str]) -> dict[str, Any]:
+    """Everything of the comparison that is not a finding, as data for the reports."""
+    shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
+    pin = pair.old.revision if any(finding.severity == "error" for finding in shown) else None
+    section: dict[str, Any] = {
+        "verdict": _verdict(judgement, comparison, shown, pin),
+        "old": _side(pair.old),
+        "new": _side(pair.new),
+        "areas": [
+            {"area": area, "changes": len(compared.changes), "unread": len(compared.unread)}
+            for area, compared in comparison.areas.items()
+        ],
+        "changes": [
+            {key: value for key, value in change._asdict().items() if value is not None}
+            for change in comparison.changes
+        ],
+        "unread": [part._asdict() for part in comparison.unread],
+        "equal": comparison.equal,
+        "introduced": [{"fingerprint": key, "commit": commit} for key, commit in commits.items()],
+        "cost": {"requests": pair.requests, "bytes": pair.received},
+    }
+    if pair.moved:
+        section["moved"] = {"asked": pair.old.asked, "now": pair.moved}
+    if pin:
+        section["pin"] = pin
+    return section
+
+
+def _side(snapshot: Snapshot) -> dict[str, str]:
+    side = {"label": snapshot.label}
+    if snapshot.repo:
+        side["repo"] = snapshot.repo
+    if snapshot.revision:
+        side["revision"] = snapshot.revision
+    return side
+
+
+def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding], pin: str | None) -> str:
+    """One line: the weights, the first finding, and what to do."""
+    parts = [_weights(judgement.facts, comparison)]
+    if shown:
+        parts.append(shown[0].message.en)
+        more = len(shown) - 1
+        if more:
+            parts.append(f"{more} more finding" + ("s" if more > 1 else ""))
+    elif comparison.changes:
+        parts.append("nothing changed that is known to hurt a fine-tune")
+    elif not comparison.unread:
+        parts.append("nothing else changed")
+    if comparison.unread:
+        parts.append(f"{len(comparison.unread)} part(s) could not be read")
+    if pin:
+        parts.append(f"pin {pin[:7]}")
+    return "; ".join(parts)
+
+
+def _weights(facts: FactSet, comparison: Comparison) -> str:
+    state = facts.value("revision.weights")
+    compared = comparison.areas.get("weights")
+    if not isinstance(state, str):
+        return "weights could not be compared"
+    said = next((text for text in (compared.equal if compared else ()) if "weight" in text), None)
+    if state == "identical":
+        return f"weights identical ({said})" if said else "weights identical"
+    return "weights equal in other files" if state == "equal" else "weights changed"
+

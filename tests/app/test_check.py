@@ -1,0 +1,193 @@
+"""``check`` as a function: exit codes, notices, names that are known, sources that are merged."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from envdoctor.app.check import check
+from envdoctor.app.errors import UsageProblem
+from envdoctor.app.explain import explain
+from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.judge.policy import Ignore, Policy
+
+TORCH = '"pkg.torch" = "==2.5.0"'
+NOW = {"pkg.torch": "2.5.0+cu118"}
+TODAY = date(2026, 11, 20)
+
+
+def notices(report):
+    return [(notice.level, notice.text) for notice in report.notices]
+
+
+# --- exit codes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "code"),
+    [
+        ({"pkg.torch": "2.4.1"}, {}, 0),
+        (NOW, {}, 1),
+        (NOW, {"exit_zero": True}, 0),
+        (NOW, {"policy": Policy(fail_confidence="reproduced")}, 0),
+        (NOW, {"require": ["gpu"]}, 3),
+        (NOW, {"require": ["gpu"], "exit_zero": True}, 3),  # turns 1 into 0 only
+        (NOW, {"require": ["pkg.torch", "pkg"]}, 1),
+        ({}, {}, 3),  # nothing is known: no rule could be checked
+        ({}, {"exit_zero": True}, 3),
+    ],
+)
+def test_exit_codes(small, given, facts, options, code):
+    report = check(given(facts), matrix=small(r=TORCH), today=TODAY, **options)
+    assert report.exit_code == code
+    assert report.status == ("incomplete" if code == 3 else "complete")
+
+
+def test_a_run_without_any_answer_says_so(small, given):
+    report = check(given({}), matrix=small(r=TORCH), today=TODAY)
+    assert ("error", "no rule could be checked: nothing is known of this environment") in notices(report)
+
+
+def test_what_was_required_and_is_missing_is_named(small, given):
+    report = check(given(NOW), matrix=small(r=TORCH), today=TODAY, require=["gpu", "pkg.torch", "model"])
+    assert any("--require gpu, model: not known here" in text for _, text in notices(report))
+
+
+def test_a_required_fact_that_is_known_to_be_absent_is_known(small, given):
+    assert check(given({**NOW, "gpu": None}), matrix=small(r=TORCH), today=TODAY, require=["gpu"]).exit_code == 1
+
+
+def test_a_required_fact_that_does_not_exist_is_wrong_use(small, given):
+    with pytest.raises(UsageProblem, match="--require gpus: not a known fact"):
+        check(given(NOW), matrix=small(r=TORCH), today=TODAY, require=["gpus"])
+
+
+# --- names in the configuration ------------------------------------------------------------------------------------
+
+RETIRED = """
+[retired.old-name]
+now = "r"
+date = 2026-11-01
+because = "renamed"
+[retired.gone]
+date = 2026-11-01
+because = "it was wrong"
+"""
+
+
+def test_a_severity_for_a_rule_that_never_was_is_wrong_configuration(small, given):
+    with pytest.raises(UsageProblem, match="rules: no-such-rule: there is no such rule"):
+        check(given(NOW), matrix=small(r=TORCH), policy=Policy(severities={"no-such-rule": "off"}), today=TODAY)
+
+
+@pytest.mark.parametrize("name", ["r", "old-name"])
+def test_a_rule_is_switched_off_and_ignored_under_its_former_name_too(small, given, name):
+    matrix = small(RETIRED, r=TORCH, other='"pkg.torch" = "==9"')
+    off = check(given(NOW), matrix=matrix, policy=Policy(severities={name: "off"}), today=TODAY)
+    assert off.exit_code == 0 and off.findings == ()
+    ignored = check(given(NOW), matrix=matrix, policy=Policy(ignores=(Ignore(name, "known"),)), today=TODAY)
+    assert ignored.exit_code == 0 and ignored.findings[0].ignored == "known"
+
+
+def test_a_withdrawn_rule_in_the_configuration_is_no_mistake(small, given):
+    policy = Policy(severities={"gone": "off"}, ignores=(Ignore("gone", "x", origin="pyproject.toml"),))
+    report = check(given(NOW), matrix=small(RETIRED, r=TORCH), policy=policy, today=TODAY)
+    assert report.exit_code == 1
+    assert ("warning", "pyproject.toml: the ignore of gone names no rule of this matrix") in notices(report)
+
+
+def test_an_ignore_that_ended_is_said_and_the_finding_is_back(small, given):
+    entry = Ignore("r", "until then", until=date(2026, 11, 19), origin="pyproject.toml")
+    report = check(given(NOW), matrix=small(r=TORCH), policy=Policy(ignores=(entry,)), today=TODAY)
+    assert report.exit_code == 1
+    assert notices(report) == [("warning", "pyproject.toml: the ignore of r ended on 2026-11-19: the finding is back")]
+
+
+def test_an_ignore_that_matched_nothing_can_be_removed(small, given):
+    entry = Ignore("r", "…", origin="pyproject.toml")
+    report = check(given({"pkg.torch": "2"}), matrix=small(r=TORCH), policy=Policy(ignores=(entry,)), today=TODAY)
+    assert notices(report) == [("note", "pyproject.toml: the ignore of r matched nothing: it can be removed")]
+
+
+# --- sources -------------------------------------------------------------------------------------------------------
+
+
+def test_an_environment_has_one_source(matrix):
+    with pytest.raises(UsageProblem, match="--python, --facts: give one of them"):
+        collect_facts(Sources(python="x", facts_file="y"), matrix)
+
+
+def test_what_is_set_comes_last(matrix, given):
+    sources = given(
+        {"recipe.batch_size": 1},
+        configured=["recipe.batch_size=2", "recipe.attn=sdpa"],
+        configured_in="pyproject.toml",
+        assignments=["recipe.batch_size=4"],
+    )
+    facts = collect_facts(sources, matrix).facts
+    assert facts.value("recipe.batch_size") == 4 and facts.get("recipe.batch_size").origin == "--set"
+    assert facts.value("recipe.attn") == "sdpa" and facts.get("recipe.attn").origin == "pyproject.toml"
+
+
+def test_a_fault_in_what_is_set_names_where_it_was_set(matrix, given):
+    with pytest.raises(UsageProblem, match=r"^pyproject\.toml recipe\.batchsize=2: "):
+        collect_facts(given({}, configured=["recipe.batchsize=2"], configured_in="pyproject.toml"), matrix)
+
+
+def test_another_torch_drops_what_described_the_installed_one(matrix, given):
+    installed = {"pkg.torch": "2.5.0+cu118", "torch.cuda": "11.8", "torch.arch_list": ["sm_80"], "pkg.peft": "0.1"}
+    facts = collect_facts(given(installed, assignments=["pkg.torch=2.4.1", "torch.hip=absent"]), matrix).facts
+    assert facts.value("pkg.torch") == "2.4.1" and facts.value("pkg.peft") == "0.1"
+    assert isinstance(facts.value("torch.cuda"), Unknown) and isinstance(facts.value("torch.arch_list"), Unknown)
+    assert facts.value("torch.hip") is ABSENT  # given beside it
+
+
+def test_another_torch_in_any_spelling_drops_them_too(matrix, given):
+    facts = collect_facts(given({"torch.cuda": "11.8"}, assignments=["pkg.Torch=2.4.1"]), matrix).facts
+    assert isinstance(facts.value("torch.cuda"), Unknown)
+
+
+def test_another_model_drops_what_described_the_first(matrix, given):
+    given_facts = {"model.repo": "a/b", "model.type": "glm", "model.remote_code": True}
+    facts = collect_facts(given(given_facts, assignments=["model.repo=c/d"]), matrix).facts
+    assert facts.value("model.repo") == "c/d" and isinstance(facts.value("model.type"), Unknown)
+
+
+def test_a_set_value_stands_against_what_would_be_derived(matrix, given):
+    report = check(given(NOW, assignments=["torch.cuda=12.4"]), matrix=matrix, today=TODAY)
+    assert report.facts.value("torch.cuda") == "12.4" and report.facts.get("torch.cuda").origin == "--set"
+
+
+# --- explain -------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_explained_under_its_id_its_former_id_and_its_alias(small):
+    matrix = small(RETIRED, r=TORCH)
+    assert explain("r", matrix).renamed_from is None
+    assert explain("old-name", matrix).rule.id == "r" and explain("old-name", matrix).renamed_from == "old-name"
+    assert explain("old#r", matrix).rule.id == "r"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("gone", "gone was withdrawn on 2026-11-01: it was wrong"),
+        ("torch-batch-na", "there is no rule torch-batch-na; did you mean torch-batch-nan?"),
+        ("zzz", "there is no rule zzz; `envdoctor matrix list` names them"),
+    ],
+)
+def test_a_rule_that_is_not_there_is_one_sentence(small, name, sentence):
+    with pytest.raises(UsageProblem) as caught:
+        explain(name, small(RETIRED, torch_batch_nan=TORCH))
+    assert str(caught.value) == sentence
+
+
+def test_the_package_itself_offers_the_functions_and_nothing_else():
+    import envdoctor
+
+    assert envdoctor.check is check
+    assert envdoctor.explain is explain and envdoctor.collect_facts is collect_facts
+    with pytest.raises(AttributeError, match="no attribute 'chek'"):
+        _ = envdoctor.chek

@@ -1,0 +1,160 @@
+"""The project's configuration: where it is found, what it may say, one sentence for each mistake."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from envdoctor.app.configuration import find_configuration, load_configuration
+from envdoctor.app.errors import UsageProblem
+from envdoctor.judge.policy import Ignore
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a text as envdoctor.toml (or another file)."""
+
+    def go(text, name="envdoctor.toml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_configuration(path)
+
+    return go
+
+
+# --- what it may say -----------------------------------------------------------------------------------------------
+
+FULL = """
+fail-on = "warning"
+fail-confidence = "inferred"
+lang = "zh"
+model = "THUDM/glm-4-9b-chat-hf"
+matrix = ["rules", "/abs/rules"]
+require = ["gpu", "model"]
+set = { "recipe.batch_size" = 2, "recipe.packing" = true, "recipe.kernels" = ["liger", "unsloth"] }
+rules = { some-rule = "off", other-rule = "note" }
+
+[[ignore]]
+id = "a-rule"
+reason = "we patched it"
+until = 2027-01-31
+where = { "gpu.name" = "Tesla T4", "gpu.index" = 0, "gpu.memory_gib" = 16.0 }
+"""
+
+
+def test_everything_it_may_say(load, tmp_path):
+    found = load(FULL)
+    assert (found.fail_on, found.fail_confidence, found.lang) == ("warning", "inferred", "zh")
+    assert found.model == "THUDM/glm-4-9b-chat-hf" and found.require == ("gpu", "model")
+    assert [str(folder) for folder in found.matrix] == [str(tmp_path / "rules"), "/abs/rules"]
+    assert found.assignments == ("recipe.batch_size=2", "recipe.packing=true", "recipe.kernels=liger,unsloth")
+    assert found.severities == {"some-rule": "off", "other-rule": "note"}
+    where = {"gpu.name": "Tesla T4", "gpu.index": "0", "gpu.memory_gib": "16"}
+    assert found.ignores == (Ignore("a-rule", "we patched it", date(2027, 1, 31), where, "envdoctor.toml"),)
+
+
+def test_an_empty_file_says_nothing(load):
+    found = load("")
+    assert found.fail_on is None and found.ignores == () and found.assignments == ()
+
+
+def test_in_pyproject_it_is_the_tools_table(load):
+    text = '[project]\nname = "x"\n[tool.envdoctor]\nfail-on = "note"\n'
+    assert load(text, "pyproject.toml").fail_on == "note"
+    assert load('fail-on = "note"\n[project]\nname = "x"\n', "pyproject.toml").fail_on is None
+
+
+def test_the_tools_table_may_stand_in_envdoctor_toml_too(load):
+    assert load('[tool.envdoctor]\nfail-on = "note"\n').fail_on == "note"
+
+
+def test_a_text_may_stand_for_a_list_of_one(load):
+    assert load('require = "gpu"').require == ("gpu",)
+
+
+def test_keys_of_set_and_where_need_no_quotes(load):
+    found = load('[set]\nrecipe.batch_size = 2\n\n[[ignore]]\nid = "r"\nreason = "x"\nwhere.gpu.name = "T4"\n')
+    assert found.assignments == ("recipe.batch_size=2",)
+    assert found.ignores[0].where == {"gpu.name": "T4"}
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("fail-on = ", "not TOML"),
+        (b"model = 'caf\xe9'", "not UTF-8 text"),
+        ("a = " + "[" * 20_000, "nested too deeply"),
+        ("fail_on = 'note'", "fail_on: unknown key; did you mean fail-on?"),
+        ("colour = 1", "colour: unknown key; known are fail-on"),
+        ("fail-on = 'fatal'", "fail-on: 'fatal' is none of note, warning, error"),
+        ("fail-on = 1", "fail-on: a text is expected"),
+        ("fail-confidence = 'sure'", "fail-confidence: 'sure' is none of"),
+        ("lang = 'de'", "lang: 'de' is none of auto, en, zh"),
+        ("model = ['x']", "model: a text is expected"),
+        ("matrix = 4", "matrix: a list of text is expected"),
+        ("require = [1]", "require: a list of text is expected"),
+        ("set = ['a=b']", "set: a table such as"),
+        ("rules = 'off'", "rules: a table such as"),
+        ("rules = { a-rule = 'silent' }", "rules: a-rule: 'silent' is none of off, note, warning, error"),
+        ("rules = { a-rule = ['off'] }", "rules: a-rule: "),
+        ("ignore = 'x'", "ignore: an array of tables"),
+        ("[ignore]\nid = 'x'", "ignore: an array of tables"),
+        ("[[ignore]]\nreason = 'x'", "ignore 1: id is missing"),
+        ("[[ignore]]\nid = ''\nreason = 'x'", "ignore 1: id is missing"),
+        ("[[ignore]]\nid = 'r'", "ignore 1: r: a reason is required"),
+        ("[[ignore]]\nid = 'r'\nreason = '  '", "ignore 1: r: a reason is required"),
+        ("[[ignore]]\nid = 'r'\nreason = 4", "ignore 1: r: a reason is required"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = '2027-01-31'", "ignore 1: r: until: a date such as"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = 2027-01-31T10:00:00", "ignore 1: r: until: a date such as"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nwhere = 'T4'", "ignore 1: r: where: a table such as"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nfor = 'ever'", "ignore 1: unknown key 'for'"),
+        ("[[ignore]]\nid = 'a'\nreason = 'x'\n[[ignore]]\nid = 'b'", "ignore 2: b: a reason is required"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_file_and_key(load, text, sentence):
+    with pytest.raises(UsageProblem) as caught:
+        load(text)
+    assert str(caught.value).count("envdoctor.toml") == 1 and sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["tool = 4", "[tool]\nenvdoctor = 4", "[[tool]]\nx = 1"])
+def test_a_tool_table_of_another_shape_is_a_mistake(load, text):
+    with pytest.raises(UsageProblem, match=r"tool\.envdoctor: a table is expected"):
+        load(text, "pyproject.toml")
+
+
+def test_tables_in_tables_to_any_depth_are_one_key(load):
+    found = load("[set]\n" + ".".join(["a"] * 3000) + " = 1\n")
+    assert len(found.assignments) == 1
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(UsageProblem, match="cannot be read"):
+        load_configuration(tmp_path / "nothing.toml")
+
+
+# --- where it is found ---------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_file_up_to_the_projects_root_is_taken(tmp_path):
+    deep = tmp_path / "project" / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / "envdoctor.toml").write_text("")
+    (tmp_path / "project" / ".git").mkdir()
+    assert find_configuration(deep) is None  # what lies above the root is not the project's
+    (tmp_path / "project" / "pyproject.toml").write_text("[tool.envdoctor]\n")
+    assert find_configuration(deep) == tmp_path / "project" / "pyproject.toml"
+    (tmp_path / "project" / "a" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert find_configuration(deep) == tmp_path / "project" / "pyproject.toml"
+    (deep / "envdoctor.toml").write_text("")
+    assert find_configuration(deep) == deep / "envdoctor.toml"
+
+
+def test_its_own_file_comes_before_pyproject(tmp_path):
+    (tmp_path / "envdoctor.toml").write_text("")
+    (tmp_path / "pyproject.toml").write_text("[tool.envdoctor]\n")
+    assert find_configuration(tmp_path) == tmp_path / "envdoctor.toml"

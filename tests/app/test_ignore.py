@@ -1,0 +1,133 @@
+"""Writing an ignore: the rest of the file stays as it is, and a fault changes nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envdoctor.app.configuration import load_configuration
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.ignore import write_ignore
+
+
+def ignore(start, rule="some-rule", reason="we patched it", until=None, where=None, config=None):
+    return write_ignore(rule, reason, until=until, where=where or {}, start=start, config=config)
+
+
+def test_without_any_configuration_a_new_file_is_written(tmp_path):
+    path = ignore(tmp_path, until=date(2027, 1, 31), where={"gpu.name": 'Tesla "T4"'})
+    assert path == tmp_path / "envdoctor.toml"
+    (entry,) = load_configuration(path).ignores
+    assert (entry.id, entry.reason, entry.until) == ("some-rule", "we patched it", date(2027, 1, 31))
+    assert entry.where == {"gpu.name": 'Tesla "T4"'}
+
+
+def test_a_second_entry_stands_beside_the_first(tmp_path):
+    ignore(tmp_path, "one")
+    ignore(tmp_path, "two")
+    assert [entry.id for entry in load_configuration(tmp_path / "envdoctor.toml").ignores] == ["one", "two"]
+
+
+def test_in_a_project_it_is_written_into_pyproject_and_nothing_else_changes(tmp_path):
+    text = '# our project\n[project]\nname = "x"   # keep\n\n[tool.envdoctor]\nfail-on = "note"  # strict\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    path = ignore(tmp_path)
+    assert path == tmp_path / "pyproject.toml"
+    assert path.read_text().startswith(text)
+    found = load_configuration(path)
+    assert found.fail_on == "note" and found.ignores[0].id == "some-rule"
+
+
+def test_a_pyproject_that_says_nothing_of_envdoctor_yet_is_used(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    assert load_configuration(ignore(tmp_path)).ignores[0].id == "some-rule"
+
+
+def test_from_a_folder_below_the_projects_file_is_found(tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('fail-on = "note"\n')
+    (tmp_path / "src").mkdir()
+    assert ignore(tmp_path / "src") == tmp_path / "envdoctor.toml"
+
+
+def test_a_file_that_uses_the_tools_table_keeps_using_it(tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('[tool.envdoctor]\nfail-on = "note"\n')
+    found = load_configuration(ignore(tmp_path))
+    assert found.fail_on == "note" and found.ignores[0].id == "some-rule"
+
+
+def test_line_ends_and_the_mode_of_the_file_are_kept(tmp_path):
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(b'[project]\r\nname = "x"\r\n')
+    path.chmod(0o640)
+    ignore(tmp_path)
+    data = path.read_bytes()
+    assert data.startswith(b'[project]\r\nname = "x"\r\n') and data.count(b"\n") == data.count(b"\r\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real.toml").write_text("")
+    (tmp_path / "envdoctor.toml").symlink_to("real.toml")
+    ignore(tmp_path)
+    assert (tmp_path / "envdoctor.toml").is_symlink() and "some-rule" in (tmp_path / "real.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("envdoctor.toml", "ignore = []\n"),
+        ("pyproject.toml", '[tool]\nenvdoctor = { ignore = [{ id = "a", reason = "b" }] }\n'),
+        ("pyproject.toml", '[tool.envdoctor]\nignore = [{ id = "a", reason = "b" }]\n'),
+    ],
+)
+def test_an_inline_list_is_left_to_the_person(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageProblem, match="is written inline there; add the entry by hand"):
+        ignore(tmp_path)
+    assert (tmp_path / name).read_text() == text and [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_that_is_already_wrong_is_not_made_worse(tmp_path):
+    (tmp_path / "envdoctor.toml").write_text("fail-on = 'fatal'\n")
+    with pytest.raises(UsageProblem, match="fail-on"):
+        ignore(tmp_path)
+    assert (tmp_path / "envdoctor.toml").read_text() == "fail-on = 'fatal'\n"
+
+
+def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path):
+    with pytest.raises(JobError, match="cannot be written"):
+        ignore(tmp_path, config=tmp_path / "no" / "such.toml")
+
+
+def test_when_writing_fails_nothing_is_left_behind(tmp_path, monkeypatch):
+    def refuse(source: str, target: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "envdoctor.toml").write_text("# mine\n")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(JobError, match="No space left on device"):
+        ignore(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["envdoctor.toml"]
+    assert (tmp_path / "envdoctor.toml").read_text() == "# mine\n"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(min_size=1, max_size=30).filter(str.strip), st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
+def test_any_reason_is_read_back_as_it_was_given(tmp_path: Path, reason: str, where: dict[str, str]) -> None:
+    path = tmp_path / "envdoctor.toml"
+    path.unlink(missing_ok=True)
+    ignore(tmp_path, reason=reason, where=where)
+    (entry,) = load_configuration(path).ignores
+    assert entry.reason == reason.encode("utf-8", "replace").decode()
+    assert entry.where == where
+
+
+def test_an_argument_that_is_not_utf_8_is_written_readably(tmp_path):
+    ignore(tmp_path, reason="caf\udce9")
+    assert load_configuration(tmp_path / "envdoctor.toml").ignores[0].reason == "caf?"

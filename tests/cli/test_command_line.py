@@ -1,0 +1,401 @@
+"""The command line itself: names, precedence, streams that go away, and failures in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
+RULE = """schema = 1
+rule = {{ status = "active", severity = "{severity}", confidence = "{confidence}", effect = "crash", \
+added = 2026-11-01, modified = 2026-11-01, open_ended = true }}
+affects = [{{ "pkg.x-package" = "present" }}]
+message = {{ en = "x-package {{pkg.x-package}} fails" }}
+why = {{ en = "it was built so" }}
+"""
+
+
+def sentence(result, code):
+    """The one line on stderr of a command that failed."""
+    assert result.code == code, result.out + result.err
+    assert "Traceback" not in result.err and result.out == ""
+    lines = [line for line in result.err.splitlines() if not line.startswith("Try ")]
+    assert len(lines) == 1 and lines[0].startswith("envdoctor: "), result.err
+    return lines[0].removeprefix("envdoctor: ")
+
+
+@pytest.fixture
+def private(tmp_path):
+    """A folder with one private rule about x-package; returns the options that use it."""
+
+    def build(severity="error", confidence="upstream"):
+        folder = tmp_path / "private"
+        folder.mkdir(exist_ok=True)
+        text = RULE.format(severity=severity, confidence=confidence)
+        (folder / "x-rule.toml").write_text(text)
+        return folder
+
+    return build
+
+
+@pytest.fixture
+def check(run, facts_file, private):
+    """Exit code of ``check`` of an environment with x-package, judged by the private rule."""
+
+    def go(*arguments, severity="error", confidence="upstream", facts=None, **options):
+        path = facts_file({"pkg.x-package": "1.0", **(facts or {})})
+        folder = private(severity, confidence)
+        return run("check", "--facts", path, "--matrix", str(folder), "--format", "json", *arguments, **options)
+
+    return go
+
+
+def found(result):
+    return {finding["id"]: finding for finding in result.json["findings"]}
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_version(run):
+    result = run("--version")
+    assert (result.code, result.out.strip()) == (0, f"envdoctor, version {__version__}")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("check", "--help"), ("matrix", "-h")])
+def test_help_is_an_answer(run, arguments):
+    result = run(*arguments)
+    assert result.code == 0 and result.out.startswith("Usage: ") and result.err == ""
+
+
+@pytest.mark.parametrize("arguments", [(), ("matrix",)])
+def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
+    result = run(*arguments)
+    text = result.out + result.err
+    assert text.startswith("Usage: ") and "\nCommands:\n" in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (("chek",), "No such command 'chek'"),
+        (("check", "--fast"), "No such option"),
+        (("check", "--fail-on", "fatal"), "'fatal' is not one of"),
+        (("check", "--format", "yaml"), "'yaml' is not one of"),
+        (("check", "extra"), "unexpected extra argument"),
+        (("check", "--output", "report.json"), "--output report.json: FORMAT=FILE is expected"),
+        (("check", "--output", "yaml=x"), "FORMAT=FILE is expected"),
+        (("explain",), "Missing argument"),
+        (("explain", "no-such-rule-at-all"), "there is no rule no-such-rule-at-all"),
+        (("matrix", "test", "no-such-rule"), "there is no rule no-such-rule"),
+        (("ignore", "no-such-rule", "--reason", "x"), "there is no rule no-such-rule"),
+        (("ignore", "x-ours"), "Missing option '--reason'"),
+        (("ignore", "x-ours", "--reason", " "), "--reason is empty"),
+        (("ignore", "x-ours", "--reason", "x", "--until", "soon"), "does not match the format"),
+        (("ignore", "x-ours", "--reason", "x", "--where", "T4"), "--where T4: key=value is expected"),
+        (("check", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
+        (("check", "--matrix", "nowhere"), "--matrix nowhere: no such folder"),
+        (("check", "--require", "gpus"), "--require gpus: not a known fact"),
+        (("check", "--set", "batch=2"), "--set batch=2: batch is not a known fact"),
+        (("check", "--set", "a\x1b[31m\u202eb=2"), "is not a known fact"),
+    ],
+)
+def test_wrong_use_is_one_sentence(run, arguments, fragment):
+    text = sentence(run(*arguments), 2)
+    assert fragment in text and text.isprintable()
+
+
+# --- wrong rule files ----------------------------------------------------------------------------------------------
+
+
+def test_an_unparsable_private_rule_stops_with_its_place(run, facts_file, private):
+    folder = private()
+    (folder / "x-bad.toml").write_text("schema = 1\nrule = {\n")
+    text = sentence(run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)), 2)
+    assert "x-bad.toml: not TOML: " in text and "line 2" in text
+
+
+def test_a_private_rule_without_x_is_refused(run, facts_file, private):
+    folder = private()
+    (folder / "x-rule.toml").rename(folder / "our-rule.toml")
+    text = sentence(run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)), 2)
+    assert "the id of a private rule starts with x-" in text
+
+
+def test_a_private_rule_with_an_unknown_key_or_a_newer_schema_is_not_checked(check, private):
+    (private() / "x-newer.toml").write_text("schema = 9\n")
+    (private() / "x-odd.toml").write_text("schema = 1\nsurprise = 1\n")
+    result = check()
+    assert result.code == 1 and "x-rule" in found(result)
+    reasons = {entry["id"]: entry.get("reason", "") for entry in result.json["not_checked"]}
+    assert "schema 9 is newer" in reasons["x-newer"] and "unknown key 'surprise'" in reasons["x-odd"]
+
+
+def test_lint_and_list_take_private_rules(run, private):
+    folder = private()
+    result = run("matrix", "lint", "--matrix", str(folder))
+    assert result.code == 1 and "x-rule.toml: evidence: at least one source is needed" in result.out
+    rows = json.loads(run("matrix", "list", "--matrix", str(folder), "--format", "json").out)["rules"]
+    assert "x-rule" in [row["id"] for row in rows]
+
+
+def test_the_shipped_matrix_passes_its_own_lint_and_tests(run):
+    result = run("matrix", "lint", timeout=300)
+    assert result.code == 0, result.out
+    assert run("matrix", "test", timeout=300).code == 0
+
+
+# --- precedence ----------------------------------------------------------------------------------------------------
+
+
+def test_command_line_over_environment_over_file(check, tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('fail-on = "note"\n')
+    assert check(severity="warning").code == 1  # the file
+    strict = {"ENVDOCTOR_FAIL_ON": "error"}
+    assert check(severity="warning", env=strict).code == 0  # the variable
+    assert check("--fail-on", "warning", severity="warning", env=strict).code == 1  # the option
+    assert check("--no-config", severity="warning").code == 0
+
+
+def test_confidence_has_the_same_precedence(check, tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('fail-confidence = "inferred"\n')
+    assert check(confidence="inferred").code == 1
+    assert check(confidence="inferred", env={"ENVDOCTOR_FAIL_CONFIDENCE": "reported"}).code == 0
+    assert check("--fail-confidence", "inferred", "--no-config", confidence="inferred").code == 1
+
+
+def test_a_wrong_variable_is_wrong_use(run, facts_file):
+    result = run("check", "--facts", facts_file(BROKEN), env={"ENVDOCTOR_FAIL_ON": "fatal"})
+    assert "'fatal' is not one of" in sentence(result, 2)
+
+
+def test_an_empty_variable_says_nothing(check):
+    empty = dict.fromkeys(["ENVDOCTOR_FAIL_ON", "ENVDOCTOR_MODEL", "ENVDOCTOR_PYTHON", "ENVDOCTOR_CONFIG"], "")
+    assert check(env=empty).code == 1
+
+
+def test_an_environment_named_on_the_command_line_replaces_the_one_of_the_variable(check, run, facts_file):
+    assert check(env={"ENVDOCTOR_PYTHON": "/no/such/python"}).code == 1
+    result = run("check", env={"ENVDOCTOR_PYTHON": "/no/such/python"})
+    assert "/no/such/python" in sentence(result, 2)
+    both = run("check", "--python", sys.executable, "--facts", facts_file(BROKEN))
+    assert "give one of them" in sentence(both, 2)
+
+
+def test_set_on_the_command_line_wins_over_the_file(check, tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('[set]\n"pkg.x-package" = "absent"\n')
+    assert check().code == 0
+    result = check("--set", "pkg.x-package=2.0")
+    assert result.code == 1 and found(result)["x-rule"]["facts"][0] == {
+        "key": "pkg.x-package",
+        "value": "2.0",
+        "origin": "--set",
+    }
+
+
+def test_the_model_of_the_file_is_used_unless_another_is_named(run, facts_file, tmp_path):
+    (tmp_path / "envdoctor.toml").write_text('model = "zai-org/glm-4-9b-chat-hf"\n')
+    path = facts_file({"pkg.torch": "2.5.0+cu118"})
+    assert "torch-2-5-0-glm4-batch-nan" in found(run("check", "--facts", path, "--format", "json"))
+    other = run("check", "--facts", path, "--format", "json", "--model", "Qwen/Qwen2.5-7B-Instruct")
+    assert "torch-2-5-0-glm4-batch-nan" not in found(other)
+
+
+def test_the_configuration_of_the_project_is_found_from_a_folder_below(check, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.envdoctor]\nrules = { x-rule = 'off' }\n")
+    (tmp_path / "src").mkdir()
+    assert check(cwd=tmp_path / "src", facts={"pkg.torch": "2.4.1"}).code == 0
+
+
+def test_private_rules_and_required_facts_of_the_file_are_used(run, facts_file, private, tmp_path):
+    private()
+    (tmp_path / "envdoctor.toml").write_text('matrix = ["private"]\nrequire = ["gpu"]\n')
+    result = run("check", "--facts", facts_file({"pkg.x-package": "1.0"}), "--format", "json")
+    assert result.code == 3 and "x-rule" in found(result)
+    given = facts_file({"pkg.x-package": "1.0", "gpu": []})
+    assert run("check", "--facts", given, "--require", " model.repo ,,").code == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("fail-on = 1", "fail-on: a text is expected"),
+        ("rules = { no-such-rule = 'off' }", "rules: no-such-rule: there is no such rule"),
+        ("[[ignore]]\nid = 'r'", "a reason is required"),
+        ("matrix = ['nowhere']", "nowhere: no such folder"),
+        ("set = { recipe.batchsize = 2 }", "envdoctor.toml recipe.batchsize=2: "),
+        ("[x", "not TOML"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_sentence(run, facts_file, tmp_path, text, fragment):
+    (tmp_path / "envdoctor.toml").write_text(text)
+    assert fragment in sentence(run("check", "--facts", facts_file(BROKEN)), 2)
+
+
+# --- ignoring ------------------------------------------------------------------------------------------------------
+
+
+def test_an_accepted_finding_no_longer_fails_the_run_and_stays_in_the_report(run, facts_file):
+    path = facts_file(BROKEN)
+    first = run("check", "--facts", path, "--format", "json")
+    assert first.code == 1
+    for name in found(first):
+        assert run("ignore", name, "--reason", "batch size is 1 in production").code == 0
+    second = run("check", "--facts", path, "--format", "json")
+    assert second.code == 0
+    assert found(second)["torch-2-5-0-glm4-batch-nan"]["ignored"] == "batch size is 1 in production"
+
+
+def test_an_acceptance_that_has_ended_is_said(check, run):
+    assert run("ignore", "x-rule", "--reason", "soon fixed", "--until", "2020-01-31").code == 0
+    result = check()
+    assert result.code == 1
+    assert any("the ignore of x-rule ended on 2020-01-31" in notice["text"] for notice in result.json["notices"])
+
+
+# --- streams that go away ------------------------------------------------------------------------------------------
+
+
+def shell(line, cwd, **more):
+    environ = {**os.environ, "ENVDOCTOR": f"{sys.executable} -m envdoctor", **more}
+    return subprocess.run(
+        ["bash", "-c", "set -o pipefail; " + line],
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(facts_file, tmp_path, form):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} --format {form} | true", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_disk_is_said_and_never_a_pass(facts_file, tmp_path):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})} > /dev/full", tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == "envdoctor: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-"])
+def test_closed_streams_leave_the_exit_code(facts_file, tmp_path, closed):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} {closed}", tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
+def test_a_report_file_that_cannot_be_written_is_said(run, facts_file, tmp_path):
+    (tmp_path / "folder").mkdir()
+    result = run("check", "--facts", facts_file(BROKEN), "--output", "json=folder")
+    assert "folder: cannot be written: " in sentence(result, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["facts.json", "folder"]
+
+
+def test_a_report_file_is_whole_and_standard_output_still_has_its_own(run, facts_file, tmp_path):
+    result = run("check", "--facts", facts_file(BROKEN), "--output", "json=report.json")
+    assert result.code == 1 and "torch-2-5-0-glm4-batch-nan" in result.out
+    assert json.loads((tmp_path / "report.json").read_text())["exit_code"] == 1
+
+
+def test_an_interrupt_is_one_line(tmp_path):
+    pipe = tmp_path / "facts.json"
+    os.mkfifo(pipe)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "envdoctor", "check", "--facts", str(pipe)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with open(pipe, "w"):  # opens as soon as envdoctor reads
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err.strip()) == (3, "", "envdoctor: interrupted")
+
+
+def test_a_fault_of_envdoctor_itself_is_one_line_and_can_be_traced(tmp_path):
+    code = (
+        "import sys; from envdoctor.cli import main;"
+        "main._COMMANDS['boom'] = 'no_such_module'; sys.exit(main.main(['boom']))"
+    )
+
+    def start(**more):
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    plain = start()
+    assert plain.returncode == 3 and plain.stderr.count("\n") == 1
+    assert "envdoctor itself failed (ModuleNotFoundError: " in plain.stderr and "ENVDOCTOR_DEBUG=1" in plain.stderr
+    assert "Traceback" in start(ENVDOCTOR_DEBUG="1").stderr
+
+
+# --- the working directory -----------------------------------------------------------------------------------------
+
+HOSTILE = ["click", "json", "typing", "__future__", "dataclasses", "re", "pathlib", "difflib", "datetime", "tomllib"]
+
+
+@pytest.fixture
+def trap(tmp_path):
+    """A folder whose Python files leave a mark when they are imported."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    for name in [*HOSTILE, "packaging", "yaml", "jinja2", "shlex", "hashlib", "platform", "subprocess", "ctypes"]:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'a').write('{name} ')\n")
+    return folder
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 `python -m` itself imports from there")
+@pytest.mark.parametrize("arguments", [("--version",), ("check",), ("facts",), ("matrix", "list")])
+def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, arguments):
+    result = run(*arguments, cwd=trap)
+    assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("path", ["", ":/nonexistent", "."])
+def test_nor_through_an_empty_entry_of_pythonpath(trap, tmp_path, path):
+    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
+    (trap / "re.py").unlink()  # the standard library's own is looked for there before any line of ours runs
+    for name in ("typing", "__future__"):
+        (trap / f"{name}.py").unlink()
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    runner = tmp_path / "envdoctor-script"
+    runner.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(runner)],
+        cwd=trap,
+        env={**environ, "PYTHONPATH": path + ":"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
+
+
+def test_a_working_directory_that_is_gone_is_no_obstacle(facts_file, tmp_path):
+    path = facts_file(BROKEN)
+    line = f"mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR check --facts {path} --format json"
+    done = shell(line, tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    done = shell("mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR ignore x-ours --reason x", tmp_path)
+    assert done.returncode == 2 and "the working directory has been deleted" in done.stderr

@@ -1,0 +1,177 @@
+"""The registry: which keys exist, and what may be given for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envdoctor.facts.registry import (
+    FactSpec,
+    FactTypeError,
+    Registry,
+    RegistryError,
+    canonical_key,
+    dotted,
+    parse_value,
+)
+from envdoctor.facts.values import ABSENT, Absent, Records
+from envdoctor.knowledge.toml_files import load_toml
+
+REGISTRY = Registry.from_mapping(load_toml(Path(__file__).resolve().parents[2] / "matrices" / "facts.toml"))
+
+
+def spec(kind):
+    columns = {"cc": spec("dotted"), "name": spec("text")} if kind == "records" else {}
+    return FactSpec("k", kind, "", "", "", "public", "", columns, ())
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_fact_has_a_meaning_and_every_help_exists():
+    for entry in REGISTRY:
+        assert entry.meaning and entry.observer and entry.cost, entry.key
+        assert entry.help in REGISTRY.help_texts, entry.key
+        for column in entry.columns.values():
+            assert column.meaning, column.key
+        assert set(entry.identity) <= set(entry.columns), entry.key
+
+
+def test_a_key_below_a_star_and_a_record_column_are_found():
+    assert REGISTRY.find("pkg.torch").type == "version"
+    assert REGISTRY.find("gpu.cc").type == "dotted"
+    assert REGISTRY.find("gpu.count").type == "number"
+    for unknown in ("pkg.", "pkg", "gpu.colour", "torch", "", ".", "nothing.at.all"):
+        assert REGISTRY.find(unknown) is None, unknown
+
+
+def test_a_column_is_told_from_a_fact_of_its_own():
+    assert REGISTRY.records_of("gpu.cc").key == "gpu"
+    assert REGISTRY.records_of("gpu.count") is None
+    assert REGISTRY.records_of("pkg.torch") is None
+
+
+def test_package_keys_are_compared_under_the_normalised_name():
+    assert canonical_key("pkg.Flash_Attn") == "pkg.flash-attn"
+    assert canonical_key("model.repo") == "model.repo"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"type": "colour"},
+        {},
+        {"type": "text", "privacy": "secret"},
+        {"type": "records"},
+        {"type": "text", "columns": {"a": {"type": "text"}}},
+    ],
+)
+def test_a_wrong_entry_is_named(entry):
+    with pytest.raises(RegistryError, match=r"facts\.toml: my\.key: "):
+        Registry.from_mapping({"fact": {"my.key": entry}})
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+KINDS = ["text", "texts", "number", "boolean", "version", "dotted", "records"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("raw", [None, "absent"])
+def test_null_and_the_word_absent_mean_known_to_be_absent(kind, raw):
+    assert parse_value(spec(kind), raw) is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "value"),
+    [
+        ("text", "bf16", "bf16"),
+        ("texts", ["a", "b"], ("a", "b")),
+        ("texts", [], ()),
+        ("texts", "a, b", ("a", "b")),
+        ("number", 2, 2),
+        ("number", "2", 2),
+        ("number", "0.5", 0.5),
+        ("number", "-3", -3),
+        ("boolean", True, True),
+        ("boolean", "False", False),
+        ("boolean", "yes", True),
+        ("version", "2.5.0+cu118", "2.5.0+cu118"),
+        ("version", "2.5.0a0+872d972e41.nv24.08", "2.5.0a0+872d972e41.nv24.08"),
+        ("dotted", "12.4", "12.4"),
+        ("records", [{"cc": "9.0"}], Records(({"cc": "9.0"},))),
+        ("records", [{"cc": None}], Records(({"cc": ABSENT},))),
+        ("records", [], Records(())),
+    ],
+)
+def test_a_value_that_fits_is_kept(kind, raw, value):
+    assert parse_value(spec(kind), raw) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "problem"),
+    [
+        ("text", 4, "text in quotes is expected, not 4"),
+        ("text", ["a"], "text is expected, not ['a']"),
+        ("text", "x" * 5000, "5000 characters"),
+        ("texts", [1], "a list of text is expected"),
+        ("texts", {}, "a list of text is expected"),
+        ("number", "two", "a number is expected, not 'two'"),
+        ("number", True, "a number is expected, not True"),
+        ("number", "nan", "a finite number"),
+        ("number", float("inf"), "a finite number"),
+        ("number", "+-5", "a number is expected"),
+        ("number", "1e999", "a finite number"),
+        ("boolean", 1, "true or false is expected, not 1"),
+        ("boolean", "maybe", "true or false is expected"),
+        ("version", "banana", "a version by PEP 440"),
+        ("version", 2.5, "a version in quotes is expected, not 2.5"),
+        ("version", "\uff12.5", "a version by PEP 440"),
+        ("dotted", "12.x", 'dotted integers such as "12.4"'),
+        ("dotted", 12.4, "in quotes is expected, not 12.4"),
+        ("dotted", "12.4\n", "dotted integers"),
+        ("records", {"cc": "9.0"}, "a list of tables"),
+        ("records", ["9.0"], "item 1: a table of columns"),
+        ("records", [{"cc": "9.0"}, {"colour": 1}], "item 2: 'colour' is no column of k"),
+        ("records", [{"cc": 9.0}], "item 1: cc: "),
+        ("version", "1." * 1000 + "x", "..."),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_what_was_expected(kind, raw, problem):
+    with pytest.raises(FactTypeError) as caught:
+        parse_value(spec(kind), raw)
+    assert problem in str(caught.value) and len(str(caught.value)) < 200
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(KINDS), json_values)
+def test_any_json_value_is_kept_or_refused_in_one_sentence(kind, raw):
+    try:
+        value = parse_value(spec(kind), raw)
+    except FactTypeError as error:
+        assert str(error)
+    else:
+        assert isinstance(value, (str, int, float, bool, tuple, Absent, Records))
+
+
+@given(st.text(max_size=20))
+def test_dotted_integers_are_only_that(text):
+    parts = dotted(text)
+    if parts is not None:
+        assert text.replace(".", "").isdecimal() and text.isascii() and all(part >= 0 for part in parts)
+
+
+@given(st.text(alphabet="aB1-_.", max_size=10))
+def test_names_are_normalised_as_pep_503_does(name):
+    import re
+
+    assert canonical_key("pkg." + name) == "pkg." + re.sub(r"[-_.]+", "-", name).lower()

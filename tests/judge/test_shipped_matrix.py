@@ -1,0 +1,82 @@
+"""The shipped rules over any facts: no crash, and every text is filled."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.judge.selftest import facts_of
+from envdoctor.knowledge.matrix import load_matrix
+
+MATRIX = load_matrix()
+TODAY = date(2026, 11, 20)
+# Facts of the rules' own tests: the values near which they change their answer.
+POOL: dict[str, list] = {}
+for _rule in MATRIX.rules:
+    for _test in MATRIX.texts(_rule)["test"]:
+        for _key, _raw in _test["facts"].items():
+            POOL.setdefault(_key, []).append(_raw)
+VENDOR = {"pkg.torch": ["2.5.0a0+872d972e41.nv24.08", "2.6.0.dev20241112+cu121", "2.7.0.post1", "2.8.0+cpu", "v2.9"]}
+
+facts_near_the_bounds = st.dictionaries(st.sampled_from(sorted(POOL)), st.integers(0, 10_000), max_size=12)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(facts_near_the_bounds, st.sampled_from([(), ("pkg",), ("pkg", "env")]), st.integers(-20, 4))
+def test_any_mixture_of_facts_is_judged(picked, complete, vendor):
+    facts = FactSet()
+    for key, number in picked.items():
+        raw = POOL[key][number % len(POOL[key])]
+        spec = MATRIX.registry.find(key)
+        facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
+    if vendor >= 0:
+        facts.add(Fact("pkg.torch", VENDOR["pkg.torch"][vendor], "test", "given"))
+    for prefix in complete:
+        facts.declare_complete(prefix, "test")
+    judgement = judge(facts, MATRIX, Policy(), today=TODAY)
+    answered = {finding.id for finding in judgement.findings} | {entry.id for entry in judgement.not_checked}
+    assert answered <= {rule.id for rule in MATRIX.rules}
+    assert judgement.rules_checked + len(judgement.not_checked) == len(
+        [rule for rule in MATRIX.rules if rule.status != "withdrawn"]
+    )
+    for finding in judgement.findings:
+        assert "{" not in finding.message.en and "unknown" not in finding.message.en, finding.message.en
+        for fix in finding.fixes:
+            assert fix.withheld is None or fix.commands == ()
+
+
+@pytest.mark.parametrize("rule", MATRIX.rules, ids=lambda rule: rule.id)
+def test_every_finding_of_the_rules_own_tests_can_be_read(rule):
+    for test in MATRIX.texts(rule)["test"]:
+        if test["expect"] != "match":
+            continue
+        judgement = judge(facts_of(test, MATRIX), MATRIX, Policy(), today=TODAY)
+        for finding in judgement.findings:
+            if finding.id == rule.id:
+                for text in (finding.message.en, finding.message.zh or "", finding.why.en):
+                    assert "{" not in text.replace("{'", "") and "unknown" not in finding.message.en, text
+
+
+@pytest.mark.parametrize("value", [ABSENT, Unknown("unreadable"), "", "not a version", "9" * 4000, "\u0662.5", (), -1])
+def test_a_fact_of_any_shape_stops_no_rule(value):
+    facts = FactSet(Fact(key, value, "", "environment") for key in POOL if MATRIX.registry.find(key).type != "records")
+    judge(facts, MATRIX, Policy(), today=TODAY)
+
+
+def test_the_embedded_facts_are_of_their_registered_types():
+    for key, raws in POOL.items():
+        spec = MATRIX.registry.find(key)
+        assert spec is not None, key
+        for raw in raws:
+            try:
+                parse_value(spec, raw)
+            except FactTypeError as error:
+                pytest.fail(f"{key}: {error}")

@@ -1,0 +1,276 @@
+"""Facts files: written by hand or by ``envdoctor facts``, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, read_facts_file
+
+
+@pytest.fixture
+def read(tmp_path, matrix):
+    """Read facts from a document (or bytes)."""
+
+    def go(document):
+        path = tmp_path / "given.json"
+        data = document if isinstance(document, bytes) else json.dumps(document).encode()
+        path.write_bytes(data)
+        return read_facts_file(path, matrix.registry)
+
+    return go
+
+
+@pytest.fixture
+def refused(read):
+    """The sentence with which a document is refused."""
+
+    def go(document):
+        with pytest.raises(FactsFileError) as caught:
+            read(document)
+        text = str(caught.value)
+        assert "given.json: " in text and "\n" not in text and len(text) < 500
+        return text
+
+    return go
+
+
+def of(facts, **more):
+    return {"schema": SCHEMA, "facts": facts, **more}
+
+
+# --- what can be said ----------------------------------------------------------------------------------------------
+
+
+def test_the_minimal_file_of_the_documentation_works(read):
+    facts = read(of({"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}))
+    assert facts.value("pkg.torch") == "2.5.0+cu118" and facts.value("recipe.batch_size") == 2
+    assert facts.get("pkg.torch").origin == "given.json"
+
+
+def test_null_and_absent_are_known_and_a_missing_key_is_not(read):
+    facts = read(of({"pkg.apex": None, "torch.cuda": "absent"}))
+    assert facts.value("pkg.apex") is ABSENT and facts.value("torch.cuda") is ABSENT
+    assert isinstance(facts.value("pkg.torch"), Unknown)
+
+
+def test_complete_makes_unlisted_packages_absent(read):
+    facts = read(of({"pkg.torch": "2.5.0"}, complete=["pkg", "env"]))
+    assert facts.value("pkg.flash-attn") is ABSENT and facts.value("env.HF_HOME") is ABSENT
+    assert isinstance(facts.value("model.repo"), Unknown)
+
+
+def test_what_the_writer_could_not_read_stays_unknown_with_its_reason(read):
+    document = of({}, complete=["pkg"], unknown={"pkg.torch": "METADATA has no version", "no.such": "x", "pkg.*": "x"})
+    facts = read(document)
+    assert facts.value("pkg.torch") == Unknown("METADATA has no version")
+    assert [fact.key for fact in facts] == ["pkg.torch"]
+
+
+def test_packages_may_be_spelled_as_on_pypi(read):
+    assert read(of({"pkg.Flash_Attn": "2.6.3"})).value("pkg.flash-attn") == "2.6.3"
+
+
+def test_gpus_may_be_records_or_plain_lists(read):
+    records = read(of({"gpu": [{"name": "H100", "cc": "9.0"}, {"name": "A100", "cc": "8.0"}]}))
+    columns = read(of({"gpu.name": ["H100", "A100"], "gpu.cc": ["9.0", "8.0"]}))
+    assert records.value("gpu") == columns.value("gpu")
+    assert len(records.value("gpu")) == 2
+
+
+def test_an_empty_list_of_gpus_is_known_to_have_none(read):
+    for facts in ({"gpu": []}, {"gpu.cc": []}):
+        assert read(of(facts)).value("gpu") == Records(())
+
+
+def test_a_column_beside_facts_of_its_own(read):
+    facts = read(of({"gpu.cc": ["9.0"], "gpu.count": 1}))
+    assert facts.value("gpu.count") == 1 and len(facts.value("gpu")) == 1
+
+
+def test_a_list_that_may_lack_items_says_why(read):
+    facts = read(of({"gpu": [{"cc": "9.0"}]}, incomplete={"gpu": "the driver stopped answering", "dist": "x"}))
+    assert facts.value("gpu").incomplete == "the driver stopped answering"
+
+
+def test_a_byte_order_mark_is_no_fault(read):
+    data = b"\xef\xbb\xbf" + json.dumps(of({"pkg.torch": "2.5.0"})).encode()
+    assert read(data).value("pkg.torch") == "2.5.0"
+
+
+# --- what is wrong with it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        (b"name: torch", "not JSON"),
+        (b'{"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "caf\xe9"}}', "not JSON"),
+        ([], 'not a facts file: "schema": "envdoctor.facts/1" is missing'),
+        ("text", "not a facts file"),
+        (None, "not a facts file"),
+        ({"facts": {}}, "not a facts file"),
+        ({"schema": "envdoctor.facts/2", "facts": {}}, "schema 'envdoctor.facts/2' is not known"),
+        ({"schema": None, "facts": {}}, "schema 'None' is not known"),
+        ({"schema": ["x"] * 1000, "facts": {}}, "is not known; this envdoctor reads envdoctor.facts/1"),
+        ({"schema": SCHEMA}, '"facts" is missing'),
+        ({"schema": SCHEMA, "facts": []}, "facts: a table is expected"),
+        ({"schema": SCHEMA, "facts": None}, "facts: a table is expected"),
+        ({"schema": SCHEMA, "facts": {}, "complete": "pkg"}, "complete: a list is expected"),
+        ({"schema": SCHEMA, "facts": {}, "complete": ["gpu"]}, "complete: 'gpu' is none of pkg, env"),
+        ({"schema": SCHEMA, "facts": {}, "complete": [{"x": "y" * 1000}]}, "is none of pkg, env"),
+        ({"schema": SCHEMA, "facts": {}, "unknown": []}, "unknown: a table is expected"),
+        ({"schema": SCHEMA, "facts": {}, "incomplete": ["gpu"]}, "incomplete: a table of reasons"),
+        ({"schema": SCHEMA, "facts": {}, "fact": {}}, "unknown key 'fact' beside schema, facts, complete"),
+        (of({"recipe.batchsize": 2}), "'recipe.batchsize' is not a known fact; did you mean recipe.batch_size?"),
+        (of({"x" * 10_000: 2}), "is not a known fact; `envdoctor matrix facts` lists the known keys"),
+        (of({"torch": "2.5.0"}), "'torch' is not a known fact"),
+        (of({"pkg.": "2.5.0"}), "'pkg.' is not a known fact"),
+        (of({"pkg.*": "2.5.0"}), "'pkg.*' is not a known fact"),
+        (of({"gpu.colour": ["red"]}), "'gpu.colour' is not a known fact"),
+        (of({"pkg.torch": 2.5}), "pkg.torch: a version in quotes is expected, not 2.5"),
+        (of({"pkg.torch": "newest"}), "pkg.torch: a version by PEP 440 is expected, not 'newest'"),
+        (of({"recipe.batch_size": "many"}), "recipe.batch_size: a number is expected, not 'many'"),
+        (of({"recipe.packing": 1}), "recipe.packing: true or false is expected, not 1"),
+        (of({"torch.cuda": 11.8}), "torch.cuda: a version in quotes is expected, not 11.8"),
+        (of({"model.repo": {"a": 1}}), "model.repo: text is expected"),
+        (of({"gpu": {"cc": "9.0"}}), "gpu: a list of tables is expected"),
+        (of({"gpu": [{"cc": "9.0", "colour": 1}]}), "gpu: item 1: 'colour' is no column of gpu"),
+        (of({"gpu.cc": "9.0"}), "gpu.cc: a list with one value for each gpu is expected"),
+        (of({"gpu.cc": ["9.0"], "gpu.name": ["a", "b"]}), "gpu.cc, gpu.name: the lists differ in length"),
+        (of({"gpu.cc": ["9.0"], "gpu": []}), "give gpu as a list of tables or by columns, not both"),
+        (of({"pkg.flash_attn": "1", "pkg.flash-attn": "2"}), "are the same package"),
+        (b'{"schema": "envdoctor.facts/1", "facts": {"recipe.batch_size": NaN}}', "a finite number is expected"),
+        (b'{"schema": "envdoctor.facts/1", "facts": {"recipe.batch_size": Infinity}}', "a finite number is expected"),
+        (b'{"schema": "envdoctor.facts/1", "facts": {"recipe.batch_size": -1e999}}', "a finite number is expected"),
+        (
+            b'{"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.4.1", "pkg.torch": "2.5.0"}}',
+            "the key 'pkg.torch' is given twice",
+        ),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(refused, document, sentence):
+    assert sentence in refused(document)
+
+
+def test_a_file_that_is_not_there_or_a_folder_is_one_sentence(tmp_path, matrix):
+    for path in (tmp_path / "nothing.json", tmp_path):
+        with pytest.raises(FactsFileError, match="cannot be read"):
+            read_facts_file(path, matrix.registry)
+
+
+def test_an_integer_of_ten_thousand_digits_is_one_sentence(refused):
+    document = b'{"schema": "envdoctor.facts/1", "facts": {"recipe.batch_size": ' + b"9" * 10_000 + b"}}"
+    if sys.version_info >= (3, 11):
+        assert "digits" in refused(document)
+
+
+def test_a_file_of_any_size_is_not_read(tmp_path, matrix):
+    path = tmp_path / "huge.json"
+    with open(path, "wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    with pytest.raises(FactsFileError, match="larger than 64 MiB"):
+        read_facts_file(path, matrix.registry)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just("absent"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+keys = st.sampled_from(["pkg.torch", "gpu", "gpu.cc", "gpu.name", "model.repo", "recipe.batch_size", "torch.cuda"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["schema", "facts", "complete", "unknown", "incomplete", "tool", "origins", "x"]),
+        st.just(SCHEMA) | st.dictionaries(keys | st.text(max_size=6), json_values, max_size=4) | json_values,
+    )
+)
+def test_any_document_is_read_or_refused(read, document):
+    try:
+        read(document)
+    except FactsFileError as error:
+        assert str(error)
+
+
+# --- size ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_million_packages_are_read_in_seconds(tmp_path, matrix):
+    path = tmp_path / "million.json"
+    packages = {f"pkg.package-{number}": "1.2.3" for number in range(1_000_000)}
+    path.write_text(json.dumps(of({**packages, "pkg.torch": "2.5.0"}, complete=["pkg"])))
+    started = time.process_time()
+    facts = read_facts_file(path, matrix.registry)
+    assert len(facts) == 1_000_001
+    assert time.process_time() - started < 30  # about 4 s
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 * 1024 * 1024
+
+
+# --- round trip ----------------------------------------------------------------------------------------------------
+
+GIVEN = {
+    "pkg.torch": "2.5.0+cu118",
+    "pkg.apex": None,
+    "torch.arch_list": ["sm_80", "sm_90"],
+    "gpu": [{"index": 0, "name": "H100", "cc": "9.0", "memory_gib": 79.6}, {"name": "A100"}],
+    "recipe.batch_size": 2,
+    "recipe.packing": False,
+    "env.HF_HOME": None,
+}
+
+
+def test_what_envdoctor_writes_it_reads_back(read, matrix):
+    from envdoctor.report.facts_json import document
+
+    first = read(of(GIVEN, complete=["pkg"], unknown={"pkg.odd": "no version"}, incomplete={"gpu": "cut off"}))
+    second = read(document(first, matrix.registry))
+    for fact in first:
+        assert second.value(fact.key) == fact.value
+    assert second.complete_prefixes() == ("pkg",)
+    assert second.value("gpu").incomplete == "cut off"
+    assert document(second, matrix.registry) == document(first, matrix.registry)
+
+
+def test_the_command_writes_a_file_that_the_command_judges(run, tmp_path, facts_file):
+    first = run("facts", "--facts", facts_file(GIVEN, complete=["pkg"]), "--format", "json")
+    assert first.code == 0, first.err
+    path = tmp_path / "again.json"
+    path.write_text(first.out)
+    second = run("facts", "--facts", str(path), "--format", "json")
+    assert second.code == 0, second.err
+    assert second.json["facts"] == first.json["facts"] == {**GIVEN, **second.json["facts"]}
+    assert (second.json["complete"], second.json["incomplete"]) == (first.json["complete"], first.json["incomplete"])
+    reports = [
+        run("check", "--facts", name, "--format", "json").json for name in (str(path), str(tmp_path / "facts.json"))
+    ]
+    assert reports[0]["findings"] and [f["fingerprint"] for f in reports[0]["findings"]] == [
+        f["fingerprint"] for f in reports[1]["findings"]
+    ]
+
+
+def test_this_environment_survives_the_round_trip(run, tmp_path):
+    first = run("facts", "--format", "json")
+    assert first.code == 0, first.err
+    path = tmp_path / "here.json"
+    path.write_text(first.out)
+    second = run("facts", "--facts", str(path), "--format", "json")
+    assert second.code == 0, second.err
+    assert second.json["facts"] == first.json["facts"]
+    assert second.json["unknown"] == first.json["unknown"]
+    assert Path(first.json["facts"]["environment.path"]).is_dir()

@@ -1,0 +1,107 @@
+"""``--set key=value``: one fact at a time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Records
+from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+
+
+@pytest.fixture
+def parse(matrix):
+    """Facts from texts; the last one wins."""
+    return lambda *texts: FactSet(parse_assignments(texts, matrix.registry))
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("recipe.batch_size=2", "recipe.batch_size", 2),
+        ("recipe.gpu_memory_utilization=0.92", "recipe.gpu_memory_utilization", 0.92),
+        ("recipe.packing=true", "recipe.packing", True),
+        ("recipe.packing=no", "recipe.packing", False),
+        (" recipe.attn = eager ", "recipe.attn", "eager"),
+        ("recipe.kernels=liger, unsloth", "recipe.kernels", ("liger", "unsloth")),
+        ("recipe.kernels=", "recipe.kernels", ()),
+        ("pkg.torch=2.5.0+cu118", "pkg.torch", "2.5.0+cu118"),
+        ("pkg.Flash_Attn=absent", "pkg.flash-attn", ABSENT),
+        ("driver.version=550.54", "driver.version", "550.54"),
+        ("env.NCCL_ALGO=a=b", "env.NCCL_ALGO", "a=b"),
+        ("gpu.count=2", "gpu.count", 2),
+        ("gpu=absent", "gpu", ABSENT),
+        ("model.repo=THUDM/glm-4-9b-chat-hf", "model.repo", "THUDM/glm-4-9b-chat-hf"),
+    ],
+)
+def test_a_value_is_read_as_its_key_says(parse, text, key, value):
+    fact = parse(text).get(key)
+    assert fact.value == value and fact.origin == "--set"
+
+
+def test_the_last_one_of_a_key_wins(parse):
+    assert parse("recipe.batch_size=2", "recipe.batch_size=4").value("recipe.batch_size") == 4
+
+
+@pytest.mark.parametrize(
+    ("texts", "items"),
+    [
+        (["gpu.cc=9.0"], [{"cc": "9.0"}]),
+        (["gpu.cc=9.0,9.0"], [{"cc": "9.0"}, {"cc": "9.0"}]),
+        (["gpu.cc=9.0,8.0", "gpu.name=H100,A100"], [{"cc": "9.0", "name": "H100"}, {"cc": "8.0", "name": "A100"}]),
+        (["gpu.cc=9.0,9.0", "gpu.cc=8.0"], [{"cc": "8.0"}]),  # the last one wins, also over the number of items
+        (["gpu.name=A,B", "gpu.cc=9.0"], [{"name": "A", "cc": "9.0"}, {"name": "B"}]),
+        (["gpu=absent", "gpu.cc=9.0"], [{"cc": "9.0"}]),
+        (["gpu.memory_gib=80"], [{"memory_gib": 80}]),
+    ],
+)
+def test_columns_describe_items_one_after_the_other(parse, texts, items):
+    assert parse(*texts).value("gpu") == Records(tuple(items))
+
+
+def test_no_gpu_after_all(parse):
+    assert parse("gpu.cc=9.0", "gpu=absent").value("gpu") is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("recipe.batch_size", "--set recipe.batch_size: key=value is expected"),
+        ("=2", "is not a known fact"),
+        ("recipe.batchsize=2", "recipe.batchsize is not a known fact; did you mean recipe.batch_size?"),
+        ("batch_size=2", "is not a known fact"),
+        ("pkg.*=2", "pkg.* is not a known fact"),
+        ("pkg.=2", "is not a known fact"),
+        ("recipe.batch_size=many", "a number is expected, not 'many'"),
+        ("recipe.batch_size=nan", "a finite number is expected"),
+        ("recipe.batch_size=", "a value is expected after =, or recipe.batch_size=absent"),
+        ("recipe.packing=perhaps", "true or false is expected"),
+        ("pkg.torch=latest", "a version by PEP 440 is expected"),
+        ("torch.cuda=cu118", 'dotted integers such as "12.4" are expected'),
+        ("gpu=9.0", "a list; give its columns (gpu."),
+        ("gpu.cc=nine", "--set gpu: item 1: cc: dotted integers"),
+        ("gpu.colour=red", "gpu.colour is not a known fact"),
+    ],
+)
+def test_a_wrong_assignment_is_one_sentence(parse, text, sentence):
+    with pytest.raises(AssignmentError) as caught:
+        parse(text)
+    assert sentence in str(caught.value)
+
+
+def test_the_origin_is_named_in_facts_and_faults(matrix):
+    (fact,) = parse_assignments(["recipe.batch_size=2"], matrix.registry, "pyproject.toml")
+    assert fact.origin == "pyproject.toml"
+    with pytest.raises(AssignmentError, match=r"^pyproject\.toml x=1: "):
+        parse_assignments(["x=1"], matrix.registry, "pyproject.toml")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(max_size=12) | st.from_regex(r"(gpu\.(cc|name)|gpu|recipe\.packing|pkg\.x)=.{0,6}")))
+def test_any_text_is_read_or_refused(matrix, texts):
+    try:
+        parse_assignments(texts, matrix.registry)
+    except AssignmentError as error:
+        assert str(error)
