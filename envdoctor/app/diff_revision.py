@@ -10,16 +10,19 @@ from typing import Any
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.lock import find_locked, lock_facts
 from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.hub.commits import Commit
+from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.hub.sources import Pair, open_pair
 from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import about_revisions
+from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.report.report import Notice, Report, Target
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
@@ -30,7 +33,7 @@ __all__ = ["Request", "diff_revision"]
 class Request:
     """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
     compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
-    the largest safetensors header that is read, in bytes."""
+    the largest safetensors header that is read, in bytes. ``lock`` takes OLD from envdoctor.lock."""
 
     repo: str
     old: str | None = None
@@ -39,6 +42,7 @@ class Request:
     timeout: float = 60.0
     largest_header: int | None = None
     history: bool = False
+    lock: bool = False
     environment: bool = True
     sources: Sources = field(default_factory=Sources)
 
@@ -61,14 +65,16 @@ def diff_revision(
     matrix = matrix or open_matrix()
     policy = policy or Policy()
     tell = progress or (lambda text: None)
+    aliases = matrix.table("families").get("organisations", {})
+    locked = find_locked(request.sources.cwd, [request.repo], aliases)
     try:
         pair = open_pair(
             request.repo,
-            request.old,
+            _locked_revision(request, locked) if request.lock else request.old,
             request.new,
             environ=request.sources.environ,
             cwd=request.sources.cwd,
-            aliases=matrix.table("families").get("organisations", {}),
+            aliases=aliases,
             offline=request.offline,
             timeout=request.timeout,
             largest_header=request.largest_header,
@@ -82,10 +88,11 @@ def diff_revision(
     facts = gathered.facts
     facts.drop("model.")
     facts.update(_revision_facts(pair))
+    facts.update(lock_facts(locked, pair.new))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     add_assignments(facts, request.sources, matrix)
-    judgement = judge(facts, matrix.only(about_revisions), policy, today=today or date.today())
-    commits = _history(pair, judgement, comparison, request, tell)
+    judgement = judge(facts, matrix.only(_concerns), policy, today=today or date.today())
+    commits = _history(pair, judgement, request, tell)
     gated = any(finding.gate for finding in judgement.findings)
     incomplete = bool(comparison.unread)
     return Report(
@@ -104,6 +111,18 @@ def diff_revision(
         sections={"revision": _section(pair, comparison, judgement, commits)},
         elapsed_seconds=time.perf_counter() - started,
     )
+
+
+def _concerns(rule: Rule) -> bool:
+    return about_revisions(rule) or any(key.startswith("lock.") for key in rule.keys())
+
+
+def _locked_revision(request: Request, locked: Locked | None) -> str:
+    if request.old:
+        raise UsageProblem("--lock takes OLD from envdoctor.lock: leave OLD out")
+    if locked is None or not locked.revision:
+        raise UsageProblem(f"--lock: envdoctor.lock pins no revision of {request.repo}; `envdoctor pin` writes it")
+    return locked.revision
 
 
 def _environment(request: Request, matrix: Matrix) -> Gathered:
@@ -131,18 +150,32 @@ def _revision_facts(pair: Pair) -> list[Fact]:
 
 
 def _history(
-    pair: Pair, judgement: Judgement, comparison: Comparison, request: Request, tell: Callable[[str], None]
+    pair: Pair, judgement: Judgement, request: Request, tell: Callable[[str], None]
 ) -> dict[str, str]:
     """The commit that introduced each finding, by fingerprint; empty unless it was asked for."""
     if not request.history:
         return {}
     from envdoctor.revision.history import attribute
 
-    wanted = {finding.fingerprint: dict(finding.item) for finding in judgement.findings if finding.item}
+    wanted = {finding.fingerprint: _change_of(finding) for finding in judgement.findings if finding.item}
     try:
-        return attribute(pair, wanted, progress=tell)
+        found = attribute(pair.old, pair.new, wanted.values(), progress=tell)
     except SnapshotError as error:
         raise JobError(str(error)) from None
+    return {
+        fingerprint: f"{found[change].id[:7]}{_day(found[change])} {found[change].title}"
+        for fingerprint, change in wanted.items()
+        if change in found
+    }
+
+
+def _change_of(finding: Finding) -> tuple[str, str, str, str]:
+    item = finding.item
+    return (item.get("area", ""), item.get("kind", ""), item.get("path", ""), item.get("symbol", ""))
+
+
+def _day(commit: Commit) -> str:
+    return f" ({commit.date.date().isoformat()})" if commit.date else ""
 
 
 def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str]) -> dict[str, Any]:
@@ -210,4 +243,3 @@ def _weights(facts: FactSet, comparison: Comparison) -> str:
     if state == "identical":
         return f"weights identical ({said})" if said else "weights identical"
     return "weights equal in other files" if state == "equal" else "weights changed"
-

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Unknown
+from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.report.report import Notice, Target
 
@@ -65,6 +65,8 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     gathered = _from_facts_file(sources.facts_file, matrix) if sources.facts_file else _from_environment(sources)
     if sources.model is not None:
         _add_model(gathered.facts, sources, matrix)
+    if not sources.facts_file:
+        _add_lock(gathered.facts, sources, matrix)
     add_assignments(gathered.facts, sources, matrix)
     return gathered
 
@@ -112,6 +114,21 @@ def _add_model(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
         raise UsageProblem(str(error)) from None
     facts.drop("model.")
     facts.update(observed)
+
+
+def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
+    """``lock.*``, when the working directory has an envdoctor.lock; without one they are known to be absent."""
+    if not os.path.exists(sources.cwd / "envdoctor.lock"):
+        facts.update(Fact(f"lock.{key}", ABSENT, "no envdoctor.lock", "lock") for key in ("revision", "state", "files"))
+        return
+    from envdoctor.app.lock import find_locked, lock_facts
+    from envdoctor.hub.folder import open_folder
+
+    name, folder = facts.value("model.repo"), facts.value("model.path")
+    aliases = matrix.table("families").get("organisations", {})
+    locked = find_locked(sources.cwd, [name if isinstance(name, str) else sources.model], aliases)
+    snapshot = open_folder(folder) if isinstance(folder, str) and locked is not None else None
+    facts.update(lock_facts(locked, snapshot))
 
 
 def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:

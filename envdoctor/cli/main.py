@@ -29,6 +29,8 @@ __all__ = ["main"]
 #: Sub-commands and their modules, in the order of the help text.
 _COMMANDS = {
     "check": "check",
+    "diff-revision": "diff_revision",
+    "pin": "pin",
     "facts": "facts",
     "explain": "explain",
     "ignore": "ignore",

@@ -10,13 +10,13 @@ import click
 
 from envdoctor.app.configuration import Configuration
 
-__all__ = ["configuration_of", "configuration_options", "source_options", "sources_of"]
+__all__ = ["configuration_of", "configuration_options", "environment_options", "source_options", "sources_of"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def source_options(function: Function) -> Function:
-    """Where the facts come from."""
+def environment_options(function: Function) -> Function:
+    """Which environment."""
     for option in reversed(
         [
             click.option(
@@ -28,7 +28,6 @@ def source_options(function: Function) -> Function:
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
             click.option("--facts", "facts_file", metavar="FILE", help="Facts file, written by `envdoctor facts`."),
-            click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: ORG/NAME or a folder."),
             click.option(
                 "--set",
                 "assignments",
@@ -42,6 +41,15 @@ def source_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
+
+
+def source_options(function: Function) -> Function:
+    """Which environment and which model."""
+    return environment_options(
+        click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: ORG/NAME or a folder.")(
+            function
+        )
+    )
 
 
 def configuration_options(function: Function) -> Function:
@@ -95,7 +103,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         path=options["path"],
         root=options["root"],
         facts_file=options["facts_file"],
-        model=options["model"] if options["model"] is not None else configuration.model,
+        model=options["model"] if options.get("model") is not None else configuration.model,
         assignments=options["assignments"],
         configured=configuration.assignments,
         configured_in=configuration.path.name if configuration.path else "configuration",

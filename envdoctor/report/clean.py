@@ -20,9 +20,7 @@ _NEWLINES = re.compile("\r\n|[\n\x0b\x0c\r\x1c-\x1e\x85\u2028\u2029]")
 
 #: Characters that Unicode counts as letters, symbols or marks although nothing is drawn: Hangul fillers, the Braille
 #: blank, the grapheme joiner, Khmer inherent vowels, Mongolian and general variation selectors.
-_INVISIBLE = (
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]+"
-)
+_INVISIBLE = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]+"
 #: More marks than this on one letter are decoration that paints over neighbouring lines.
 _MARKS = 3
 

@@ -42,6 +42,15 @@ PHRASES: dict[str, tuple[str, str]] = {
     "not_known_because": ("{name} not known ({reason})", "{name} 未知（{reason}）"),
     "separator": (", ", "，"),
     "bracket": ("{text} ({more})", "{text}（{more}）"),
+    # revisions
+    "revision_old": ("Old", "旧版本"),
+    "revision_new": ("New", "新版本"),
+    "revision_moved": ("{asked} has moved: it is now {now}", "{asked} 已改名为 {now}"),
+    "revision_changes": ("Changes", "变更"),
+    "revision_since": ("Since", "引入于"),
+    "revision_unread": ("Not read", "未读取"),
+    "revision_equal": ("Equal", "相同"),
+    "revision_cost": ("{requests} requests, {size} read, no weights", "{requests} 次请求，读取 {size}，未下载权重"),
     # findings
     "item": ("for {item}", "对象：{item}"),
     "assumed": ("assumed {fact}: {reason}", "假定 {fact}：{reason}"),

@@ -14,19 +14,32 @@ __all__ = ["render"]
 
 
 def render(
-    report: Report, *, color: bool = False, width: int | None = None, verbosity: int = 0, lang: str = "en"
+    report: Report,
+    *,
+    color: bool = False,
+    width: int | None = None,
+    verbosity: int = 0,
+    lang: str = "en",
+    detail: str = "usual",
 ) -> str:
     """The whole report, with a final newline, or nothing at all.
 
     ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
     the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
-    id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``.
+    id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``. ``detail`` says how much of a
+    comparison of revisions is told (:data:`~envdoctor.report.revision_text.DETAILS`).
     """
     if verbosity <= -2:
         return ""
     blocks: list[list[str]] = []
+    compared = "revision" in report.sections
     if verbosity >= 0:
-        blocks.append(header_lines(report, width, lang, verbosity))
+        if compared:
+            from envdoctor.report.revision_text import revision_header
+
+            blocks.append(revision_header(report, width, lang))
+        if report.target.kind != "none":
+            blocks.append(header_lines(report, width, lang, verbosity))
     for finding, items in merged(report.shown()):
         blocks.append(
             finding_lines(
@@ -40,6 +53,10 @@ def render(
                 windows=report.facts.value("os.platform") == "windows",
             )
         )
+    if compared and verbosity >= 0:
+        from envdoctor.report.revision_text import revision_summary
+
+        blocks.append(revision_summary(report, width, lang, "all" if verbosity > 0 else detail))
     if verbosity > 0:
         blocks.append(_facts(report, width, lang))
         blocks.append(verbose_lines(report, width, lang)[1:])

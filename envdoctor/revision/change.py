@@ -27,7 +27,7 @@ class Change(NamedTuple):
     symbol: str
     before: str | None = None
     after: str | None = None
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # tuple.count is of no use here
     detail: str | None = None
 
 

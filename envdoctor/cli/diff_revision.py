@@ -1,0 +1,73 @@
+"""``envdoctor diff-revision``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from envdoctor.cli.options import configuration_of, configuration_options, environment_options, sources_of
+from envdoctor.cli.reporting import policy_of, present, report_options
+
+__all__ = ["command"]
+
+
+@click.command("diff-revision")
+@click.argument("repo", metavar="REPO|DIR")
+@click.argument("old", required=False)
+@click.argument("new", required=False)
+@click.option("--stat", is_flag=True, help="Counts of changes only.")
+@click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
+@click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
+@click.option("--lock", is_flag=True, help="Compare the revision in envdoctor.lock with main.")
+@click.option("--offline", is_flag=True, help="Only the local cache and folders.")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Seconds for everything."
+)
+@click.option("--max-header", type=click.IntRange(1, 100), metavar="MB", help="Largest safetensors header to read.")
+@click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
+@environment_options
+@configuration_options
+@report_options
+def command(**options: Any) -> int:
+    """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
+
+    No weight is downloaded and no code of the model is run. OLD and NEW are a branch, tag, commit, refs/pr/N or a date
+    (@2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
+    folders, REPO is the old one and OLD the new one.
+
+    \b
+    envdoctor diff-revision THUDM/chatglm3-6b
+    envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
+    envdoctor diff-revision ./january ./today
+    """
+    from envdoctor.app.check import open_matrix
+    from envdoctor.app.diff_revision import Request, diff_revision
+    from envdoctor.cli.output import parse_outputs
+    from envdoctor.cli.progress import progress_line
+    from envdoctor.report.formats import names
+
+    parse_outputs(options["outputs"], names())
+    configuration = configuration_of(options["config"], options["no_config"])
+    request = Request(
+        repo=options["repo"],
+        old=options["old"],
+        new=options["new"],
+        offline=options["offline"],
+        timeout=options["timeout"],
+        largest_header=options["max_header"] * 1_000_000 if options["max_header"] else None,
+        history=options["history"],
+        lock=options["lock"],
+        environment=not options["no_environment"],
+        sources=sources_of(configuration, options),
+    )
+    with progress_line(options["quiet"] > 0) as progress:
+        report = diff_revision(
+            request,
+            policy=policy_of(configuration, options),
+            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            exit_zero=options["exit_zero"],
+            progress=progress,
+        )
+    detail = "all" if options["tensors"] else "stat" if options["stat"] else "usual"
+    return present(report, configuration, options, detail=detail)

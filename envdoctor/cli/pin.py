@@ -1,0 +1,34 @@
+"""``envdoctor pin REPO``."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("pin")
+@click.argument("repo", metavar="REPO|DIR")
+@click.argument("revision", required=False)
+@click.option("--offline", is_flag=True, help="Only the local cache and folders.")
+@click.option("--timeout", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Seconds for everything.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache.")
+def command(repo: str, revision: str | None, offline: bool, timeout: float, no_cache: bool) -> int:
+    """Write the model's revision, file oids and header digests into envdoctor.lock.
+
+    `envdoctor check --model REPO` and `envdoctor diff-revision REPO --lock` then say when the files are others.
+    """
+    from envdoctor.app.facts import Sources
+    from envdoctor.app.pin import pin
+    from envdoctor.cli.output import write_file
+    from envdoctor.cli.progress import progress_line
+    from envdoctor.report.clean import clean
+
+    with progress_line(False) as progress:
+        pinned = pin(
+            repo, revision, sources=Sources(cache=not no_cache), offline=offline, timeout=timeout, progress=progress
+        )
+    write_file(pinned.path, pinned.text)
+    revision = f" @ {pinned.entry.revision}" if pinned.entry.revision else ""
+    click.echo(clean(f"{pinned.path}: {pinned.entry.repo}{revision}, {len(pinned.entry.files)} files", None))
+    return 0

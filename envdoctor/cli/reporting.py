@@ -1,0 +1,105 @@
+"""Options and steps of every command that ends in a report: the gate, the formats, the files, the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from envdoctor.report.formats import names
+
+if TYPE_CHECKING:
+    from envdoctor.app.configuration import Configuration
+    from envdoctor.judge.policy import Policy
+    from envdoctor.report.report import Report
+
+__all__ = ["policy_of", "present", "report_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SEVERITIES = ["error", "warning", "note"]
+_CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
+
+
+def report_options(function: Function) -> Function:
+    """The gate, and how the report is written."""
+    for option in reversed(
+        [
+            click.option(
+                "--fail-on",
+                type=click.Choice(_SEVERITIES),
+                envvar="ENVDOCTOR_FAIL_ON",
+                help="Lowest severity that fails the run.  [error]",
+            ),
+            click.option(
+                "--fail-confidence",
+                type=click.Choice(_CONFIDENCES),
+                envvar="ENVDOCTOR_FAIL_CONFIDENCE",
+                help="Lowest confidence that fails the run.  [reported]",
+            ),
+            click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
+            click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
+            click.option(
+                "--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."
+            ),
+            click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+            click.option(
+                "--lang",
+                type=click.Choice(["auto", "en", "zh"]),
+                envvar="ENVDOCTOR_LANG",
+                help="Language of the text.  [auto]",
+            ),
+            click.option(
+                "-v", "--verbose", count=True, help="Also facts with their origin, and rules that were not checked."
+            ),
+            click.option("-q", "--quiet", count=True, help="Only findings; twice: nothing but the exit code."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
+    """The gate and what the project accepts: command line over environment variables over configuration."""
+    from envdoctor.judge.policy import Policy
+
+    return Policy(
+        fail_on=options["fail_on"] or configuration.fail_on or "error",
+        fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",
+        ignores=configuration.ignores,
+        severities=configuration.severities,
+    )
+
+
+def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
+    """Write the report's files, then the report itself; the exit code of the run."""
+    from envdoctor.cli.output import parse_outputs, write_file, write_stdout
+    from envdoctor.report.formats import load
+
+    verbosity = options["verbose"] - options["quiet"]
+    for name, path in parse_outputs(options["outputs"], names()):
+        write_file(path, load(name)(report))
+    if options["format_"] != "terminal":
+        write_stdout(load(options["format_"])(report))
+    elif verbosity > -2:
+        lang = options["lang"] or configuration.lang or "auto"
+        write_stdout(_on_terminal(report, options["color"], lang, verbosity, detail))
+    return report.exit_code
+
+
+def _on_terminal(report: Report, color: str, lang: str, verbosity: int, detail: str) -> str:
+    from envdoctor.report.color import choose_lang, choose_width, decide, in_notebook
+    from envdoctor.report.terminal import render
+
+    isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
+    return render(
+        report,
+        color=decide(color, os.environ, isatty, notebook=notebook),
+        width=choose_width(os.environ, isatty, notebook=notebook),
+        verbosity=verbosity,
+        lang=choose_lang(lang, os.environ, sys.stdout.encoding),
+        detail=detail,
+    )

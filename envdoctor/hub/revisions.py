@@ -1,0 +1,122 @@
+"""From what a user writes for a revision to a snapshot: a branch, tag, commit, ``refs/pr/N``, or a date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
+
+from envdoctor.hub.commits import Commit, commits
+from envdoctor.hub.file_names import is_text_about_the_model
+from envdoctor.hub.header_cache import HeaderCache
+from envdoctor.hub.header_plan import LARGEST_HEADER
+from envdoctor.hub.online import HubSnapshot, open_hub
+from envdoctor.hub.snapshot import FileEntry, SnapshotError
+from envdoctor.hub.transport import Transport
+
+__all__ = ["Parent", "open_revision", "parent_that_matters"]
+
+#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
+MOST_PARENTS = 40
+_PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
+
+
+class Parent(NamedTuple):
+    """The state before the last commit that matters.
+
+    ``snapshot`` is that state, ``changed_by`` the commit after it (the first that differs in more than text about the
+    model), ``skipped`` how many later commits changed such text only.
+    """
+
+    snapshot: HubSnapshot
+    changed_by: Commit
+    skipped: int
+
+
+def open_revision(
+    repo: str,
+    revision: str | None,
+    transport: Transport,
+    *,
+    cache: HeaderCache | None = None,
+    largest_header: int = LARGEST_HEADER,
+) -> HubSnapshot:
+    """The snapshot of a revision as a user writes it.
+
+    None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
+    commit on main at or before it; any other text may begin with ``@`` too. A beginning of a commit (4 digits or more)
+    that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`.
+    """
+    text = (revision or "main").removeprefix("@")
+    when = _moment(text) if (revision or "").startswith("@") else None
+    if when is not None:
+        text = _commit_at(transport, repo, when, text)
+    try:
+        return open_hub(repo, text, transport, cache=cache, largest_header=largest_header)
+    except SnapshotError as error:
+        if error.kind != "revision-not-found" or not _PREFIX.match(text):
+            raise
+        commit = _commit_that_begins(transport, repo, text)
+        if commit is None:
+            raise
+        return open_hub(repo, commit, transport, cache=cache, largest_header=largest_header)
+
+
+def parent_that_matters(new: HubSnapshot) -> Parent:
+    """The newest state before ``new`` that differs from it in more than text about the model.
+
+    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
+    when there is none.
+    """
+    repo, commit = str(new.repo), str(new.revision)
+    after: Commit | None = None
+    looked_at = 0
+    for candidate in commits(new.transport, repo, commit, MOST_PARENTS + 1):
+        if after is not None:
+            old = open_hub(repo, candidate.id, new.transport, cache=new.cache, largest_header=new.largest_header)
+            if _essence(old.files) != _essence(new.files):
+                return Parent(old, after, looked_at)
+            looked_at += 1
+        after = candidate
+    if looked_at == 0:
+        raise SnapshotError(f"{new.label} is the first commit of {repo}: there is nothing to compare it with", "usage")
+    raise SnapshotError(
+        f"the {looked_at} commits before {new.label} changed no more than text about the model: name an older revision",
+        "usage",
+    )
+
+
+def _essence(files: Mapping[str, FileEntry]) -> dict[str, tuple[int, str | None]]:
+    return {path: (entry.size, entry.oid) for path, entry in files.items() if not is_text_about_the_model(path)}
+
+
+def _moment(text: str) -> datetime | None:
+    """The last moment that a date means, in UTC; None for what is no date."""
+    if not _DATE.match(text):
+        return None
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=timezone.utc)
+        return when + timedelta(days=1, microseconds=-1) if len(text) == 10 else when
+    except (ValueError, OverflowError):
+        return None
+
+
+def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> str:
+    oldest: Commit | None = None
+    for commit in commits(transport, repo, "main"):
+        if commit.date is not None and commit.date <= when:
+            return commit.id
+        oldest = commit
+    first = f"; its first is of {oldest.date:%Y-%m-%d}" if oldest and oldest.date else ""
+    raise SnapshotError(f"{repo} has no commit on main at or before {text}{first}", "revision-not-found")
+
+
+def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
+    found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
+    if len(found) > 1:
+        raise SnapshotError(f"{len(found)} commits of {repo} begin with {text}: give more of it", "revision-not-found")
+    return found[0] if found else None

@@ -1,0 +1,438 @@
+"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from envdoctor.hub.reply import Reply, open_reply
+from envdoctor.hub.transport_error import TransportError, describe
+from envdoctor.hub.workers import Late, Workers
+
+__all__ = ["Answer", "Exchange", "Transport"]
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 4
+REDIRECTS = 5
+#: Bodies of refusals and redirects up to this size are read, so that the connection can be used again.
+_DRAIN = 1 << 16
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+
+class Exchange(NamedTuple):
+    """One request in the log. ``path`` is without its query (the CDN's holds a signature); ``received`` in bytes."""
+
+    host: str
+    path: str
+    range: str
+    status: int
+    received: int
+    seconds: float
+
+
+class Answer(NamedTuple):
+    """A whole answer. ``url`` is where the redirects led."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+
+class _Again(Exception):
+    """What went wrong may go right the next time."""
+
+    def __init__(self, message: str, kind: str, wait: float | None = None, status: int = 0) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.wait = wait
+        self.status = status
+
+
+class Transport:
+    """The way to one Hub for the length of one command.
+
+    Raises :class:`TransportError` (kind usage) when huggingface_hub or HF_ENDPOINT is not usable.
+    ``timeout`` bounds everything that is asked of it, in seconds from now on; ``patience`` each wait for an answer.
+    ``notice`` is told of long waits. Endpoint and token (unless given), proxies and offline mode are huggingface_hub's.
+    Its ``build_hf_headers`` is not called: it looks up the agent registry on the network unless telemetry is off, which
+    is the host process' to decide.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        timeout: float = 60.0,
+        patience: float = 10.0,
+        connections: int = 12,
+        offline: bool = False,
+        token: str | bool | None = None,
+        pause: float = 0.4,
+        notice: Callable[[str], None] | None = None,
+    ) -> None:
+        try:
+            from huggingface_hub import constants
+        except ImportError as error:
+            raise TransportError(f"huggingface_hub cannot be imported ({error.name or error})", "usage") from None
+
+        self.timeout = timeout
+        self.patience = patience
+        self.pause = pause
+        self.notice = notice or (lambda _: None)
+        self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
+        self.host = _endpoint_host(self.endpoint)
+        self.offline = offline or bool(constants.HF_HUB_OFFLINE)
+        self.workers = Workers(connections)
+        self.log: list[Exchange] = []
+        #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
+        self.moved: dict[str, str] = {}
+        self.header_sizes: dict[str, int] = {}
+        #: Hosts that answered a ranged request with the whole file.
+        self.without_ranges: set[str] = set()
+        self._end = time.monotonic() + timeout
+        self._token = token
+        self._base: dict[str, str] | None = None
+        self._authorization: str | None = None
+        self._lock = threading.Lock()
+        self._reached = False
+
+    # --- what was used -----------------------------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> int:
+        """Requests so far, every hop of a redirect counted."""
+        return len(self.log)
+
+    @property
+    def received(self) -> int:
+        """Body bytes so far."""
+        return sum(exchange.received for exchange in list(self.log))
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline; 0 when it is past."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def has_token(self) -> bool:
+        """Whether requests to the endpoint carry a token."""
+        self._headers_for(self.endpoint)
+        return self._authorization is not None
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
+        """What each call gave, or why not. Other exceptions are raised: they are defects of ours."""
+        found: list[Result | TransportError] = []
+        for result in self.workers.run(calls, self.seconds_left):
+            if isinstance(result, Late):
+                found.append(self._late())
+            elif isinstance(result, TransportError) or not isinstance(result, Exception):
+                found.append(result)
+            else:
+                raise result
+        return found
+
+    def in_time(self, call: Callable[[], Result]) -> Result:
+        """What the call gave, in another thread: this one is back at the deadline. Raises :class:`TransportError`.
+
+        Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
+        threads are few.
+        """
+        result = self.side_by_side([call])[0]
+        if isinstance(result, TransportError):
+            raise result
+        return result
+
+    def fetch(self, url: str, limit: int, *, compressed: bool = False) -> Answer:
+        """A whole body of at most ``limit`` bytes. Raises :class:`TransportError`."""
+
+        def once() -> Answer:
+            with self.open(url, compressed=compressed) as (reply, place):
+                self.expect(reply, place, (200,))
+                body = self.body(reply, place, limit, decoded=compressed)
+                if len(body) > limit:
+                    what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
+                    raise TransportError(f"the answer of {_host(place)} {what}", "protocol", server=_host(place))
+                return Answer(reply.status, reply.headers, body, place)
+
+        return self.persist(once)
+
+    def fetch_json(self, url: str, limit: int) -> tuple[Any, Answer]:
+        """A body that is JSON. Raises :class:`TransportError`, for a web page in its place too."""
+        answer = self.fetch(url, limit, compressed=True)
+        host = _host(answer.url)
+        if is_web_page(answer.headers, answer.body):
+            raise TransportError(
+                f"{host} answered with a web page where the Hub answers with data: a login page of this network"
+                " or a proxy stands in between, or HF_ENDPOINT names no Hub",
+                "protocol",
+                server=host,
+            )
+        try:
+            return json.loads(answer.body.decode("utf-8")), answer
+        except (ValueError, RecursionError, MemoryError):
+            raise TransportError(f"the answer of {host} is not JSON", "protocol", server=host) from None
+
+    # --- one request with its redirects ------------------------------------------------------------------------------
+
+    @contextmanager
+    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
+        """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``_Again``."""
+        if self.offline:
+            raise TransportError("offline mode is on", "offline", server=self.host)
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
+
+        # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
+        session = get_session()
+        place = url
+        for _ in builtins.range(REDIRECTS + 1):
+            headers = self._headers_for(place)
+            headers["Accept-Encoding"] = "gzip" if compressed else "identity"
+            if range:
+                headers["Range"] = range
+            began = time.monotonic()
+            if began >= self._end:
+                raise self._late()
+            try:
+                reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+            except Exception as error:  # the library's own exceptions have no common base
+                self._note(place, range, 0, [], began)
+                raise self._failed(error, place) from None
+            self._reached = True
+            counts: list[int] = []
+            try:
+                target = reply.headers.get("location", "")
+                if reply.status not in (301, 302, 303, 307, 308) or not target:
+                    yield reply._replace(pieces=_counted(reply, counts)), place
+                    return
+                following = self._redirected(place, target)
+                self._drain(reply._replace(pieces=_counted(reply, counts)))
+            except TransportError:
+                raise
+            except _Again:
+                raise
+            except Exception as error:
+                raise self._failed(error, place) from None
+            finally:
+                reply.close()
+                self._note(place, range, reply.status, counts, began)
+            place = following
+        raise TransportError(f"more than {REDIRECTS} redirects", "protocol", server=_host(place))
+
+    def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
+        """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
+        parts: list[bytes] = []
+        length = 0
+        for piece in reply.pieces(decoded):
+            parts.append(piece)
+            length += len(piece)
+            if length > limit:
+                break
+            if time.monotonic() >= self._end:
+                raise self._late()
+        announced = reply.headers.get("content-length", "")
+        encoded = reply.headers.get("content-encoding", "identity") != "identity"
+        if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
+            raise _Again(f"the connection broke off after {length:,} of {int(announced):,} bytes", "network")
+        return b"".join(parts)[: limit + 1]
+
+    def persist(self, once: Callable[[], Result]) -> Result:
+        """Try up to four times, with pauses that grow or that the server names. Raises :class:`TransportError`."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return once()
+            except _Again as again:
+                grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+                pause = grown if again.wait is None else again.wait
+                message, kind, status = str(again), again.kind, again.status
+                # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
+                last = attempt == (2 if kind in ("timeout", "protocol") else ATTEMPTS)
+                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+            if last or pause >= self.seconds_left:
+                tried = f" ({attempt} attempts)" if attempt > 1 else ""
+                raise TransportError(f"{message}{tried}{asks}", kind, server=self.host, status=status)
+            if pause > 2:
+                self.notice(f"{self.host} is busy: waiting {pause:.0f} s")
+            time.sleep(pause)
+
+    # --- the parts ---------------------------------------------------------------------------------------------------
+
+    def _headers_for(self, url: str) -> dict[str, str]:
+        """The headers for an address; the token only for the endpoint itself."""
+        with self._lock:
+            if self._base is None:
+                self._base, self._authorization = _identity(self._token)
+        headers = dict(self._base)
+        if self._authorization and _trusted(self.endpoint, url):
+            headers["Authorization"] = self._authorization
+        return headers
+
+    def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
+        """Raise for every other status."""
+        if reply.status in statuses:
+            return
+        host = _host(place)
+        if reply.status in _BUSY:
+            self._drain(reply)
+            words = "limits requests" if reply.status == 429 else "has trouble"
+            raise _Again(f"{host} {words} (HTTP {reply.status})", "network", _wait(reply.headers), reply.status)
+        said = reply.headers.get("x-error-message", "")
+        self._drain(reply)
+        raise TransportError(
+            f"{host} answered HTTP {reply.status}",
+            "refused",
+            server=host,
+            status=reply.status,
+            code=_printable(reply.headers.get("x-error-code", "")),
+            said=_printable(said),
+        )
+
+    def _redirected(self, place: str, target: str) -> str:
+        try:
+            following = urljoin(place, target)
+            parts = urlsplit(following)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise TransportError("it redirects to what is no address of the web", "protocol", server=_host(place))
+        if parts.scheme == "http" and place.startswith("https:"):
+            raise TransportError("it redirects from https to http", "protocol", server=_host(place))
+        return following
+
+    def _drain(self, reply: Reply) -> None:
+        length = 0
+        for piece in reply.pieces(False):
+            length += len(piece)
+            if length > _DRAIN or time.monotonic() >= self._end:
+                return
+
+    def _failed(self, error: Exception, place: str) -> Exception:
+        """The exception to raise for one of the library."""
+        kind, words = describe(error)
+        host = _host(place)
+        if kind == "offline":
+            return TransportError(words, "offline", server=host)
+        if kind == "other" and not isinstance(error, OSError):
+            return TransportError(f"{host}: {words}", "protocol", server=host)
+        if kind == "certificate" or (kind == "connect" and not self._reached):
+            # Nothing was ever reached: without a network there is nothing to wait for.
+            return TransportError(f"{host} cannot be reached: {words}", "network", server=host)
+        if time.monotonic() >= self._end:
+            return self._late()
+        if kind == "timeout":
+            return _Again(f"{host} did not answer within {min(self.patience, self.timeout):.3g} s", "timeout")
+        return _Again(f"{host}: {words}", "network")
+
+    def _late(self) -> TransportError:
+        return TransportError(
+            f"{self.host} did not give everything within {self.timeout:.3g} s (--timeout)", "timeout", server=self.host
+        )
+
+    def _note(self, place: str, range: str, status: int, counts: list[int], began: float) -> None:
+        parts = urlsplit(place)
+        path = parts.path
+        self.log.append(Exchange(_host(place), path, range, status, sum(counts), time.monotonic() - began))
+
+
+def again(message: str, kind: str = "protocol") -> Exception:
+    """The exception to raise inside :meth:`Transport.persist` for an answer that may be right the next time."""
+    return _Again(message, kind)
+
+
+def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether a body is HTML: what login pages of networks and error pages of proxies are."""
+    begin = body[:64].lstrip().lower()
+    return "text/html" in headers.get("content-type", "") or begin.startswith((b"<!doctype", b"<html"))
+
+
+def _counted(reply: Reply, counts: list[int]) -> Callable[[bool], Iterator[bytes]]:
+    def pieces(decoded: bool) -> Iterator[bytes]:
+        for piece in reply.pieces(decoded):
+            counts.append(len(piece))
+            yield piece
+
+    return pieces
+
+
+def _identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
+    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
+    import platform
+
+    import huggingface_hub
+    from huggingface_hub import constants, get_token
+
+    from envdoctor import __version__
+
+    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+    if isinstance(token, str):
+        found: str | None = token
+    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
+        found = None
+    else:
+        found = get_token()
+    if found and not (found.isascii() and found.isprintable() and " " not in found):
+        found = None  # it could not be sent in a header, and an error about it would show it
+    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+
+
+def _trusted(endpoint: str, url: str) -> bool:
+    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    here, there = urlsplit(endpoint), urlsplit(url)
+    if here.hostname != there.hostname:
+        return False
+    if here.scheme == there.scheme:
+        default = 443 if here.scheme == "https" else 80
+        return (here.port or default) == (there.port or default)
+    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
+
+
+def _wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
+    import re
+
+    after = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", after):
+        return float(after)
+    if after:
+        from datetime import datetime, timezone
+        from email.utils import parsedate_to_datetime
+
+        try:
+            when = parsedate_to_datetime(after)
+            return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
+        except (TypeError, ValueError):
+            pass
+    match = re.search(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})", headers.get("ratelimit", ""))
+    return float(match[1]) if match else None
+
+
+def _endpoint_host(endpoint: str) -> str:
+    try:
+        parts = urlsplit(endpoint)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts.hostname
+    except ValueError:
+        pass
+    raise TransportError("HF_ENDPOINT is not a web address (https://…)", "usage")
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "the server"
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())[:200]
+

@@ -1,0 +1,74 @@
+"""Why a request failed, in words for a person and in fields for the caller."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+__all__ = ["TransportError", "describe"]
+
+
+class TransportError(Exception):
+    """A request that did not bring what was asked for, after all retries.
+
+    ``kind`` is one of offline, network, timeout, protocol, refused; the message is a clause. For ``refused`` the
+    answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said`` (its own words, printable)
+    are given. ``server`` is the host that answered or did not.
+    """
+
+    def __init__(
+        self, message: str, kind: str, *, server: str = "", status: int = 0, code: str = "", said: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.server = server
+        self.status = status
+        self.code = code
+        self.said = said
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Kind (offline, timeout, connect, certificate, dropped or other) and a clause for a library's exception.
+
+    The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
+    library; where it does not, the class names that all three share decide. No text of the exception is shown: it
+    holds addresses with signatures.
+    """
+    chain = list(_chain(error))
+    names = " ".join(base.__name__ for item in chain for base in type(item).__mro__)
+    for item in chain:
+        if isinstance(item, ssl.SSLError):
+            why = item.reason or "TLS error"
+            return "certificate", f"no encrypted connection ({why}); a proxy's certificate goes into SSL_CERT_FILE"
+        if isinstance(item, socket.gaierror):
+            return "connect", "its name cannot be resolved"
+        if isinstance(item, ConnectionRefusedError):
+            return "connect", "the connection was refused"
+    if "OfflineModeIsEnabled" in names:
+        return "offline", "huggingface_hub is in offline mode"
+    if "ProxyError" in names:
+        return "connect", "the proxy did not let the connection through"
+    if "Timeout" in names or any(isinstance(item, TimeoutError) for item in chain):
+        return "timeout", "it did not answer in time"
+    if "NameResolutionError" in names:
+        return "connect", "its name cannot be resolved"
+    if "ConnectError" in names or "NewConnectionError" in names:
+        reasons = [item.strerror for item in chain if isinstance(item, OSError) and item.strerror]
+        return "connect", f"no connection ({reasons[-1]})" if reasons else "no connection"
+    if any(word in names for word in ("ConnectionError", "Protocol", "ReadError", "IncompleteRead", "ChunkedEncoding")):
+        return "dropped", "the connection broke off"
+    if "DecodeError" in names or "DecodingError" in names or "ContentDecoding" in names:
+        return "dropped", "the answer cannot be decompressed"
+    return "other", f"the request failed ({type(error).__name__})"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception, its causes and contexts, and those that urllib3 carries in ``args`` and ``reason``."""
+    found: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting and len(found) < 32:
+        item = waiting.pop(0)
+        if isinstance(item, BaseException) and item not in found:
+            found.append(item)
+            waiting += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
+    return found

@@ -1,0 +1,83 @@
+"""Daemon threads that run calls side by side and are left behind when their time is up."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["Late", "Workers"]
+
+Result = TypeVar("Result")
+
+
+class Late(Exception):
+    """The time was up before the call came back."""
+
+
+class _Batch(Generic[Result]):
+    """Calls that are waited for together."""
+
+    def __init__(self) -> None:
+        self.given_up = False
+        self.results: queue.SimpleQueue[tuple[int, Result | Exception]] = queue.SimpleQueue()
+
+
+class _Job(NamedTuple):
+    batch: _Batch[object]
+    number: int
+    call: Callable[[], object]
+
+
+class Workers:
+    """At most ``most`` threads, started when there is work for one more.
+
+    A thread that hangs in a name lookup or on a server that sends a byte a minute cannot be stopped from outside, and
+    the pools of the standard library wait for theirs when the interpreter ends; these do not.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._open = 0  # jobs given and not finished
+
+    def run(self, calls: Sequence[Callable[[], Result]], seconds: float) -> list[Result | Exception]:
+        """What each call returned or raised, in their order; :class:`Late` for what is not done after ``seconds``."""
+        import time
+
+        end = time.monotonic() + seconds
+        batch: _Batch[Result] = _Batch()
+        for index, call in enumerate(calls):
+            with self._lock:
+                self._open += 1
+                if self._open > self._started and self._started < self._most:
+                    self._started += 1
+                    threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+            self._jobs.put(_Job(batch, index, call))  # type: ignore[arg-type]
+        found: dict[int, Result | Exception] = {}
+        while len(found) < len(calls):
+            try:
+                index, result = batch.results.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                batch.given_up = True
+                break
+            found[index] = result
+        return [found.get(index, Late()) for index in range(len(calls))]
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            result: object
+            if job.batch.given_up:
+                result = Late()
+            else:
+                try:
+                    result = job.call()
+                except Exception as error:  # handed to the thread that waits
+                    result = error
+            with self._lock:
+                self._open -= 1
+            job.batch.results.put((job.number, result))

@@ -1,0 +1,62 @@
+"""Which commit brought a change: the steps between two revisions compared one by one, where the file changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from envdoctor.hub.commits import Commit, commits_between
+from envdoctor.hub.online import HubSnapshot, open_hub
+from envdoctor.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.revision.comparing import compare_snapshots
+
+__all__ = ["Wanted", "attribute"]
+
+#: One request lists the files of a commit: more commits than this are not walked.
+MOST_STEPS = 200
+
+#: Area, kind, path and symbol of a change.
+Wanted = tuple[str, str, str, str]
+
+
+def attribute(
+    old: Snapshot, new: Snapshot, wanted: Iterable[Wanted], *, progress: Callable[[str], None] | None = None
+) -> Mapping[Wanted, Commit]:
+    """The oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows gets
+    the last commit that touched its file, and one whose file no commit touched is left out.
+
+    One request for each commit on the way, and the changed text files of the steps that matter. Raises
+    :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.
+    """
+    if not isinstance(new, HubSnapshot) or old.revision is None:
+        raise SnapshotError("--history needs two revisions of one repository on the Hub", "usage")
+    repo = str(new.repo)
+    newest_first, related = commits_between(new.transport, repo, old.revision, str(new.revision), MOST_STEPS + 1)
+    if not related:
+        raise SnapshotError(
+            f"{old.label} is not among the {MOST_STEPS} commits before {new.label}: their history cannot be walked",
+            "usage",
+        )
+    pending = list(wanted)
+    found: dict[Wanted, Commit] = {}
+    touched: dict[Wanted, Commit] = {}
+    before = old
+    for number, commit in enumerate(reversed(newest_first), 1):
+        if progress is not None:
+            progress(f"history: commit {number} of {len(newest_first)}")
+        after = open_hub(repo, commit.id, new.transport, cache=new.cache, largest_header=new.largest_header)
+        concerned = [change for change in pending if change not in found and _differs(before, after, change[2])]
+        for area in dict.fromkeys(change[0] for change in concerned):
+            step = compare_snapshots(before, after, areas=[area])
+            shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
+            for change in concerned:
+                if change[0] == area:
+                    touched[change] = commit
+                    if change in shown:
+                        found[change] = commit
+        before = after
+    return {change: found.get(change, touched[change]) for change in pending if change in touched}
+
+
+def _differs(before: Snapshot, after: Snapshot, path: str) -> bool:
+    one, other = before.files.get(path), after.files.get(path)
+    return (one.oid if one else None) != (other.oid if other else None)

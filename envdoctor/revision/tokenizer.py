@@ -1,0 +1,181 @@
+"""Tokenizer files: special tokens and their ids, settings, vocabulary, merges.
+
+Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
+
+``special-role-changed``       bos_token, eos_token, pad_token, … is another token
+``special-token-moved``        an added token has another id
+``special-token-renamed``      an id that was one added token is another one
+``special-token-added``, ``special-token-removed``
+``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of an added token
+``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
+                               came or went in a changed file, while an unchanged file, which was not read, may hold it
+``extra-tokens-changed``       additional_special_tokens (extra_special_tokens)
+``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
+``class-changed``, ``class-suffix-changed``
+                               tokenizer_class; the second: only "Fast" came or went
+``padding-side-changed``, ``truncation-side-changed``, ``add-bos-changed``, ``max-length-changed``, ``option-changed``
+                               a key of the group of that name in table config-keys
+``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``, ``merges-format-changed``, ``model-option-changed``
+``pre-tokenizer-changed``, ``post-processor-changed``, ``decoder-changed``, ``truncation-changed``, ``padding-changed``
+                               parts of tokenizer.json
+``tokenizer-file-added``, ``tokenizer-file-removed``
+``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``
+                               as in config
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.areas import area_of
+from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.config_keys import Setting, flatten
+from envdoctor.revision.json_file import JsonFile, read_object
+from envdoctor.revision.pairs import differing, known_same
+from envdoctor.revision.settings import Table, compare_settings, names_of, shipped_table
+from envdoctor.revision.spelling import short
+from envdoctor.revision.tokenizer_file import TokenizerFile, compare_files, read_tokenizer_file
+from envdoctor.revision.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
+from envdoctor.revision.vocabulary_files import compare_vocabulary_file
+
+__all__ = ["compare"]
+
+_CONFIG, _SPECIAL, _ADDED, _FILE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.json",
+)
+_JSON = (_CONFIG, _SPECIAL, _ADDED, _FILE)
+_LIMIT = 16 << 20
+_MOST_FOLDERS = 10
+#: Not settings, or compared elsewhere.
+_APART = ("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens", *ROLES)
+#: transformers writes int(1e30) for "no limit".
+_NO_LIMIT = 10**15
+
+
+def compare(old: Snapshot, new: Snapshot, table: Table | None = None) -> Compared:
+    """The changes. ``table`` reads a table of the matrix (by default of the shipped one).
+
+    Only files that differ are read, tokenizer.json included.
+    """
+    paths = [path for path in {**old.files, **new.files} if area_of(path) == "tokenizer"]
+    changed = differing(old, new, paths)
+    folders = sorted({posixpath.dirname(path) for path in changed})
+    changes: list[Change] = []
+    unread = [Unread(folder, f"only {_MOST_FOLDERS} tokenizers are compared") for folder in folders[_MOST_FOLDERS:]]
+    for folder in folders[:_MOST_FOLDERS]:
+        inside = [posixpath.basename(path) for path in changed if posixpath.dirname(path) == folder]
+        changes += _compare(_Folder(old, new, folder, inside, table or shipped_table()), unread)
+    harmless = ("noise", "implicit", "class-suffix-changed")
+    settled = not unread and not any(change.kind not in harmless for change in changes)
+    return Compared(tuple(changes), tuple(unread), equal=("tokenizer",) if paths and settled else ())
+
+
+class _Folder(NamedTuple):
+    """One folder with tokenizer files (the root; diffusion models have several), and which files in it differ."""
+
+    old: Snapshot
+    new: Snapshot
+    path: str
+    changed: list[str]
+    table: Table
+
+    def at(self, name: str) -> str:
+        return posixpath.join(self.path, name)
+
+    def size(self, snapshot: Snapshot, name: str) -> str | None:
+        entry = snapshot.files.get(self.at(name))
+        return None if entry is None else f"{entry.size:,} bytes"
+
+    def same(self, *names: str) -> str | None:
+        """Those of the files that are in both snapshots and known to be the same, for a sentence."""
+        return " and ".join(name for name in names if known_same(self.old, self.new, self.at(name))) or None
+
+
+def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
+    broken: list[Unread] = []
+    one, two = (_read(side, folder, broken) for side in (folder.old, folder.new))
+    for name in folder.changed:
+        sizes = folder.size(folder.old, name), folder.size(folder.new, name)
+        if name in _JSON and None in sizes:
+            kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
+            yield Change("tokenizer", kind, folder.at(name), name, *sizes)
+        elif name not in _JSON:
+            found = compare_vocabulary_file(folder.old, folder.new, folder.at(name))
+            unread += [found] if isinstance(found, Unread) else []
+            yield from found if isinstance(found, list) else []
+    if one.config is not None and two.config is not None:
+        yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.table)
+    if one.file is not None and two.file is not None:
+        yield from compare_files(folder.at(_FILE), one.file, two.file)
+    unread += broken
+    if broken:
+        return  # what came or went cannot be told from what could not be read
+    shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
+    yield from compare_roles(shown, one.roles(), two.roles(), folder.same(_CONFIG, _SPECIAL))
+    yield from compare_tokens(shown, one.tokens(), two.tokens(), folder.same(_CONFIG, _ADDED, _FILE))
+
+
+class _Side(NamedTuple):
+    """The changed tokenizer files of one snapshot; None where there is none or it did not change."""
+
+    config: JsonFile | None
+    special: JsonFile | None
+    added: JsonFile | None
+    file: TokenizerFile | None
+
+    def roles(self) -> dict[str, str]:
+        return roles_of(_data(self.config), _data(self.special))
+
+    def tokens(self) -> dict[str, Token]:
+        entries = self.file.added if self.file is not None else []
+        return collect(_data(self.config).get("added_tokens_decoder"), _data(self.added), entries)
+
+
+def _data(file: JsonFile | None) -> Mapping[str, Any]:
+    return file.data if file is not None else {}
+
+
+def _read(snapshot: Snapshot, folder: _Folder, broken: list[Unread]) -> _Side:
+    found: list[JsonFile | None] = []
+    for name in _JSON[:3]:
+        part = read_object(snapshot, folder.at(name), _LIMIT) if name in folder.changed else None
+        broken += [part] if isinstance(part, Unread) else []
+        found.append(None if isinstance(part, Unread) else part)
+    file = read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
+    broken += [file] if isinstance(file, Unread) else []
+    return _Side(found[0], found[1], found[2], None if isinstance(file, Unread) else file)
+
+
+def _keys(path: str, before: JsonFile, after: JsonFile, table: Table) -> Iterator[Change]:
+    names = names_of("tokenizer", path, table)
+    one, two = (flatten(_plain(side.data), names.aliases()) for side in (before, after))
+    for change in compare_settings(names, one, two):
+        if change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two):
+            change = change._replace(kind="class-suffix-changed")
+        yield change
+    lists = [isinstance(side.data.get("extra_special_tokens"), list) for side in (before, after)]
+    if lists == [False, True]:
+        tokens = after.data["extra_special_tokens"]
+        yield Change("tokenizer", "extra-tokens-list", path, "extra_special_tokens", None, short(tokens))
+    for key in after.repeated:
+        if key not in before.repeated:
+            yield Change("tokenizer", "repeated-key", path, short(key))
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in config.items() if key not in _APART}
+    limit = kept.get("model_max_length")
+    if limit is None or (isinstance(limit, (int, float)) and limit > _NO_LIMIT):
+        kept.pop("model_max_length", None)
+    return kept
+
+
+def _without_suffix(flat: Mapping[str, Setting]) -> str:
+    setting = flat.get("tokenizer_class")
+    return str(setting.value).removesuffix("Fast") if setting is not None else ""

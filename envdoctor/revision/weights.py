@@ -1,0 +1,203 @@
+"""Comparing the weights of two revisions by object ids and headers; no weight is read.
+
+Kinds of changes, all in the area ``weights``:
+
+* ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
+* ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
+  that went and came), ``tensor-path-renamed`` (the modules keep their own names);
+* ``head-gone``, ``head-added`` (before and after: whether config.json ties it: tied, not tied, not given, unknown);
+* ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
+* ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
+  ``file-moved`` (the same bytes under another name);
+* ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
+* ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
+* ``set-added``, ``set-removed``, ``set-replaced`` (another format is loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.safetensors_needs import dtype_releases, needs_changes, needs_of
+from envdoctor.revision.tensor_groups import listed
+from envdoctor.revision.weight_census import Census, gigabytes, take_census
+from envdoctor.revision.weight_changes import compare_layouts
+from envdoctor.revision.weight_facts import counted, newest_need, not_counted
+from envdoctor.revision.weight_files import Shared, main_set, shared_files, weight_paths, weight_sets
+from envdoctor.revision.weight_index import check_index, index_path
+from envdoctor.revision.weight_layouts import Layout, read_pickled, read_safetensors
+from envdoctor.revision.weight_plan import Pair, moved_files, plan
+
+__all__ = ["WeightsOutcome", "compare", "compare_weights"]
+
+
+class WeightsOutcome(NamedTuple):
+    """The comparison, every changed pattern (``--tensors``), and what the main set of each side holds.
+
+    A census is None when not all of the set was read: files that did not change are not.
+    """
+
+    compared: Compared
+    patterns: tuple[Change, ...]
+    old: Census | None
+    new: Census | None
+
+
+class _Result(NamedTuple):
+    changes: list[Change]
+    patterns: list[Change]
+    unread: list[Unread]
+    differ: bool
+    old: Layout
+    new: Layout
+
+
+def compare(old: Snapshot, new: Snapshot, *, table: Callable[[str], Mapping[str, Any]] | None = None) -> Compared:
+    """The weights area. ``table`` gives a table by its name: without it no safetensors release is asked for."""
+    return compare_weights(old, new, table=table).compared
+
+
+def compare_weights(
+    old: Snapshot, new: Snapshot, *, table: Callable[[str], Mapping[str, Any]] | None = None
+) -> WeightsOutcome:
+    """The same with the details that only a listing shows."""
+    old_paths, new_paths = weight_paths(old), weight_paths(new)
+    if not old_paths and not new_paths:
+        reason = Unknown("neither revision has weight files")
+        return WeightsOutcome(Compared(facts=(("revision.weights", reason),)), (), None, None)
+    shared = shared_files(old_paths, new_paths)
+    moved = moved_files(shared)
+    equal = _equal_files(old, shared, len(old_paths))
+    if len(shared.same) + len(shared.moved) == len(old_paths) == len(new_paths):
+        facts: tuple[tuple[str, object], ...] = (("revision.weights", "identical"), *not_counted())
+        changes, unread = _index_of_moved(new, shared)
+        return WeightsOutcome(Compared((*moved, *changes), tuple(unread), facts, equal), moved, None, None)
+    dtypes = dtype_releases(table("safetensors-dtypes")) if table is not None else {}
+    found = _compare_sets(old, new, shared, dtypes)
+    compared = found.compared._replace(equal=(*equal, *found.compared.equal))
+    return found._replace(compared=compared)
+
+
+def _compare_sets(old: Snapshot, new: Snapshot, shared: Shared, dtypes: Mapping[str, str]) -> WeightsOutcome:
+    pairs, sets = plan(old, new, shared)
+    changes: list[Change] = [*moved_files(shared), *sets]
+    patterns: list[Change] = list(changes)
+    equal: tuple[str, ...] = ()
+    unread: list[Unread] = []
+    differ = _loses_its_weights(old, new) or any(change.kind == "opaque-changed" for change in changes)
+    census: list[Census | None] = [None, None]
+    needs: list[str | None] = []
+    main = main_set(weight_sets(new))
+    read_all = not shared.same and not shared.moved
+    for pair in pairs:
+        result = _compare_pair(old, new, pair)
+        changes += result.changes
+        patterns += result.patterns
+        unread += result.unread
+        differ = differ or result.differ
+        if pair.new_key.format == "safetensors":
+            changes += needs_changes(result.old, result.new, dtypes, len(pair.new_read) == len(pair.new_files))
+            needs.append(needs_of(result.new.tensors, dtypes))
+        read_all = read_all and not result.unread
+        if pair.new_key == main and not result.unread:
+            if len(pair.old_read) == len(pair.old_files):
+                census[0] = take_census(result.old.tensors)
+            if len(pair.new_read) == len(pair.new_files):
+                census[1] = take_census(result.new.tensors)
+    status: object = "changed" if differ else "equal"
+    if unread:
+        status = Unknown(f"{listed([item.path for item in unread], 2)} could not be read")
+    elif not differ:
+        equal = ("every tensor's name, dtype and shape; the values were not compared",) if pairs else ()
+    facts = (
+        ("revision.weights", status),
+        *counted(census),
+        ("revision.safetensors_needs", newest_need(needs, read_all)),
+    )
+    return WeightsOutcome(Compared(tuple(changes), tuple(unread), facts, equal), tuple(patterns), *census)
+
+
+def _loses_its_weights(old: Snapshot, new: Snapshot) -> bool:
+    """Whether the set that is loaded goes and no other takes its place; other sets are copies for other programs."""
+    return main_set(weight_sets(old)) is not None and main_set(weight_sets(new)) is None
+
+
+def _compare_pair(old: Snapshot, new: Snapshot, pair: Pair) -> _Result:
+    before, after = (
+        (read_safetensors if key.format == "safetensors" else read_pickled)(snapshot, paths)
+        for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
+    )
+    unread = [*before.unread, *after.unread]
+    same_format = pair.old_key == pair.new_key
+    relaid = same_format and (
+        pair.old_files != pair.new_files
+        or any(after.where.get(name, path) != path for name, path in before.where.items())
+    )
+    found = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
+    changes, patterns = found
+    differ = bool(changes)
+    valued = _values_changed(old, new, before, after)
+    changes += valued
+    if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
+        files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (pair.old_files, pair.new_files)]
+        changes.append(Change("weights", "resharded", pair.new_files[0], pair.new_key.stem, files[0], files[1]))
+    for path, remarks in after.remarks.items():
+        news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
+        if news:
+            changes.append(Change("weights", "odd-header", path, listed(news, 6)))
+    if _index_matters(old, new, pair, before, after):
+        more, unread_index = check_index(new, pair.new_key, pair.new_files, after)
+        changes += more
+        unread += unread_index
+    return _Result(changes, patterns, unread, differ or bool(valued), before, after)
+
+
+def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
+    """Files with one header and two object ids: the same tensors with other values, for certain."""
+    paths = []
+    for path, digest in after.raw.items():
+        ids = [snapshot.files[path].oid for snapshot in (old, new) if path in snapshot.files]
+        # Object ids of two kinds (a git blob and an LFS file) say nothing of each other.
+        kinds = {oid.partition(":")[0] for oid in ids if oid}
+        if before.raw.get(path) == digest and len(ids) == 2 and None not in ids and len(kinds) == 1 < len(set(ids)):
+            paths.append(path)
+    if not paths:
+        return []
+    size = gigabytes(sum(new.files[path].size for path in paths))
+    return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
+
+
+def _index_matters(old: Snapshot, new: Snapshot, pair: Pair, before: Layout, after: Layout) -> bool:
+    """Whether the index or what it describes has changed; an unchanged one of up to 9 MB is not fetched for nothing."""
+    path = index_path(pair.new_key)
+    was, now = old.files.get(path), new.files.get(path)
+    if len(pair.new_files) < 2 and now is None:
+        return False
+    if was is None or now is None or was.oid is None or was.oid != now.oid:
+        return True
+    return pair.old_files != pair.new_files or before.where != after.where
+
+
+def _index_of_moved(new: Snapshot, shared: Shared) -> tuple[list[Change], list[Unread]]:
+    """Renamed shards need an index that knows their new names."""
+    changes: list[Change] = []
+    unread: list[Unread] = []
+    for key, files in weight_sets(new).items():
+        if key.format != "opaque" and any(path in shared.moved.values() for path in files) and len(files) > 1:
+            more, missing = check_index(new, key, files, Layout())
+            changes += more
+            unread += missing
+    return changes, unread
+
+
+def _equal_files(old: Snapshot, shared: Shared, total: int) -> tuple[str, ...]:
+    paths = [*shared.same, *shared.moved]
+    if not paths:
+        return ()
+    size = gigabytes(sum(old.files[path].size for path in paths))
+    lfs = all((old.files[path].oid or "").startswith("sha256:") for path in paths)
+    return (f"{len(paths)} of {total} weight files by {'sha256' if lfs else 'object id'} ({size})",)

@@ -1,0 +1,185 @@
+"""Story 2: ChatGLM3-6b trains on 16 GB with the files of January 2024 and runs out of memory with later ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from header_true import header, model
+from loopback import Hub, virtual
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ROOT / "fixtures" / "code" / "checkpointing"
+OLD, NEW = "b098244", "37fe000"
+#: The shape of the model's template: a blank before the line end after each role goes away.
+TEMPLATE = "{{% for m in messages %}}<|{{{{ m['role'] }}}}|>{blank}\n {{{{ m['content'] }}}}{{% endfor %}}"
+TEMPLATE += "{{% if add_generation_prompt %}}<|assistant|>{{% endif %}}"
+
+
+def weights(name: str) -> dict[str, Any]:
+    """Every shard of a described model: a real header, no bytes behind it."""
+    described = model(name)
+    files = {}
+    for shard, tensors in described.shards.items():
+        prefix, data = header(tensors)
+        files[shard] = virtual(prefix, len(prefix) + data)
+    return files
+
+
+def publish(hub: Hub, name: str = "zai-org/chatglm3-6b") -> Any:
+    """The repository as it was in January 2024 and after its update of February 2024, in the same shape."""
+    repo = hub.repo(name)
+    config = model("chatglm3-6b").about["config"]
+    repo.commit(
+        {
+            **weights("chatglm3-6b"),
+            "config.json": json.dumps(config),
+            "modeling_chatglm.py": (CODE / "old" / "modeling_tiny.py").read_text(),
+            "tokenizer_config.json": json.dumps({"chat_template": TEMPLATE.format(blank=" ")}),
+            "README.md": "# ChatGLM3",
+        },
+        title="safetensors",
+        id=OLD,
+    )
+    repo.commit(
+        {"modeling_chatglm.py": (CODE / "new" / "modeling_tiny.py").read_text()},
+        title="support for newer transformers",
+        id=NEW,
+    )
+    repo.commit({"tokenizer_config.json": json.dumps({"chat_template": TEMPLATE.format(blank="")})}, title="tokens")
+    repo.commit({"README.md": "# ChatGLM3-6B"}, title="readme")
+    return repo
+
+
+@pytest.fixture
+def diff(run: Callable[..., Any], hub: Hub, tmp_path: Path) -> Callable[..., Any]:
+    """Run ``diff-revision`` against the loopback Hub."""
+
+    def start(*arguments: str, **env: str) -> Any:
+        environ = {**hub.environ(tmp_path), **env}
+        return run("diff-revision", *arguments, "--no-config", "--no-environment", env=environ)
+
+    return start
+
+
+def by_id(report: dict[str, Any]) -> dict[str, Any]:
+    return {finding["id"]: finding for finding in report["findings"]}
+
+
+def test_the_cause_is_named_although_the_weights_are_identical(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", OLD, "main", "--format", "json")
+    assert result.code == 1, result.err
+    found = by_id(result.json)["rc-gc-noop"]
+    assert "gradient_checkpointing_enable" in found["message"] and "TinyPreTrainedModel" in found["message"]
+    section = result.json["sections"]["revision"]
+    assert section["verdict"].startswith("weights identical")
+    assert section["pin"].startswith(OLD) and section["verdict"].endswith(f"pin {OLD}")
+
+
+def test_the_verdict_is_the_first_line(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", OLD)
+    first = result.out.splitlines()[0]
+    assert first.startswith("weights identical") and f"pin {OLD}" in first
+    assert "error[rc-gc-noop]" in result.out
+
+
+def test_the_changed_rendering_of_the_template_is_shown(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", OLD, "main", "--format", "json")
+    (change,) = [
+        entry for entry in result.json["sections"]["revision"]["changes"] if entry["kind"] == "rendering-changed"
+    ]
+    assert change["before"] != change["after"]
+    assert "template-render" in by_id(result.json)
+
+
+def test_unchanged_weights_cost_no_byte_of_any_weight_file(diff, hub):
+    publish(hub)
+    changed_texts = 3  # code, tokenizer_config.json, README.md
+    diff("zai-org/chatglm3-6b", OLD, "main")
+    assert hub.bytes_of(".safetensors") == 0
+    assert len(hub.log) <= 2 + 2 * changed_texts
+
+
+def test_a_moved_repository_is_followed_and_reported(diff, hub):
+    publish(hub)
+    hub.move("THUDM/chatglm3-6b", "zai-org/chatglm3-6b")
+    result = diff("THUDM/chatglm3-6b", OLD, "main", "--format", "json")
+    assert result.code == 1
+    assert result.json["sections"]["revision"]["moved"]["now"] == "zai-org/chatglm3-6b"
+
+
+def test_without_revisions_the_last_change_that_matters_is_compared(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", "--format", "json")
+    section = result.json["sections"]["revision"]
+    assert [change["kind"] for change in section["changes"] if change["area"] == "template"] == ["rendering-changed"]
+
+
+def test_history_names_the_commit_behind_the_finding(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", OLD, "main", "--history", "--format", "json")
+    found = by_id(result.json)["rc-gc-noop"]
+    commits = {entry["fingerprint"]: entry["commit"] for entry in result.json["sections"]["revision"]["introduced"]}
+    assert commits[found["fingerprint"]].startswith(NEW)
+    assert "support for newer transformers" in commits[found["fingerprint"]]
+
+
+def test_nothing_of_the_repository_runs_and_nothing_is_written(diff, hub, tmp_path):
+    mark = tmp_path / "ran"
+    repo = publish(hub)
+    repo.commit({"modeling_chatglm.py": f"open({str(mark)!r}, 'w').write('x')\n"})
+    diff("zai-org/chatglm3-6b", OLD, "main", "--no-cache")
+    assert not mark.exists()
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").rglob("*"))
+
+
+def test_what_could_not_be_read_is_not_called_unchanged(diff, hub):
+    publish(hub)
+    hub.fault("503", match=r"modeling_chatglm", times=99)
+    result = diff("zai-org/chatglm3-6b", OLD, "main", "--timeout", "3", "--format", "json")
+    assert result.code == 3
+    assert "modeling_chatglm.py" in json.dumps(result.json["sections"]["revision"]["unread"])
+    assert result.json["status"] == "incomplete"
+
+
+def test_without_network_and_cache_it_says_what_to_do(run, tmp_path):
+    result = run("diff-revision", "THUDM/chatglm3-6b", "--no-config", env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)})
+    assert result.code == 3
+    assert len(result.err.splitlines()) == 1 and "two folders" in result.err
+
+
+def test_equal_revisions_are_said_to_be_equal(diff, hub):
+    publish(hub)
+    result = diff("zai-org/chatglm3-6b", OLD, OLD)
+    assert result.code == 0
+    assert "weights identical" in result.out.splitlines()[0]
+
+
+def test_two_folders_are_compared_without_any_hub(run, tmp_path):
+    for side in ("old", "new"):
+        folder = tmp_path / side
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": "chatglm"}))
+        (folder / "modeling_chatglm.py").write_text((CODE / side / "modeling_tiny.py").read_text())
+    result = run("diff-revision", "./old", "./new", "--no-config", "--no-environment", "--format", "json")
+    assert "rc-gc-noop" in by_id(result.json)
+
+
+def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tmp_path):
+    repo = publish(hub)
+    environ = hub.environ(tmp_path)
+    pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=environ)
+    assert pinned.code == 0, pinned.err
+    lock = json.loads((tmp_path / "envdoctor.lock").read_text())
+    entry = lock["models"]["zai-org/chatglm3-6b"]
+    assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
+    assert repo is not None
+    moved = run("diff-revision", "zai-org/chatglm3-6b", "--lock", "--no-config", "--no-environment", "--format", "json", env=environ)
+    assert moved.code == 1
+    assert "model-differs-from-lock" in by_id(moved.json)

@@ -1,0 +1,301 @@
+"""Snapshots on the Hub: what they cost, and what is said when something goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+from loopback import Hub, Repo, virtual
+from small_models import SHARD, error_of, header, transport, weights
+
+from envdoctor.hub.header_cache import HeaderCache
+from envdoctor.hub.listing import MOST_FILES
+from envdoctor.hub.online import open_hub
+from envdoctor.hub.snapshot import SnapshotError, Unread
+from envdoctor.hub.transport import Transport
+
+
+@pytest.fixture
+def repo(hub: Hub) -> Repo:
+    repo = hub.repo("zai-org/tiny")
+    shards = {f"model-{i:05d}-of-00007.safetensors": virtual(header(40 + i), SHARD + i) for i in range(7)}
+    repo.commit({"config.json": '{"a": 1}', "modeling.py": "a = 1\n", **shards}, title="first")
+    repo.commit({"modeling.py": "a = 2\n"}, title="second")
+    return repo
+
+
+# --- costs -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub, repo):
+    way = transport(hub)
+    old, new = open_hub("zai-org/tiny", repo.commits[1].id, way), open_hub("zai-org/tiny", None, way)
+    changed = [path for path in new.files if old.files[path].oid != new.files[path].oid]
+    assert changed == ["modeling.py"]
+    assert (old.read("modeling.py", 100), new.read("modeling.py", 100)) == (b"a = 1\n", b"a = 2\n")
+    assert len(hub.log) == way.requests == 4
+    assert hub.bytes_of(".safetensors") == 0
+
+
+def test_a_file_is_read_once(hub, repo):
+    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    hub.forget()
+    assert snapshot.read("config.json", 100) == snapshot.read("config.json", 100) == b'{"a": 1}'
+    snapshot.headers(weights(snapshot))
+    before = len(hub.log)
+    snapshot.headers(weights(snapshot))
+    assert len(hub.log) == before
+
+
+def test_headers_cost_two_requests_a_shard_and_little_more_than_their_bytes(hub, repo):
+    way = transport(hub)
+    snapshot = open_hub("zai-org/tiny", None, way)
+    hub.forget()
+    headers = snapshot.headers(weights(snapshot))
+    assert headers == {f"model-{i:05d}-of-00007.safetensors": header(40 + i) for i in range(7)}
+    assert len(hub.log) == 14
+    assert hub.bytes_of(".safetensors") <= 3 * 8192 + 4 * (1.04 * len(header(46)) + 256)
+
+
+def test_a_longer_header_costs_one_more_request_that_needs_no_redirect(hub):
+    hub.repo("zai-org/long").commit({"model.safetensors": virtual(header(4000), SHARD)})
+    snapshot = open_hub("zai-org/long", None, transport(hub))
+    hub.forget()
+    assert snapshot.headers(["model.safetensors"])["model.safetensors"] == header(4000)
+    assert [entry.server for entry in hub.log] == ["hub", "cdn", "cdn"]
+    assert hub.bytes_of(".safetensors") == len(header(4000))
+
+
+def test_what_was_learned_of_one_revision_serves_the_other(hub):
+    repo = hub.repo("zai-org/many")
+    first = repo.commit({f"m-{i}.safetensors": virtual(header(400), SHARD) for i in range(20)})
+    repo.commit({f"m-{i}.safetensors": virtual(header(401), SHARD) for i in range(20)})
+    way = transport(hub)
+    old, new = open_hub("zai-org/many", first, way), open_hub("zai-org/many", None, way)
+    old.headers(weights(old))
+    hub.forget()
+    assert set(new.headers(weights(new)).values()) == {header(401)}
+    assert len(hub.log) == 40
+
+
+def test_connections_are_kept(hub, repo):
+    way = transport(hub, connections=4)
+    snapshot = open_hub("zai-org/tiny", None, way)
+    for _ in range(5):
+        open_hub("zai-org/tiny", None, way)
+    assert len({e.connection for e in hub.log}) == 1
+    snapshot.headers(weights(snapshot))
+    assert len({(e.server, e.connection) for e in hub.log}) <= 8
+
+
+def test_known_headers_are_not_asked_for_again(hub, repo, tmp_path):
+    cache = HeaderCache(str(tmp_path / "cache"), hub.endpoint)
+    first = open_hub("zai-org/tiny", None, transport(hub), cache=cache)
+    kept = first.headers(weights(first))
+    hub.forget()
+    second = open_hub("zai-org/tiny", None, transport(hub), cache=HeaderCache(str(tmp_path / "cache"), hub.endpoint))
+    assert second.headers(weights(second)) == kept
+    assert hub.bytes_of(".safetensors") == 0
+
+
+def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hub, repo):
+    hub.blobs = False
+    hub.page_size = 4
+    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    assert snapshot.files["modeling.py"].oid == "sha1:" + repo.commits[0].files["modeling.py"].git_oid
+    assert snapshot.files["model-00000-of-00007.safetensors"].size == SHARD
+    assert snapshot.files["model-00000-of-00007.safetensors"].oid.startswith("sha256:")
+    assert len(snapshot.files) == 9
+    assert len(hub.log) == 1 + 3
+
+
+# --- which repository, which revision --------------------------------------------------------------------------------
+
+
+def test_a_moved_repository_is_followed_and_both_names_are_known(hub, repo):
+    hub.move("THUDM/tiny", "zai-org/tiny")
+    way = transport(hub)
+    snapshot = open_hub("THUDM/tiny", None, way)
+    assert (snapshot.asked, snapshot.repo) == ("THUDM/tiny", "zai-org/tiny")
+    hub.forget()
+    open_hub("THUDM/tiny", repo.commits[1].id, way)
+    assert len(hub.log) == 1
+
+
+@pytest.mark.parametrize("how", ["main", "v1", "refs/pr/1", "prefix"])
+def test_a_revision_is_a_branch_a_tag_a_pull_request_or_the_beginning_of_a_commit(hub, repo, how):
+    repo.tags["v1"] = repo.commits[1].id
+    wanted = {"main": repo.branches["main"], "v1": repo.tags["v1"], "prefix": repo.commits[1].id}
+    wanted["refs/pr/1"] = repo.pull_request(1, {"more.txt": "more"})
+    asked = wanted["prefix"][:7] if how == "prefix" else how
+    snapshot = open_hub("zai-org/tiny", asked, transport(hub))
+    assert snapshot.revision == wanted[how]
+    assert snapshot.label == f"zai-org/tiny @ {wanted[how][:7]}"
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b/c", "", "x y", "-x", "a/b\n", "https://evil"])
+def test_what_is_no_name_of_a_repository_is_asked_of_nobody(hub, name):
+    with pytest.raises(SnapshotError) as caught:
+        open_hub(name, None, transport(hub))
+    assert caught.value.kind == "usage"
+    assert not hub.log
+
+
+@pytest.mark.parametrize("revision", ["a b", "..", "x/../y", "a\nb", "x" * 300, "a?b"])
+def test_what_is_no_revision_is_asked_of_nobody(hub, repo, revision):
+    with pytest.raises(SnapshotError) as caught:
+        open_hub("zai-org/tiny", revision, transport(hub))
+    assert caught.value.kind == "usage"
+    assert not hub.log
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_repository(hub):
+    error = error_of(hub, "zai-org/nothing")
+    assert error.kind == "not-found"
+    assert "zai-org/nothing was not found" in str(error) and "log in" in str(error)
+
+
+def test_an_unknown_repository_with_a_token(hub):
+    error = error_of(hub, "zai-org/nothing", token="hf_secret")
+    assert error.kind == "not-found"
+    assert "the token's owner cannot see it" in str(error)
+
+
+def test_an_unknown_revision(hub, repo):
+    error = error_of(hub, revision="nothing")
+    assert error.kind == "revision-not-found"
+    assert "no revision nothing" in str(error)
+
+
+def test_a_private_repository_is_read_with_its_token_only(hub):
+    hub.repo("zai-org/secret", private=True, readers={"hf_reader"}).commit({"config.json": "{}"})
+    assert error_of(hub, "zai-org/secret").kind == "not-found"
+    assert open_hub("zai-org/secret", None, transport(hub, token="hf_reader")).read("config.json", 9) == b"{}"
+
+
+def test_a_disabled_repository(hub):
+    hub.repo("zai-org/gone", disabled=True).commit({})
+    assert error_of(hub, "zai-org/gone").kind == "disabled"
+
+
+def test_a_token_that_is_not_accepted_is_not_shown(hub, repo):
+    hub.refused_tokens.add("hf_secret")
+    error = error_of(hub, token="hf_secret")
+    assert error.kind == "private"
+    assert "does not accept the token" in str(error)
+
+
+@pytest.mark.parametrize(("token", "words"), [(False, "log in"), ("hf_other", "the account of your token")])
+def test_a_gated_repository_can_be_listed_and_says_what_to_do_for_its_files(hub, token, words):
+    repo = hub.repo("zai-org/gated", gated=True, readers={"hf_reader"})
+    repo.commit({"config.json": "{}", "a.py": "", "m.safetensors": virtual(header(), SHARD)})
+    way = transport(hub, token=token)
+    snapshot = open_hub("zai-org/gated", None, way)
+    assert snapshot.gated
+    assert len(snapshot.files) == 3
+    hub.forget()
+    unread = snapshot.read("config.json", 100)
+    assert isinstance(unread, Unread)
+    assert "is gated" in unread.reason and words in unread.reason
+    assert isinstance(snapshot.headers(["m.safetensors"])["m.safetensors"], Unread)
+    assert isinstance(snapshot.read("a.py", 100), Unread)
+    assert len(hub.log) == 1, "one refusal is enough"
+    reader = open_hub("zai-org/gated", None, transport(hub, token="hf_reader"))
+    assert reader.read("config.json", 100) == b"{}"
+
+
+def test_offline_nothing_is_asked(hub, repo):
+    error = error_of(hub, offline=True)
+    assert error.kind == "offline"
+    assert "local cache" in str(error)
+    assert not hub.log
+
+
+def test_without_a_network_the_answer_comes_at_once(hub, repo):
+    with Hub() as gone:
+        nowhere = gone.endpoint
+    with pytest.raises(SnapshotError) as caught:
+        open_hub("zai-org/tiny", None, transport(hub, endpoint=nowhere, pause=30.0))
+    assert caught.value.kind == "network"
+    assert "the connection was refused" in str(caught.value)
+
+
+def test_a_name_that_cannot_be_resolved_is_said(hub):
+    with pytest.raises(SnapshotError) as caught:
+        open_hub("zai-org/tiny", None, transport(hub, endpoint="http://no-such-host.invalid", pause=30.0))
+    assert caught.value.kind == "network"
+    assert "no-such-host.invalid cannot be reached" in str(caught.value)
+
+
+@pytest.mark.parametrize("endpoint", ["ftp://x", "http://", "nothing", "http://a:b"])
+def test_an_endpoint_that_is_no_web_address_is_a_mistake_of_use(endpoint):
+    from envdoctor.hub.transport_error import TransportError
+
+    with pytest.raises(TransportError) as caught:
+        Transport(endpoint=endpoint)
+    assert caught.value.kind == "usage"
+
+
+# --- hostile lists ---------------------------------------------------------------------------------------------------
+
+BAD_NAMES = [
+    *("../../.ssh/id_rsa", "/etc/passwd", "a/../../b", "C:/x", "a\\b", "", "a//b"),
+    *("x\x1b[31m", "a\u202eb", "\ud800", "x" * 5000),
+]
+
+
+def test_hostile_names_are_refused_and_named(hub, repo):
+    repo.extra_siblings = [{"rfilename": name, "blobId": "0" * 40, "size": 3} for name in BAD_NAMES]
+    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    assert len(snapshot.files) == 9
+    assert len(snapshot.refused) == len(BAD_NAMES)
+    assert all(unread.path.isprintable() and len(unread.path) <= 400 for unread in snapshot.refused)
+    assert isinstance(snapshot.read("../../.ssh/id_rsa", 10), Unread)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *(None, 3, [], {}, {"rfilename": 3}, {"rfilename": "x"}, {"rfilename": "x", "lfs": {}}),
+        *({"rfilename": "x", "size": size} for size in (-1, True, 1 << 70, "3", None)),
+        {"rfilename": "config.json", "size": 3},
+    ],
+)
+def test_a_broken_entry_is_refused_and_the_others_stand(hub, repo, entry):
+    repo.extra_siblings = [entry]
+    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    assert len(snapshot.files) == 9
+    assert len(snapshot.refused) == 1
+
+
+def test_an_oid_that_is_none_is_not_believed(hub, repo):
+    repo.extra_siblings = [
+        {"rfilename": "x", "size": 3, "blobId": "../x"},
+        {"rfilename": "y", "lfs": {"sha256": 3, "size": 4}},
+    ]
+    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    assert (snapshot.files["x"].oid, snapshot.files["y"].oid) == (None, None)
+
+
+def test_a_list_of_more_files_than_are_compared_is_refused(hub, repo):
+    repo.extra_siblings = [{"rfilename": f"f{i}", "blobId": "0" * 40, "size": 1} for i in range(MOST_FILES)]
+    error = error_of(hub)
+    assert error.kind == "protocol"
+    assert "100,009 files" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{}", b'"x"', b'{"sha": 3}', b'{"siblings": 3, "sha": "x"}', b"\xff", b"{", b"[" * 10**5]
+)
+def test_an_answer_of_another_shape_is_one_sentence(hub, repo, body):
+    hub.fault("body", data=body)
+    assert error_of(hub).kind == "protocol"
+
+
+def test_an_endless_list_is_cut(hub, repo, monkeypatch):
+    monkeypatch.setattr("envdoctor.hub.listing._LISTING_LIMIT", 10_000)
+    repo.extra_siblings = [{"rfilename": f"f{i}", "blobId": "0" * 40, "size": 1} for i in range(1000)]
+    error = error_of(hub)
+    assert error.kind == "protocol"
+    assert "more than 10,000 bytes" in str(error)
