@@ -1,7 +1,7 @@
 """Regenerate what transformers releases offer to remote code: python tools/refresh_symbols.py FACTS_DIR [TABLES_DIR]
 
-FACTS_DIR holds transformers_symbols.json and transformers_models.json, read from the syntax trees of released wheels. The
-head of each table is written by hand and kept; review the difference before committing.
+FACTS_DIR holds transformers_symbols.json and transformers_models.json, read from the syntax trees of released wheels.
+The head of each table is written by hand and kept; review the difference before committing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ Spans = list[list[str | None]]
 
 #: Submodules that transformers.utils hands on: a name that is in one of them is counted as being in the package.
 _UTILS = ("transformers.utils.import_utils", "transformers.utils.generic", "transformers.utils.doc")
-#: 5.x installs aliases for these modules, so that an import from them goes on working (reference: caveats of the facts).
+#: 5.x installs aliases for these modules, so that an import from them goes on working (see the caveats of the facts).
+LAST_4 = "4.57.6"
 _ALIASED = ("transformers.tokenization_utils", "transformers.tokenization_utils_fast")
 #: Imports of the standard library and of other packages that happen to stand in a module.
 _FOREIGN = re.compile(
     r"(?:[A-Z]|[a-z_]{1,3}|functools|version|warnings|inspect|logging|logger|math|json|copy|types|typing|enum|time|deque"
     r"|partial|wraps|reduce|chain|contextmanager|dataclass|dataclasses|field|fields|abstractmethod|defaultdict|threading"
     r"|Any|Callable|Optional|Union|Literal|Iterable|Iterator|Mapping|Sequence|TypedDict|TypeVar|Protocol|Enum|Path|Version"
-    r"|OrderedDict|MutableMapping|UserDict|TYPE_CHECKING|BytesIO|ThreadPoolExecutor|tempfile|shutil|importlib|itertools"
+    r"|ABC|Set|OrderedDict|MutableMapping|UserDict|TYPE_CHECKING|BytesIO|ThreadPoolExecutor|tempfile|shutil|importlib|itertools"
     r"|numpy|torch|random|requests|packaging|collections|subprocess|multiprocessing|operator|weakref|hashlib|traceback)\Z"
 )
 
@@ -63,7 +64,10 @@ def minor(version: str) -> str:
 def wrapped(names: Iterable[str]) -> str:
     """A TOML list over several lines."""
     text = ", ".join(json.dumps(name) for name in sorted(names))
-    return f"[{text}]" if len(text) < 90 else "[\n" + textwrap.indent(textwrap.fill(text, 116), "  ") + ",\n]"
+    if len(text) < 90:
+        return f"[{text}]"
+    lines = textwrap.fill(text, 116, break_on_hyphens=False, break_long_words=False)
+    return "[\n" + textwrap.indent(lines, "  ") + ",\n]"
 
 
 def symbols(facts: dict[str, Any]) -> str:
@@ -80,8 +84,8 @@ def symbols(facts: dict[str, Any]) -> str:
             if _FOREIGN.match(name):
                 continue
             places = minors_of(spans, versions)
-            if aliased:  # what was there to the end of 4.x is still there under the alias
-                places |= {place for place in everywhere if versions.index("4.57.6") in places and place not in places}
+            if aliased and LAST_4 in (versions[place] for place in places):
+                places |= {place for place in everywhere if place > versions.index(LAST_4)}  # under the alias
             if module == "transformers.utils":
                 for other in _UTILS:
                     more = modules[other]["symbols_not_always_present"].get(name)
@@ -104,10 +108,12 @@ def model_types(facts: dict[str, Any]) -> str:
         since.setdefault(row["first_version"].removeprefix("<="), []).append(row["model_type"])
         if row["removed_in"]:
             until.setdefault(row["removed_in"], []).append(row["model_type"])
-    lines = ["[since]", *(f'"{version}" = {wrapped(names)}' for version, names in sorted(since.items(), key=_order))]
-    lines += ["", "[until]", *(f'"{version}" = {wrapped(names)}' for version, names in sorted(until.items(), key=_order))]
-    lines += ["", "[never]", f"names = {wrapped(facts['never_native']['model_types'])}"]
-    return "\n".join(lines)
+    parts = []
+    for title, versions in (("since", since), ("until", until)):
+        rows = [f'"{version}" = {wrapped(names)}' for version, names in sorted(versions.items(), key=_order)]
+        parts.append("\n".join([f"[{title}]", *rows]))
+    never = wrapped(facts["never_native"]["model_types"])
+    return "\n\n".join([*parts, f"[never]\nnames = {never}"])
 
 
 def _order(item: tuple[str, list[str]]) -> list[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -18,15 +18,19 @@ from envdoctor.hub.commits import Commit
 from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.hub.sources import Pair, open_pair
-from envdoctor.judge.finding import Finding
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.report.report import Notice, Report, Target
+from envdoctor.revision.change import AREAS
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
 __all__ = ["Request", "diff_revision"]
+
+#: Findings whose message stands in the verdict line.
+_TOLD = 2
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def diff_revision(
         )
     except SnapshotError as error:
         raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
-    comparison = compare_snapshots(pair.old, pair.new, progress=tell)
+    comparison = compare_snapshots(pair.old, pair.new, table=matrix.table, progress=tell)
     gathered = _environment(request, matrix)
     facts = gathered.facts
     facts.drop("model.")
@@ -92,7 +96,7 @@ def diff_revision(
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     add_assignments(facts, request.sources, matrix)
     judgement = judge(facts, matrix.only(_concerns), policy, today=today or date.today())
-    commits = _history(pair, judgement, request, tell)
+    commits = _history(pair, judgement, request, matrix.table, tell)
     gated = any(finding.gate for finding in judgement.findings)
     incomplete = bool(comparison.unread)
     return Report(
@@ -107,7 +111,7 @@ def diff_revision(
         rules_checked=judgement.rules_checked,
         exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
         status="incomplete" if incomplete else "complete",
-        notices=(*gathered.notices, *(Notice("note", text) for text in pair.notes)),
+        notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
         sections={"revision": _section(pair, comparison, judgement, commits)},
         elapsed_seconds=time.perf_counter() - started,
     )
@@ -131,7 +135,7 @@ def _environment(request: Request, matrix: Matrix) -> Gathered:
     if not request.environment:
         return nothing
     try:
-        return collect_facts(request.sources, matrix)
+        return collect_facts(replace(request.sources, gpu=False, model=None), matrix)
     except JobError as error:
         return Gathered(FactSet(), Target("none", "", str(error)))
 
@@ -150,7 +154,11 @@ def _revision_facts(pair: Pair) -> list[Fact]:
 
 
 def _history(
-    pair: Pair, judgement: Judgement, request: Request, tell: Callable[[str], None]
+    pair: Pair,
+    judgement: Judgement,
+    request: Request,
+    table: Callable[[str], Mapping[str, Any]],
+    tell: Callable[[str], None],
 ) -> dict[str, str]:
     """The commit that introduced each finding, by fingerprint; empty unless it was asked for."""
     if not request.history:
@@ -159,7 +167,7 @@ def _history(
 
     wanted = {finding.fingerprint: _change_of(finding) for finding in judgement.findings if finding.item}
     try:
-        found = attribute(pair.old, pair.new, wanted.values(), progress=tell)
+        found = attribute(pair.old, pair.new, wanted.values(), table=table, progress=tell)
     except SnapshotError as error:
         raise JobError(str(error)) from None
     return {
@@ -187,8 +195,7 @@ def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: 
         "old": _side(pair.old),
         "new": _side(pair.new),
         "areas": [
-            {"area": area, "changes": len(compared.changes), "unread": len(compared.unread)}
-            for area, compared in comparison.areas.items()
+            {"area": area, "changes": sum(change.area == area for change in comparison.changes)} for area in AREAS
         ],
         "changes": [
             {key: value for key, value in change._asdict().items() if value is not None}
@@ -206,6 +213,11 @@ def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: 
     return section
 
 
+def _notes(pair: Pair) -> list[str]:
+    """How the snapshots were chosen; that the repository moved stands beside their names."""
+    return [text for text in pair.notes if not (pair.moved and f" is now {pair.moved}" in text)]
+
+
 def _side(snapshot: Snapshot) -> dict[str, str]:
     side = {"label": snapshot.label}
     if snapshot.repo:
@@ -219,8 +231,13 @@ def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding],
     """One line: the weights, the first finding, and what to do."""
     parts = [_weights(judgement.facts, comparison)]
     if shown:
-        parts.append(shown[0].message.en)
-        more = len(shown) - 1
+        # What is known best comes first: a reproduced cause before a reported one.
+        ranked = sorted(
+            shown, key=lambda finding: (-SEVERITIES.index(finding.severity), -CONFIDENCES.index(finding.confidence))
+        )
+        told = [finding for finding in ranked if finding.severity == ranked[0].severity][:_TOLD]
+        parts += [finding.message.en for finding in told]
+        more = len(shown) - len(told)
         if more:
             parts.append(f"{more} more finding" + ("s" if more > 1 else ""))
     elif comparison.changes:
@@ -236,10 +253,10 @@ def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding],
 
 def _weights(facts: FactSet, comparison: Comparison) -> str:
     state = facts.value("revision.weights")
-    compared = comparison.areas.get("weights")
+    compared = comparison.parts.get("weights")
     if not isinstance(state, str):
         return "weights could not be compared"
     said = next((text for text in (compared.equal if compared else ()) if "weight" in text), None)
     if state == "identical":
-        return f"weights identical ({said})" if said else "weights identical"
+        return f"weights identical: {said}" if said else "weights identical"
     return "weights equal in other files" if state == "equal" else "weights changed"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from envdoctor.hub.file_names import is_text_about_the_model, refusal_of_name
-from envdoctor.hub.header_plan import LARGEST_HEADER
+from envdoctor.hub.header_plan import LARGEST_HEADER, Room
 from envdoctor.hub.local_files import digest, lies_below, read_header, read_ranges, read_whole
 from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.observe.model.hub_cache import _names as all_names
@@ -83,10 +83,11 @@ class CachedSnapshot:
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers of the files that were downloaded."""
         found: dict[str, bytes | Unread] = {}
+        room = Room(self._largest_header)
         for path in paths:
             place = self._place(path)
             size = self.files[path].size if path in self.files else 0
-            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, self._largest_header)
+            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, room)
         return found
 
     def holds(self, path: str) -> bool:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping, Sequence
 
 from envdoctor.hub.file_names import refusal_of_name
-from envdoctor.hub.header_plan import LARGEST_HEADER
+from envdoctor.hub.header_plan import LARGEST_HEADER, Room
 from envdoctor.hub.local_files import digest, lies_below, pointer_of, read_header, read_ranges, read_whole
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
 
@@ -57,10 +57,11 @@ class FolderSnapshot:
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, one file after the other: a disk is not faster side by side."""
         found: dict[str, bytes | Unread] = {}
+        room = Room(self._largest_header)
         for path in paths:
             place = self._place(path)
             size = self.files[path].size if path in self.files else 0
-            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, self._largest_header)
+            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, room)
         return found
 
     def _place(self, path: str) -> str | Unread:

@@ -7,19 +7,43 @@ are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["LARGEST_HEADER", "read_headers"]
+__all__ = ["LARGEST_HEADER", "Room", "Wanted", "read_headers"]
 
 #: The format's own limit for the JSON (safetensors, MAX_HEADER_SIZE).
 LARGEST_HEADER = 100_000_000
 _FEW = 32 << 10  # the first range where three files or fewer are read
 _SAMPLE = 8 << 10
 _LARGEST_GUESS = 1 << 20
+_ALL_HEADERS = 256 << 20
+
+
+class Room:
+    """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all.
+
+    The largest models have about 12 MB in all; without an end, 163 hostile files would ask for 16 GB of memory.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._left = _ALL_HEADERS
+        self._lock = threading.Lock()
+
+    def take(self, length: int) -> str | None:
+        """Set bytes of one file aside; why not, as a clause, when there are too many."""
+        if length - 8 > self._largest:
+            return f"its header has {length - 8:,} bytes; at most {self._largest:,} are read (--max-header)"
+        with self._lock:
+            if length > self._left:
+                return f"the headers before it have more than {_ALL_HEADERS >> 20} MiB already"
+            self._left -= length
+        return None
 
 
 class Wanted:
@@ -35,14 +59,15 @@ def read_headers(
 ) -> list[bytes | TransportError]:
     """For each file its first 8 bytes and the JSON that they announce, or why not.
 
-    Where the 8 bytes announce more than the file has, or more than ``largest``, they come back alone, for the reader of
-    headers to name. A file of fewer than 8 bytes comes back whole. What was learned of the sizes is kept for the next
-    revision of ``repo``.
+    Where the 8 bytes announce more than the file or the format has, they come back alone, for the reader of headers to
+    name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
+    headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
     """
+    room = Room(largest)
     found: dict[int, bytes | TransportError] = {}
 
     def read(indices: Sequence[int], guess: int) -> None:
-        calls = [lambda f=files[i]: _header(transport, f, guess, largest) for i in indices]
+        calls = [lambda f=files[i]: _header(transport, f, guess, room) for i in indices]
         for index, result in zip(indices, transport.side_by_side(calls), strict=True):
             found[index] = result
             if isinstance(result, bytes):
@@ -61,14 +86,17 @@ def read_headers(
     return [found[index] for index in range(len(files))]
 
 
-def _header(transport: Transport, file: Wanted, guess: int, largest: int) -> bytes:
+def _header(transport: Transport, file: Wanted, guess: int, room: Room) -> bytes:
     remote = RemoteFile(transport, file.url, file.size)
     data = remote.read(0, min(guess, file.size))
     if len(data) < 8:
         return data
     length = 8 + int.from_bytes(data[:8], "little")
-    if length > file.size or length - 8 > largest:
+    if length > file.size or length - 8 > LARGEST_HEADER:
         return data[:8]
+    problem = room.take(length)
+    if problem:
+        raise TransportError(problem, "limit")
     if length > len(data):
         data += remote.read(len(data), length - len(data))
     return data[:length]

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from envdoctor.hub.header_plan import LARGEST_HEADER, Room
 from envdoctor.hub.snapshot import Unread
 
 __all__ = ["Pointer", "digest", "lies_below", "pointer_of", "read_header", "read_ranges", "read_whole"]
@@ -81,16 +82,19 @@ def read_ranges(place: str, path: str, ranges: Sequence[tuple[int, int]]) -> lis
         os.close(handle)
 
 
-def read_header(place: str, path: str, size: int, largest: int) -> bytes | Unread:
-    """The first 8 bytes and the JSON that they announce; the 8 bytes alone when they announce too much."""
+def read_header(place: str, path: str, size: int, room: Room) -> bytes | Unread:
+    """The first 8 bytes and the JSON that they announce; the 8 bytes alone when that is more than there can be."""
     if size < 8:
         return read_whole(place, path, 8)
     first = read_ranges(place, path, [(0, 8)])
     if isinstance(first, Unread):
         return first
     length = int.from_bytes(first[0], "little")
-    if length > largest or length + 8 > size:
+    if length > LARGEST_HEADER or length + 8 > size:
         return first[0]
+    problem = room.take(length + 8)
+    if problem:
+        return Unread(path, problem)
     rest = read_ranges(place, path, [(8, length)])
     return rest if isinstance(rest, Unread) else first[0] + rest[0]
 

@@ -104,6 +104,7 @@ class Transport:
         self._authorization: str | None = None
         self._lock = threading.Lock()
         self._reached = False
+        self._not_before = 0.0
 
     # --- what was used -----------------------------------------------------------------------------------------------
 
@@ -169,19 +170,24 @@ class Transport:
 
     def fetch_json(self, url: str, limit: int) -> tuple[Any, Answer]:
         """A body that is JSON. Raises :class:`TransportError`, for a web page in its place too."""
-        answer = self.fetch(url, limit, compressed=True)
-        host = _host(answer.url)
-        if is_web_page(answer.headers, answer.body):
-            raise TransportError(
-                f"{host} answered with a web page where the Hub answers with data: a login page of this network"
-                " or a proxy stands in between, or HF_ENDPOINT names no Hub",
-                "protocol",
-                server=host,
-            )
-        try:
-            return json.loads(answer.body.decode("utf-8")), answer
-        except (ValueError, RecursionError, MemoryError):
-            raise TransportError(f"the answer of {host} is not JSON", "protocol", server=host) from None
+
+        def once() -> tuple[Any, Answer]:
+            answer = self.fetch(url, limit, compressed=True)
+            host = _host(answer.url)
+            if is_web_page(answer.headers, answer.body):
+                raise TransportError(
+                    f"{host} answered with a web page where the Hub answers with data: a login page of this network"
+                    " or a proxy stands in between, or HF_ENDPOINT names no Hub",
+                    "protocol",
+                    server=host,
+                )
+            try:
+                return json.loads(answer.body.decode("utf-8")), answer
+            except (ValueError, RecursionError, MemoryError):
+                # mirrors leave the length out: then nothing else tells that the end is missing
+                raise _Again(f"the answer of {host} is not JSON", "protocol") from None
+
+        return self.persist(once)
 
     # --- one request with its redirects ------------------------------------------------------------------------------
 
@@ -200,6 +206,7 @@ class Transport:
             headers["Accept-Encoding"] = "gzip" if compressed else "identity"
             if range:
                 headers["Range"] = range
+            self._wait_for_a_busy_server()
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
@@ -287,7 +294,10 @@ class Transport:
         if reply.status in _BUSY:
             self._drain(reply)
             words = "limits requests" if reply.status == 429 else "has trouble"
-            raise _Again(f"{host} {words} (HTTP {reply.status})", "network", _wait(reply.headers), reply.status)
+            wait = _wait(reply.headers)
+            if wait:
+                self._not_before = max(self._not_before, time.monotonic() + wait)
+            raise _Again(f"{host} {words} (HTTP {reply.status})", "network", wait, reply.status)
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
@@ -298,6 +308,14 @@ class Transport:
             code=_printable(reply.headers.get("x-error-code", "")),
             said=_printable(said),
         )
+
+    def _wait_for_a_busy_server(self) -> None:
+        """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
+        pause = self._not_before - time.monotonic()
+        if pause >= self.seconds_left > 0:
+            raise TransportError(f"{self.host} asked to wait {pause:.0f} s more", "network", server=self.host)
+        if pause > 0:
+            time.sleep(pause)
 
     def _redirected(self, place: str, target: str) -> str:
         try:

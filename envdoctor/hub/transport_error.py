@@ -11,9 +11,9 @@ __all__ = ["TransportError", "describe"]
 class TransportError(Exception):
     """A request that did not bring what was asked for, after all retries.
 
-    ``kind`` is one of offline, network, timeout, protocol, refused; the message is a clause. For ``refused`` the
-    answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said`` (its own words, printable)
-    are given. ``server`` is the host that answered or did not.
+    ``kind`` is one of offline, network, timeout, protocol, refused, limit (one of ours), usage; the message is a
+    clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said``
+    (its own words, printable) are given. ``server`` is the host that answered or did not.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def finding_lines(
     for location in finding.locations:
         line = f":{location.line}" if location.line is not None else ""
         lines.append(f"  --> {clean(location.path)}{line}")
-    known = [fact for fact in finding.facts if fact.value != "unknown"]
+    known = [fact for fact in finding.facts if fact.value != "unknown" and not _told(fact.key, fact.value, message)]
     found = [_found(fact.key, fact.value, fact.origin, lang, verbosity) for fact in known]
     item = _item(finding, items or [finding.item], message, lang)
     if found or item:
@@ -87,6 +87,11 @@ def _found(key: str, value: str, origin: str, lang: str, verbosity: int) -> str:
     return text
 
 
+def _told(key: str, value: str, message: str) -> bool:
+    """Whether a column of a change needs no words: its kind is what the rule is about, and the message has the rest."""
+    return key in ("change.area", "change.kind") or (key.startswith("change.") and clean(value, 200) in message)
+
+
 def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> list[str]:
     """The records a rule for each GPU (conflict, change) applied to, where message and facts do not name them."""
     said = {fact.key.rpartition(".")[2] for fact in finding.facts} if len(items) == 1 else set()
@@ -95,7 +100,7 @@ def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> l
     for column in finding.item:
         values = [clean(value, 200) for value in dict.fromkeys(item.get(column, "") for item in items)]
         text = ", ".join(values)
-        if column in said or (len(text) > 3 and text in message):
+        if column in said or (len(text) > 3 and text in message) or _told(f"change.{column}", text, message):
             continue
         if column == "name":
             names.append(text)

@@ -13,7 +13,15 @@ from envdoctor.report.names import KEY_PACKAGES, name_fact, say_fact, say_reason
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report, Target
 
-__all__ = ["gpu_groups", "header_lines", "python_words", "system_words", "target_lines", "torch_words"]
+__all__ = [
+    "environment_lines",
+    "gpu_groups",
+    "header_lines",
+    "python_words",
+    "system_words",
+    "target_lines",
+    "torch_words",
+]
 
 _LABEL = 13
 _LINE = re.compile(r"(.+?):\d+\Z")
@@ -34,6 +42,12 @@ def header_lines(report: Report, width: int | None, lang: str, verbosity: int) -
         if text:
             lines += wrap(text, width, pad(phrase(lang, label), _LABEL), " " * _LABEL)
     return lines
+
+
+def environment_lines(report: Report, width: int | None, lang: str, verbosity: int) -> list[str]:
+    """The environment and its packages, for a report that is not about the machine."""
+    lines = target_lines(report.target, report.facts, width, lang, verbosity)
+    return lines + wrap_items(_packages(report, lang), width, "  ", "  ", "   ")
 
 
 def gpu_groups(facts: FactSet) -> list[str]:

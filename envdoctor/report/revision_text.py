@@ -18,6 +18,7 @@ _LABEL = 13
 #: Changes of an area that are listed before "and N more", unless all are asked for.
 _LISTED = 12
 _LONGEST = 160
+_IDENTITY = ("area", "kind", "path", "symbol")
 
 
 def revision_header(report: Report, width: int | None, lang: str) -> list[str]:
@@ -55,7 +56,8 @@ def revision_summary(report: Report, width: int | None, lang: str, detail: str =
         text = phrase(lang, "separator").join(counts)
         lines += wrap(text, width, pad(phrase(lang, "revision_changes"), _LABEL), " " * _LABEL)
     if detail != "stat":
-        lines += _changes(section, width, lang, everything=detail == "all")
+        told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in report.shown()}
+        lines += _changes(section, told, width, lang, everything=detail == "all")
     for part in section["unread"]:
         text = f"{clean(part['path'])}: {clean(part['reason'], 400)}"
         lines += wrap(text, width, pad(phrase(lang, "revision_unread"), _LABEL), " " * _LABEL)
@@ -74,10 +76,15 @@ def _section(report: Report) -> Mapping[str, Any]:
     return section
 
 
-def _changes(section: Mapping[str, Any], width: int | None, lang: str, *, everything: bool) -> list[str]:
+def _changes(
+    section: Mapping[str, Any], told: set[tuple[str, ...]], width: int | None, lang: str, *, everything: bool
+) -> list[str]:
+    """The changes; those that a finding told already only when all are asked for."""
     lines: list[str] = []
     by_area: dict[str, list[Mapping[str, Any]]] = {}
     for change in section["changes"]:
+        if not everything and tuple(change[key] for key in _IDENTITY) in told:
+            continue
         by_area.setdefault(change["area"], []).append(change)
     for area, changes in by_area.items():
         listed = changes if everything else changes[:_LISTED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envdoctor.report.clean import clean
 from envdoctor.report.closing import closing_lines, notice_lines, verbose_lines
 from envdoctor.report.finding_text import finding_lines, merged
-from envdoctor.report.header import header_lines
+from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.names import KEY_PACKAGES
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report
@@ -38,7 +38,9 @@ def render(
             from envdoctor.report.revision_text import revision_header
 
             blocks.append(revision_header(report, width, lang))
-        if report.target.kind != "none":
+            if report.target.kind != "none":
+                blocks.append(environment_lines(report, width, lang, verbosity))
+        else:
             blocks.append(header_lines(report, width, lang, verbosity))
     for finding, items in merged(report.shown()):
         blocks.append(

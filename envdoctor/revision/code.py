@@ -20,7 +20,7 @@ Kinds of changes (``symbol`` is the class and method, ``module level``, an impor
 ``call-keyword-changed``                 the same calls with other keywords
 ``definition-added``, ``definition-removed``, ``definition-changed``, ``definition-moved``
 ``import-added``, ``import-removed``
-``package-required``                     the file cannot be loaded without a package that it did not need before
+``package-required``                     transformers does not load the file without a package, which is new
 ``auto-map-changed``, ``auto-map-other-repository``
 ``file-added``, ``file-removed``, ``file-moved``
 ``formatting-only``                      only comments, layout, docstrings or the order of definitions
@@ -45,7 +45,7 @@ from envdoctor.revision.pairs import differing
 __all__ = ["compare", "imports_of"]
 
 _MAX_OF_A_KIND = 100
-_MAX_TEXT = 400
+_MAX_TEXT = 160
 
 
 def compare(old: Snapshot, new: Snapshot) -> Compared:

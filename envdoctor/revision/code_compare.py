@@ -19,7 +19,7 @@ _GRADIENT_FLAG = "supports_gradient_checkpointing"
 _GRADIENT_SWITCH = "gradient_checkpointing_enable"
 _ATTENTION_CLASS = re.compile(r"attention|attn|sdpa", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|output|pool", re.IGNORECASE)
-_ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash|flex|attention)|attention_classes$", re.IGNORECASE)
+_ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
 _ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
 #: Packages that whoever loads a model with transformers and torch has.
 _AT_HAND = frozenset(
@@ -196,12 +196,12 @@ def _imports(path: str, old: FileCode, new: FileCode, *, only_packages: bool = F
         for name in before:
             if name not in after:
                 yield Change("code", "import-removed", path, name, name, None)
-    known = _packages(name for name, required in before.items() if required)
-    for package in sorted(_packages(name for name, required in after.items() if required) - known):
+    known = _packages(one.name for one in old.imports if one.demanded)
+    for package in sorted(_packages(one.name for one in new.imports if one.demanded) - known):
         yield Change("code", "package-required", path, package, None, package)
 
 
 def _packages(names: Iterable[str]) -> set[str]:
     """Packages that have to be installed for these imports, beside those that everybody has."""
-    found = {name.partition(".")[0] for name in names if not name.startswith(".")}
+    found = {name.partition(".")[0] for name in names}
     return {name for name in found if name not in sys.stdlib_module_names and name not in _AT_HAND}

@@ -16,10 +16,9 @@ from envdoctor.revision.code_syntax import all_nodes, children, digest, dotted, 
 __all__ = ["Aliases", "attention_choices", "imports_of_tree", "is_idle", "sites_of"]
 
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
-_ATTENTION_CALLEE = re.compile(
-    r"(attention|attn|sdpa)[a-z0-9_]*$|^_?flash_attn|^flash_attention|^scaled_dot_product", re.IGNORECASE
-)
-_NO_ATTENTION_CALLEE = re.compile(r"mask|config|dropout|norm|bias|residual", re.IGNORECASE)
+_ATTENTION_CLASS = re.compile(r"^[A-Z]\w*(attention|attn|sdpa)\w*$", re.IGNORECASE)
+_NO_ATTENTION_CLASS = re.compile(r"mask|config|dropout|norm|bias|residual", re.IGNORECASE)
+_ATTENTION_KERNEL = re.compile(r"^_?(flash_attn|flash_attention|scaled_dot_product|memory_efficient_attention)")
 _QUESTIONS = "isinstance issubclass hasattr getattr callable len str repr type format print bool int id dir vars"
 _QUIET_CALLS = frozenset(_QUESTIONS.split())
 _LOGGERS = frozenset({"logger", "logging", "warnings", "log", "_logger", "LOGGER"})
@@ -174,7 +173,9 @@ def attention_choices(nodes: list[ast.AST]) -> list[str]:
         if isinstance(node, ast.Call):
             name = dotted(node.func)
             last = name.rpartition(".")[2]
-            if _ATTENTION_CALLEE.search(last) and not _NO_ATTENTION_CALLEE.search(last) and not _is_own(node.func):
+            if _ATTENTION_KERNEL.match(last):
+                found.add(last)
+            elif last[:1].isupper() and _ATTENTION_CLASS.match(last) and not _NO_ATTENTION_CLASS.search(last):
                 found.add(name)
             asked = node.args[1:2] if name == "getattr" else []
         elif isinstance(node, ast.Subscript):
@@ -192,11 +193,6 @@ def _is_attention_key(node: ast.expr) -> bool:
     """``config._attn_implementation``, the name alone, or the word in quotes."""
     name = node.value if isinstance(node, ast.Constant) else dotted(node).rpartition(".")[2]
     return isinstance(name, str) and bool(_ATTENTION_KEY.match(name))
-
-
-def _is_own(function: ast.expr) -> bool:
-    """``self.core_attention(…)`` calls what was chosen elsewhere."""
-    return isinstance(function, ast.Attribute) and dotted(function).partition(".")[0] in ("self", "cls")
 
 
 def is_idle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -227,12 +223,16 @@ def _is_quiet(call: ast.Call) -> bool:
 
 
 def imports_of_tree(tree: ast.Module) -> list[Import]:
-    """All imports by their dotted names. Required are those that run whenever the file is loaded: not in a function,
-    under a condition, or in a ``try`` that a failed import does not leave."""
-    found: dict[str, bool] = {}
-    waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+    """All imports by their dotted names.
+
+    Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
+    a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
+    (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
+    """
+    found: dict[str, tuple[bool, bool]] = {}
+    waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
-        node, required = waiting.pop()
+        node, required, demanded = waiting.pop()
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -240,11 +240,21 @@ def imports_of_tree(tree: ast.Module) -> list[Import]:
             base = "." * node.level + (node.module or "")
             names = [f"{base}.{alias.name}" if node.module else base + alias.name for alias in node.names]
         else:
-            waiting += _statements(node, required)
+            demanded = demanded and not isinstance(node, ast.Try) and not _asks_for_package(node)
+            waiting += [(statement, runs, demanded) for statement, runs in _statements(node, required)]
             continue
         for name in names:
-            found[name] = found.get(name, False) or required
-    return [Import(name, found[name]) for name in sorted(found)]
+            before = found.get(name, (False, False))
+            found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
+    return [Import(name, *found[name]) for name in sorted(found)]
+
+
+def _asks_for_package(node: ast.AST) -> bool:
+    """``if is_flash_attn_2_available():``, also as a part of the condition."""
+    if not isinstance(node, ast.If):
+        return False
+    calls = (inner for inner in all_nodes(node.test) if isinstance(inner, ast.Call))
+    return any(isinstance(call.func, ast.Name) and call.func.id.endswith("available") for call in calls)
 
 
 def _statements(node: ast.AST, required: bool) -> list[tuple[ast.AST, bool]]:

@@ -57,10 +57,12 @@ class Definition(NamedTuple):
 
 
 class Import(NamedTuple):
-    """``name`` is dotted, with leading dots when relative; ``required``: loading the file fails without it."""
+    """``name`` is dotted, with leading dots when relative. ``required``: loading the file always runs it; ``demanded``:
+    transformers refuses to load the file when its package is not installed."""
 
     name: str
     required: bool
+    demanded: bool
 
 
 class Site(NamedTuple):

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _CREATORS = """
-    empty empty_like ones ones_like zeros zeros_like full full_like rand rand_like randn randn_like arange eye tensor
+    empty empty_like ones ones_like zeros zeros_like full full_like rand rand_like randn randn_like eye
     uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ xavier_uniform_ xavier_normal_ kaiming_uniform_
     kaiming_normal_ orthogonal_ sparse_ fill_ zero_
 """

@@ -82,7 +82,7 @@ def read_code(content: bytes) -> FileCode:
     imports = imports_of_tree(tree)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
-    parts += [f"{one.name} {one.required}" for one in imports]
+    parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
     return FileCode(joined(parts), tuple(definitions), tuple(imports), tuple(sites_of(tree, nodes)), tuple(statements))
 
 

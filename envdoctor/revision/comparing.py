@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from inspect import signature
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
@@ -12,39 +13,52 @@ from envdoctor.revision.change import AREAS, Change, Compared
 
 __all__ = ["Comparison", "change_facts", "compare_snapshots"]
 
+#: Comparers that add changes to an area beside the module of its name.
+_BESIDE = {"files": ("pickles",), "code": ("transformers_window",)}
+
 
 class Comparison(NamedTuple):
-    """All areas together, in the order of :data:`~envdoctor.revision.change.AREAS`."""
+    """The outcome of every comparer, by its module's name, in the order of the areas."""
 
-    areas: Mapping[str, Compared]
+    parts: Mapping[str, Compared]
 
     @property
     def changes(self) -> list[Change]:
         """Every change."""
-        return [change for compared in self.areas.values() for change in compared.changes]
+        return [change for compared in self.parts.values() for change in compared.changes]
 
     @property
     def unread(self) -> list[Unread]:
         """Every part that could not be read or decided, once."""
-        return list(dict.fromkeys(part for compared in self.areas.values() for part in compared.unread))
+        return list(dict.fromkeys(part for compared in self.parts.values() for part in compared.unread))
 
     @property
     def equal(self) -> list[str]:
         """What is equal, in words."""
-        return [text for compared in self.areas.values() for text in compared.equal]
+        return [text for compared in self.parts.values() for text in compared.equal]
 
 
 def compare_snapshots(
-    old: Snapshot, new: Snapshot, *, areas: Iterable[str] = AREAS, progress: Callable[[str], None] | None = None
+    old: Snapshot,
+    new: Snapshot,
+    *,
+    areas: Iterable[str] = AREAS,
+    table: Callable[[str], Mapping[str, Any]] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next."""
-    compared: dict[str, Compared] = {}
+    """Compare area by area; ``progress`` is told which one comes next.
+
+    ``table`` gives the matrix's tables by name (``Matrix.table``), so that they are read once.
+    """
+    parts: dict[str, Compared] = {}
     for area in areas:
         if progress is not None:
-            progress(area)
-        compare: Callable[[Snapshot, Snapshot], Compared] = import_module(f"envdoctor.revision.{area}").compare
-        compared[area] = compare(old, new)
-    return Comparison(compared)
+            progress(f"comparing {area}")
+        for name in (area, *_BESIDE.get(area, ())):
+            compare: Callable[..., Compared] = import_module(f"envdoctor.revision.{name}").compare
+            tables = {"table": table} if table is not None and "table" in signature(compare).parameters else {}
+            parts[name] = compare(old, new, **tables)
+    return Comparison(parts)
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
@@ -59,7 +73,7 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
         incomplete = f"{unread[0].path}: {unread[0].reason}{more}"
     records = Records(tuple(_record(change) for change in comparison.changes), incomplete)
     facts = [Fact("change", records, origin, "revision")]
-    for compared in comparison.areas.values():
+    for compared in comparison.parts.values():
         for key, value in compared.facts:
             facts.append(Fact(key, _value(value), origin, "revision"))
     return facts

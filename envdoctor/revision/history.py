@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from envdoctor.hub.commits import Commit, commits_between
 from envdoctor.hub.online import HubSnapshot, open_hub
@@ -19,7 +20,12 @@ Wanted = tuple[str, str, str, str]
 
 
 def attribute(
-    old: Snapshot, new: Snapshot, wanted: Iterable[Wanted], *, progress: Callable[[str], None] | None = None
+    old: Snapshot,
+    new: Snapshot,
+    wanted: Iterable[Wanted],
+    *,
+    table: Callable[[str], Mapping[str, Any]] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Mapping[Wanted, Commit]:
     """The oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows gets
     the last commit that touched its file, and one whose file no commit touched is left out.
@@ -46,7 +52,7 @@ def attribute(
         after = open_hub(repo, commit.id, new.transport, cache=new.cache, largest_header=new.largest_header)
         concerned = [change for change in pending if change not in found and _differs(before, after, change[2])]
         for area in dict.fromkeys(change[0] for change in concerned):
-            step = compare_snapshots(before, after, areas=[area])
+            step = compare_snapshots(before, after, areas=[area], table=table)
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
             for change in concerned:
                 if change[0] == area:

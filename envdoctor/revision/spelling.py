@@ -12,8 +12,6 @@ LONGEST = 90
 _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-#: A blank between two letters or digits is a blank to everybody; elsewhere it has to be shown to be seen.
-_BLANK = re.compile(r"(?<![^\W_]) | (?![^\W_])")
 
 
 def short(value: object) -> str:
@@ -21,23 +19,23 @@ def short(value: object) -> str:
     if isinstance(value, str):
         text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
     elif isinstance(value, list) and len(value) > 6:
-        ends = ", ".join(_compact(item) for item in (*value[:3], "…", value[-1]))
+        ends = ", ".join(_compact(item) for item in (*value[:3], "...", value[-1]))
         text = f"[{ends}] ({len(value)} items)"
     elif isinstance(value, dict) and len(value) > 4:
-        text = f"{{{', '.join(list(map(str, value))[:3])}, …}} ({len(value)} keys)"
+        text = f"{{{', '.join(list(map(str, value))[:3])}, ...}} ({len(value)} keys)"
     else:
         text = _compact(value)
     return _cut(_HIDDEN.sub(_name, text))
 
 
 def _compact(value: object) -> str:
-    if value == "…":
-        return "…"
+    if value == "...":
+        return "..."
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 def _cut(text: str, longest: int = LONGEST) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _name(match: re.Match[str]) -> str:
@@ -47,12 +45,13 @@ def _name(match: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text on one line: breaks and hidden characters by their escapes, blanks beside punctuation as ``␣``."""
-    return _HIDDEN.sub(_name, _BLANK.sub("␣", text))
+    """The text on one line, breaks and hidden characters by their escapes."""
+    return _HIDDEN.sub(_name, text)
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Both texts, made visible and cut to the surroundings of the first place where they differ."""
+    """Both texts, made visible, cut to the surroundings of the first place where they differ, and in quotes: a blank
+    at an end has to be seen."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
     start = max(0, at - _BEFORE)
     if start < 6:  # not worth an ellipsis
@@ -65,4 +64,4 @@ def _window(text: str, start: int, stop: int) -> str:
     shown = visible(text[start:stop])
     # Escapes make the text longer; what is cut must not be the difference, which lies in the first half.
     shown = _cut(shown, 2 * LONGEST)
-    return ("…" if start else "") + shown + ("…" if stop < len(text) and not shown.endswith("…") else "")
+    return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")

@@ -215,7 +215,7 @@ def _rendered(
     use, kind = next((use, kind) for use, kind in _KINDS if use in uses)
     conversation, was, now = next(item for item in differing_pairs if item[0].use == use)
     count = len(differing_pairs)
-    detail = f"conversation “{conversation.name}”; {count} of {len(SUITE)} conversations render differently"
+    detail = f'conversation "{conversation.name}"; {count} of {len(SUITE)} conversations render differently'
     return Change("template", kind, after.path, name, *_shown(was, now), count=count, detail=detail)
 
 

@@ -8,7 +8,8 @@ Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key)
 ``special-token-added``, ``special-token-removed``
 ``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of an added token
 ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
-                               came or went in a changed file, while an unchanged file, which was not read, may hold it
+                               came or went in a changed file, while something that was not read may hold it (an
+                               unchanged file, or the vocabulary itself)
 ``extra-tokens-changed``       additional_special_tokens (extra_special_tokens)
 ``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
 ``class-changed``, ``class-suffix-changed``
@@ -92,9 +93,10 @@ class _Folder(NamedTuple):
         entry = snapshot.files.get(self.at(name))
         return None if entry is None else f"{entry.size:,} bytes"
 
-    def same(self, *names: str) -> str | None:
-        """Those of the files that are in both snapshots and known to be the same, for a sentence."""
-        return " and ".join(name for name in names if known_same(self.old, self.new, self.at(name))) or None
+    def doubt(self, *names: str) -> str | None:
+        """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
+        quiet = [name for name in names if known_same(self.old, self.new, self.at(name))]
+        return f"{' and '.join(quiet)}, the same in both revisions, may hold it" if quiet else None
 
 
 def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
@@ -117,8 +119,14 @@ def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
     if broken:
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
-    yield from compare_roles(shown, one.roles(), two.roles(), folder.same(_CONFIG, _SPECIAL))
-    yield from compare_tokens(shown, one.tokens(), two.tokens(), folder.same(_CONFIG, _ADDED, _FILE))
+    yield from compare_roles(shown, one.roles(), two.roles(), folder.doubt(_CONFIG, _SPECIAL))
+    doubt = folder.doubt(_CONFIG, _ADDED, _FILE)
+    if not doubt and None in (one.file, two.file) and not (one.tokens() and two.tokens()):
+        # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
+        doubt = "one of the revisions lists no added tokens at all; its vocabulary or code may hold it"
+    # added_tokens.json lists only what lies beyond the vocabulary.
+    certain = {**_data(one.added), **_data(two.added)}
+    yield from compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain)
 
 
 class _Side(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.revision.change import Change
@@ -50,11 +50,13 @@ def _add(tokens: dict[str, Token], content: str, number: int, entry: Mapping[str
     tokens[content] = Token(number, flags) if known is None else Token(known.number, {**flags, **known.flags})
 
 
-def compare_tokens(path: str, one: Mapping[str, Token], two: Mapping[str, Token], unread: str | None) -> list[Change]:
+def compare_tokens(
+    path: str, one: Mapping[str, Token], two: Mapping[str, Token], doubt: str | None, certain: Collection[str]
+) -> list[Change]:
     """The changes of the added tokens.
 
-    ``unread`` names files that are the same in both revisions, were not read and may hold tokens too: a token that came
-    or went is then only "listed" or "unlisted".
+    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
+    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
     """
     changes: list[Change] = []
     gone = {token.number: content for content, token in one.items() if content not in two}
@@ -68,12 +70,14 @@ def compare_tokens(path: str, one: Mapping[str, Token], two: Mapping[str, Token]
             was, now = _shown(gone[token.number]), _shown(content)
             changes.append(Change(_AREA, "special-token-renamed", path, now, was, now, detail=f"id {token.number}"))
         else:
-            kind = "special-token-listed" if unread else "special-token-added"
-            changes.append(Change(_AREA, kind, path, _shown(content), None, _said(token), detail=_may_hold(unread)))
+            why = None if content in certain else doubt
+            kind = "special-token-listed" if why else "special-token-added"
+            changes.append(Change(_AREA, kind, path, _shown(content), None, _said(token), detail=why))
     for content, token in one.items():
         if content not in two and content not in renamed:
-            kind = "special-token-unlisted" if unread else "special-token-removed"
-            changes.append(Change(_AREA, kind, path, _shown(content), _said(token), None, detail=_may_hold(unread)))
+            why = None if content in certain else doubt
+            kind = "special-token-unlisted" if why else "special-token-removed"
+            changes.append(Change(_AREA, kind, path, _shown(content), _said(token), None, detail=why))
     return list(_grouped(changes))
 
 
@@ -94,10 +98,6 @@ def _said(token: Token) -> str:
 
 def _shown(content: str) -> str:
     return short(visible(content)) if content else '""'
-
-
-def _may_hold(unread: str | None) -> str | None:
-    return f"{unread}, the same in both revisions, may hold it already" if unread else None
 
 
 def _grouped(changes: list[Change]) -> Iterator[Change]:
@@ -138,23 +138,23 @@ def _texts(value: object) -> list[str]:
     return sorted(text for text in texts if isinstance(text, str))
 
 
-def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], unread: str | None) -> Iterator[Change]:
-    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when an unread file may decide."""
+def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], doubt: str | None) -> Iterator[Change]:
+    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
     for role in dict.fromkeys([*two, *one]):
         before, after = one.get(role), two.get(role)
         if before == after:
             continue
         if role == _EXTRA[0]:
-            yield from _extra(path, before, after, unread)
+            yield from _extra(path, before, after, doubt)
             continue
         kind = "special-role-changed"
-        if unread and (before is None or after is None):
+        if doubt and (before is None or after is None):
             kind = "special-role-listed" if before is None else "special-role-unlisted"
         was, now = (None if side is None else _shown(side) for side in (before, after))
-        yield Change(_AREA, kind, path, role, was, now, detail=_may_hold(unread) if "listed" in kind else None)
+        yield Change(_AREA, kind, path, role, was, now, detail=doubt if "listed" in kind else None)
 
 
-def _extra(path: str, before: str | None, after: str | None, unread: str | None) -> Iterator[Change]:
+def _extra(path: str, before: str | None, after: str | None, doubt: str | None) -> Iterator[Change]:
     one, two = (side.split("\n") if side else [] for side in (before, after))
     added, removed = [t for t in two if t not in one], [t for t in one if t not in two]
     clauses = [
@@ -162,6 +162,6 @@ def _extra(path: str, before: str | None, after: str | None, unread: str | None)
         for what, tokens in (("added", added), ("removed", removed))
         if tokens
     ]
-    kind = "special-role-listed" if unread and not one else "extra-tokens-changed"
+    kind = "special-role-listed" if doubt and not one else "extra-tokens-changed"
     sizes = (f"{len(one)} tokens", f"{len(two)} tokens")
     yield Change(_AREA, kind, path, _EXTRA[0], sizes[0], sizes[1], detail="; ".join(clauses))

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopback import Blob, Hub, text, virtual
-from small_models import header
+from cached_models import put
+from loopback import Hub, text, virtual
+from small_models import SHARD, header
 
 from envdoctor.hub.cache import cached_snapshots, open_cached
 from envdoctor.hub.snapshot import Unread
@@ -30,29 +31,10 @@ def environ(root: Path) -> dict[str, str]:
     return {"HF_HUB_CACHE": str(root)}
 
 
-def put(root: Path, repo: str, commit: str, files: dict[str, Blob], *, refs: tuple[str, ...] = (), copies: bool = False) -> Path:
-    """Write a snapshot as huggingface_hub lays it out."""
-    place = root / ("models--" + repo.replace("/", "--"))
-    (place / "blobs").mkdir(parents=True, exist_ok=True)
-    for path, blob in files.items():
-        content = b"".join(blob.slice(0, blob.size))
-        link = place / "snapshots" / commit / path
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if copies:
-            link.write_bytes(content)
-            continue
-        target = place / "blobs" / (blob.sha256 if blob.lfs else blob.git_oid)
-        target.write_bytes(content)
-        link.symlink_to(os.path.relpath(target, link.parent))
-    for ref in refs:
-        (place / "refs" / ref).parent.mkdir(parents=True, exist_ok=True)
-        (place / "refs" / ref).write_text(commit)
-    return place
-
-
 def test_the_oid_is_the_name_of_the_blob(root, environ):
     weights = virtual(header() + bytes(10))
-    put(root, "zai-org/tiny", OLD, {"config.json": text("{}"), "sub/m.safetensors": weights}, refs=("main", "refs/pr/1"))
+    files = {"config.json": text("{}"), "sub/m.safetensors": weights}
+    put(root, "zai-org/tiny", OLD, files, refs=("main", "refs/pr/1"))
     (cached,) = cached_snapshots("zai-org/tiny", environ, {})
     assert (cached.repo, cached.commit, cached.refs) == ("zai-org/tiny", OLD, ("main", "refs/pr/1"))
     snapshot = open_cached(cached)
@@ -88,12 +70,12 @@ def test_the_list_that_the_client_keeps_names_files_that_were_never_downloaded(r
     (place / "trees").mkdir()
     files = {
         "config.json": {"size": 2, "blob_id": text("{}").git_oid},
-        "m.safetensors": {"size": 5_000_000_000, "blob_id": "c" * 40, "lfs_sha256": "d" * 64, "lfs_size": 5_000_000_000},
+        "m.safetensors": {"size": SHARD, "blob_id": "c" * 40, "lfs_sha256": "d" * 64, "lfs_size": SHARD},
     }
     (place / "trees" / f"{OLD}.json").write_text(json.dumps({"format_version": 1, "files": files}))
     snapshot = open_cached(cached_snapshots("zai-org/tiny", environ, {})[0])
     assert snapshot.complete
-    assert snapshot.files["m.safetensors"] == ("m.safetensors", 5_000_000_000, "sha256:" + "d" * 64)
+    assert snapshot.files["m.safetensors"] == ("m.safetensors", SHARD, "sha256:" + "d" * 64)
     assert not snapshot.holds("m.safetensors")
     unread = snapshot.headers(["m.safetensors"])["m.safetensors"]
     assert isinstance(unread, Unread) and "never downloaded" in unread.reason
@@ -161,7 +143,10 @@ def test_notes_of_missing_files_and_strange_folders_are_no_snapshots(root, envir
     assert cached.refs == ()
 
 
-@pytest.mark.parametrize("version", [None, *(pytest.param(v, marks=pytest.mark.slow) for v in ("0.23.5", "0.36.2", "1.33.0"))])
+OTHER_CLIENTS = [pytest.param(version, marks=pytest.mark.slow) for version in ("0.23.5", "0.36.2", "1.33.0")]
+
+
+@pytest.mark.parametrize("version", [None, *OTHER_CLIENTS])
 def test_what_the_real_client_wrote_is_read(hub: Hub, tmp_path, packages_of, version):
     repo = hub.repo("zai-org/tiny")
     weights = virtual(header() + bytes(10))

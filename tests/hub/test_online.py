@@ -289,7 +289,7 @@ def test_a_list_of_more_files_than_are_compared_is_refused(hub, repo):
     "body", [b"[]", b"{}", b'"x"', b'{"sha": 3}', b'{"siblings": 3, "sha": "x"}', b"\xff", b"{", b"[" * 10**5]
 )
 def test_an_answer_of_another_shape_is_one_sentence(hub, repo, body):
-    hub.fault("body", data=body)
+    hub.fault("body", data=body, times=2)
     assert error_of(hub).kind == "protocol"
 
 

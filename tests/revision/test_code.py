@@ -104,7 +104,9 @@ def test_attention_that_the_configuration_now_picks_is_seen(compare_pair: Callab
         ("attention-default-changed", "TinyPreTrainedModel._supports_flash_attn_2", None, "True"),
         ("attention-default-changed", "TinyPreTrainedModel._supports_sdpa", None, "True"),
     ]
-    assert not [row for row in found if row[0] == "package-required"], "flash_attn is imported under a condition"
+    assert not [row for row in found if row[0] == "package-required"], (
+        "flash_attn is imported under is_flash_attn_2_available()"
+    )
 
 
 # --- what is nothing --------------------------------------------------------------------------------------------------
@@ -336,11 +338,23 @@ def test_the_flag_that_transformers_asks_for_has_its_own_kind(compare: Callable[
 # --- packages, unread parts, cost -------------------------------------------------------------------------------------
 
 
-def test_a_package_that_is_needed_to_load_the_file_is_told_apart(compare: Callable[..., Compared]) -> None:
-    guarded = "try:\n    import xformers\nexcept ImportError:\n    xformers = None\n"
-    late = "def f():\n    import tiktoken\n"
-    compared = compare("import torch", "import torch\nimport os\nfrom einops import rearrange\n" + guarded + late)
-    assert [change.symbol for change in compared.changes if change.kind == "package-required"] == ["einops"]
+@pytest.mark.parametrize(
+    ("text", "packages"),
+    [
+        ("import os\nfrom einops import rearrange", ["einops"]),
+        ("def f():\n    import tiktoken", ["tiktoken"]),
+        ("if new:\n    import einops", ["einops"]),
+        ("try:\n    import xformers\nexcept ImportError:\n    xformers = None", []),
+        ("if is_flash_attn_2_available():\n    import flash_attn", []),
+        ("from .einops import rearrange", []),
+        ("import transformers, numpy.linalg", []),
+    ],
+)
+def test_packages_that_transformers_looks_for_before_it_loads_the_file(
+    compare: Callable[..., Compared], text: str, packages: list[str]
+) -> None:
+    compared = compare("import torch", f"import torch\n{text}")
+    assert [change.symbol for change in compared.changes if change.kind == "package-required"] == packages
 
 
 def test_a_file_that_cannot_be_parsed_is_unread_and_never_unchanged(compare: Callable[..., Compared]) -> None:

@@ -49,7 +49,7 @@ class TestRenderingChanged:
     def test_a_blank_that_went_is_shown(self, compare: Any) -> None:
         change = only(compare(WITH_BLANK, WITHOUT_BLANK))
         assert change.kind == "rendering-changed"
-        assert (change.before, change.after) == ("[GO]<|user|>␣\\n␣U", "[GO]<|user|>\\n␣U")
+        assert (change.before, change.after) == ('"[GO]<|user|> \\n U"', '"[GO]<|user|>\\n U"')
         assert change.count == sum(bool(conversation.messages) for conversation in SUITE)
         assert change.detail is not None and "one user turn" in change.detail
 
@@ -58,7 +58,7 @@ class TestRenderingChanged:
             compare(WITH_BLANK, WITH_BLANK.replace("<|assistant|>{% endif", "<|assistant|><think>\n{% endif"))
         )
         assert change.kind == "generation-prompt-changed"
-        assert change.after is not None and change.after.endswith("<|assistant|><think>\\n")
+        assert change.after is not None and change.after.endswith('<|assistant|><think>\\n"')
 
     def test_only_tools(self, compare: Any) -> None:
         change = only(compare(WITH_BLANK, "{{ tools|tojson if tools }}" + WITH_BLANK))
@@ -81,7 +81,7 @@ class TestRenderingChanged:
         change = only(compare(f"{long} one {long}", f"{long} two {long}"))
         assert change.before is not None and change.after is not None
         assert "one" in change.before and "two" in change.after
-        assert len(change.before) < 200 and change.before.startswith("…") and change.before.endswith("…")
+        assert len(change.before) < 200 and change.before.startswith("...") and change.before.endswith("...")
 
     def test_a_difference_behind_what_is_kept_is_still_a_difference(self, compare: Any) -> None:
         long = "{{ 'x' * 30000 }}"
@@ -166,7 +166,7 @@ class TestPlaces:
         tokens = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
         old = {"tokenizer_config.json": {**tokens, "chat_template": "{{ bos_token }}A"}}
         new = {"tokenizer_config.json": {**tokens, "chat_template": "{{ bos_token }}B"}}
-        assert only(compare(old, new)).before == "<s>A"
+        assert only(compare(old, new)).before == '"<s>A"'
 
 
 class TestHostile:
@@ -206,7 +206,7 @@ class TestHostile:
 
     def test_escape_codes_are_shown_not_sent(self, compare: Any) -> None:
         change = only(compare("a", "a\x1b[31mred\u202e"))
-        assert change.after == "a\\x1b[31mred\\u202e"
+        assert change.after == '"a\\x1b[31mred\\u202e"'
 
     def test_two_broken_templates_are_not_called_equal(self, compare: Any) -> None:
         compared = compare("{% for %}", "{% for m %}")

@@ -69,10 +69,19 @@ class TestTokens:
         assert change.kind == "special-token-listed"
         assert change.detail is not None and "added_tokens.json" in change.detail
 
+    def test_a_list_that_only_one_revision_has_says_nothing_of_the_vocabulary(self, compare: Any) -> None:
+        change = only(compare({CONFIG: {}}, decoder(_0=token("<unk>"))))
+        assert change.kind == "special-token-listed"
+        assert change.detail is not None and "vocabulary" in change.detail
+
+    def test_added_tokens_json_holds_only_what_lies_beyond_the_vocabulary(self, compare: Any) -> None:
+        compared = compare({CONFIG: {}}, {CONFIG: {"a": 1}, "added_tokens.json": {"<pad>": 32000}})
+        assert ("special-token-added", "<pad>") in kinds(compared)
+
     def test_tokens_that_differ_in_a_number_are_one_change(self, compare: Any) -> None:
         many = {f"_{number}": token(f"<|reserved_{number}|>") for number in range(100, 300)}
-        change = only(compare({CONFIG: {}}, decoder(**many)))
-        assert (change.symbol, change.count) == ("<|reserved_{i}|>", 200)
+        change = only(compare(decoder(_1=token("<s>")), decoder(_1=token("<s>"), **many)))
+        assert (change.kind, change.symbol, change.count) == ("special-token-added", "<|reserved_{i}|>", 200)
         assert change.after == "id 100, special … id 299, special"
 
 

@@ -1,0 +1,137 @@
+"""The header reader agrees with the installed safetensors library, and says why it rejects what it rejects."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from header_true import header, model
+from mutations import mutated_files
+from safetensors import SafetensorError, deserialize
+
+from envdoctor.hub.safetensors_header import DTYPE_BITS, REASONS, HeaderError, parse_header
+from envdoctor.knowledge.toml_files import load_toml
+
+ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "safetensors.toml")["attack"]
+
+
+def whole_file(attack: dict[str, Any]) -> bytes:
+    if "file" in attack:
+        return attack["file"].encode()
+    text = bytes.fromhex(attack["hex"]) if "hex" in attack else attack["header"].encode()
+    return struct.pack("<Q", attack.get("length", len(text))) + text + bytes(attack.get("data", 0))
+
+
+def library_accepts(data: bytes) -> bool:
+    try:
+        deserialize(data)
+    except SafetensorError:
+        return False
+    return True
+
+
+def rejection(data: bytes) -> str | None:
+    try:
+        parse_header(data, len(data))
+    except HeaderError as error:
+        return error.reason
+    return None
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_an_attack_gets_its_reason_or_its_remark(attack):
+    data = whole_file(attack)
+    if attack.get("accept"):
+        assert attack["remark"] in parse_header(data, len(data)).remarks
+    else:
+        assert rejection(data) == attack["reason"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_the_library_gives_the_same_verdict_on_an_attack(attack):
+    data = whole_file(attack)
+    assert library_accepts(data) == bool(attack.get("accept"))
+
+
+def test_every_reason_has_an_attack_but_those_of_the_reading():
+    shown = {attack.get("reason") for attack in ATTACKS}
+    assert set(REASONS) - shown == {"header-incomplete", "nested-too-deeply", "too-complex"}
+
+
+@pytest.mark.parametrize(("depth", "accepted"), [(125, True), (126, False), (5000, False)])
+def test_nesting_ends_where_that_of_the_library_does(depth, accepted):
+    inner = "[" * depth + "]" * depth
+    text = f'{{"a":{{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":{inner}}}}}'.encode()
+    data = struct.pack("<Q", len(text)) + text + bytes(4)
+    assert library_accepts(data) is accepted
+    assert rejection(data) == (None if accepted else "nested-too-deeply")
+
+
+def test_a_header_of_millions_of_lists_is_refused_before_it_is_parsed():
+    text = b'{"a":[' + b"[]," * 4_000_001 + b"0]}"
+    assert rejection(struct.pack("<Q", len(text)) + text) == "too-complex"
+
+
+def test_a_header_that_is_cut_is_told_apart_from_one_that_is_wrong():
+    data = struct.pack("<Q", 100) + b"{}"
+    with pytest.raises(HeaderError) as raised:
+        parse_header(data, 1000)
+    assert raised.value.reason == "header-incomplete"
+
+
+def test_without_a_file_size_the_end_of_the_data_is_not_judged():
+    text = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    assert parse_header(struct.pack("<Q", len(text)) + text, None).data_bytes == 4
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_mutated_headers_get_the_verdict_of_the_library(seed):
+    assert disagreements(1000, seed) == []
+
+
+@pytest.mark.slow
+def test_sixty_thousand_mutated_headers_get_the_verdict_of_the_library():
+    assert disagreements(60_000, 3) == []
+
+
+def disagreements(count: int, seed: int) -> list[tuple[bytes, str | None]]:
+    return [
+        (data, rejection(data))
+        for data in mutated_files(count, seed)
+        if library_accepts(data) is not (rejection(data) is None)
+    ]
+
+
+def test_mutations_reach_most_reasons():
+    found = {rejection(data) for data in mutated_files(3000, 1)}
+    assert len(found) > 15
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPE_BITS))
+def test_a_dtype_of_the_table_is_read_by_the_installed_library_if_it_is_new_enough(dtype, matrix):
+    import safetensors
+
+    rows = {row["key"]: row["since"] for row in matrix.table("safetensors-dtypes")["row"]}
+    head, size = header({"a": (dtype, (8,))})
+    installed = tuple(int(part) for part in safetensors.__version__.split(".")[:3])
+    assert library_accepts(head + bytes(size)) is (installed >= tuple(map(int, rows[dtype].split("."))))
+
+
+def test_the_table_of_dtypes_is_that_of_the_reader(matrix):
+    assert {row["key"] for row in matrix.table("safetensors-dtypes")["row"]} == set(DTYPE_BITS)
+
+
+@pytest.mark.parametrize(
+    "name", ["chatglm3-6b", "glm-4-9b-chat", "glm-4-9b-chat-hf", "qwen2.5-7b-instruct", "deepseek-v3"]
+)
+def test_headers_of_real_models_are_read_whole(name):
+    described = model(name)
+    totals = described.about["totals"]
+    found = [header(shard, described.about["metadata"]) for shard in described.shards.values()]
+    read = [parse_header(head, len(head) + size) for head, size in found]
+    assert (len(read), sum(len(one.tensors) for one in read)) == (totals["files"], totals["tensors"])
+    assert sum(one.data_bytes for one in read) == totals["data_bytes"]
+    assert sum(one.header_bytes - 8 for one in read) == totals["header_bytes"]
+    assert all(one.remarks == () for one in read)

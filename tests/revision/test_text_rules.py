@@ -1,0 +1,124 @@
+"""Changes as the comparison emits them meet the rules that judge them: kinds, columns and severities fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import about_revisions
+from envdoctor.revision.comparing import change_facts, compare_snapshots
+
+AREAS = ("config", "generation", "tokenizer", "template", "preprocessor", "licence", "files")
+TEMPLATE = "[GO]{% for m in messages %}<|{{ m['role'] }}|>~\n {{ m['content'] }}{% endfor %}"
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+
+
+@pytest.fixture
+def found(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., dict[str, str]]:
+    """Rule id -> message of every finding between two repositories, with an environment or without."""
+
+    def run(old: dict[str, Any], new: dict[str, Any], **packages: str) -> dict[str, str]:
+        comparison = compare_snapshots(snapshot(old), snapshot(new), areas=AREAS)
+        assert comparison.unread == []
+        facts = FactSet()
+        facts.update(change_facts(comparison, "test"))
+        for name, version in packages.items():
+            facts.add(Fact(f"pkg.{name}", version, "test", "given"))
+        judgement = judge(facts, matrix.only(about_revisions), Policy(), today=date(2026, 11, 20))
+        return {finding.id: finding.message.en for finding in judgement.findings}
+
+    return run
+
+
+def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) -> None:
+    old, new = ({TOKENIZER: {"chat_template": TEMPLATE.replace("~", blank)}} for blank in (" ", ""))
+    assert found(old, new) == {
+        "template-render": 'chat template default renders differently: "[GO]<|user|> \\n U" -> "[GO]<|user|>\\n U"'
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rules"),
+    [
+        ({CONFIG: {"torch_dtype": "bfloat16"}}, {CONFIG: {"dtype": "float32"}}, {"dtype-config"}),
+        ({CONFIG: {"dtype": "bfloat16"}}, {CONFIG: {"dtype": "float16"}}, {"dtype-config-float16"}),
+        ({CONFIG: {"rope_scaling": {"type": "su"}}}, {CONFIG: {"rope_scaling": {"type": "longrope"}}}, {"rope"}),
+        ({CONFIG: {"sliding_window": 4096}}, {CONFIG: {"sliding_window": None}}, {"sliding-window"}),
+        ({CONFIG: {"hidden_act": "gelu"}}, {CONFIG: {"hidden_act": "silu"}}, {"hidden-act"}),
+        ({CONFIG: {"tie_word_embeddings": True}}, {CONFIG: {"tie_word_embeddings": False}}, {"tie-embeddings"}),
+        ({CONFIG: {"vocab_size": 32000}}, {CONFIG: {"vocab_size": 32001}}, {"vocab-size"}),
+        ({CONFIG: {}}, {CONFIG: {"quantization_config": {"quant_method": "fp8"}}}, {"quantization-added"}),
+        ({CONFIG: {"attn_implementation": "eager"}}, {CONFIG: {"attn_implementation": "sdpa"}}, {"attention-config"}),
+        ({CONFIG: {"eos_token_id": 1}}, {CONFIG: {"eos_token_id": [1, 2]}}, {"config-eos"}),
+        (
+            {"generation_config.json": {"eos_token_id": 1}},
+            {"generation_config.json": {"eos_token_id": 2}},
+            {"generation-eos"},
+        ),
+        ({TOKENIZER: {"eos_token": "<a>"}}, {TOKENIZER: {"eos_token": "<b>"}}, {"eos-token"}),
+        ({TOKENIZER: {"pad_token": "<a>"}}, {TOKENIZER: {"pad_token": "<b>"}}, {"pad-token"}),
+        ({TOKENIZER: {"padding_side": "left"}}, {TOKENIZER: {"padding_side": "right"}}, {"padding-side"}),
+        ({TOKENIZER: {"tokenizer_class": "A"}}, {TOKENIZER: {"tokenizer_class": "B"}}, {"tok-class"}),
+        ({"merges.txt": "a b"}, {"merges.txt": "b a"}, {"tokenization"}),
+        ({"tokenizer.model": "a"}, {"tokenizer.model": "b"}, {"tokenization"}),
+        ({TOKENIZER: {"chat_template": "a"}}, {TOKENIZER: {"chat_template": "{% for %}"}}, {"template-fails"}),
+        ({TOKENIZER: {"chat_template": "a"}}, {TOKENIZER: {}}, {"template-removed"}),
+    ],
+)
+def test_each_kind_of_change_meets_its_rule(found: Any, old: Any, new: Any, rules: set[str]) -> None:
+    assert set(found(old, new)) == rules
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({CONFIG: {"torch_dtype": "float16"}}, {CONFIG: {"dtype": "float16"}}),
+        ({CONFIG: {"transformers_version": "4.30.2"}}, {CONFIG: {"transformers_version": "4.57.0"}}),
+        ({CONFIG: {"model_type": "llama"}}, {CONFIG: {"model_type": "llama", "attention_bias": False}}),
+        ({CONFIG: {"own": 1}}, {CONFIG: {"own": 2}}),
+        ({TOKENIZER: {"name_or_path": "a"}}, {TOKENIZER: {"name_or_path": "b"}}),
+        ({TOKENIZER: {"chat_template": "a{{ 'b' }}"}}, {TOKENIZER: {"chat_template": "ab"}}),
+        ({"README.md": "a", "demo.png": "a"}, {"README.md": "b", "demo.png": "b"}),
+    ],
+)
+def test_what_cannot_hurt_is_no_finding(found: Any, old: Any, new: Any) -> None:
+    assert found(old, new) == {}
+
+
+class TestJoinedWithTheEnvironment:
+    ROPE = (
+        {CONFIG: {"rope_theta": 5e5}},
+        {CONFIG: {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}},
+    )
+    BACKEND = ({TOKENIZER: {"tokenizer_class": "A"}}, {TOKENIZER: {"tokenizer_class": "TokenizersBackend"}})
+    MOVED = ({TOKENIZER: {"chat_template": "a"}}, {TOKENIZER: {}, "chat_template.jinja": "a"})
+    LIST = ({TOKENIZER: {}}, {TOKENIZER: {"extra_special_tokens": ["<a>"]}})
+
+    @pytest.mark.parametrize(
+        ("change", "rule", "breaks", "works"),
+        [
+            (ROPE, "rope-moved", "4.57.6", "5.0.0"),
+            (BACKEND, "tok-class-backend", "4.57.6", "5.0.0"),
+            (MOVED, "template-moved", "4.46.3", "4.47.0"),
+            (LIST, "extra-special-tokens-list", "4.57.6", "5.0.0"),
+        ],
+    )
+    def test_a_file_of_another_generation_hurts_only_the_releases_that_cannot_read_it(
+        self, found: Any, change: Any, rule: str, breaks: str, works: str
+    ) -> None:
+        assert rule in found(*change, transformers=breaks)
+        assert rule not in found(*change, transformers=works)
+        assert rule not in found(*change)  # could not be checked
+
+    def test_merges_as_pairs_need_tokenizers_0_20(self, found: Any) -> None:
+        old, new = ({"tokenizer.json": {"model": {"vocab": {}, "merges": [merge]}}} for merge in ("a b", ["a", "b"]))
+        assert "tokenizer-merges-format" in found(old, new, tokenizers="0.19.1")
+        assert found(old, new, tokenizers="0.20.0") == {}
