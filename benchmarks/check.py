@@ -115,7 +115,9 @@ def measure(commands: Mapping[str, Mapping[str, Any]], runs: int, scratch: Path)
     listing = scratch / "commands.json"
     listing.write_text(json.dumps(commands))
     script = [sys.executable, "-I", "-S", str(ROOT / "benchmarks" / "measure.py"), str(listing), str(runs)]
-    results: dict[str, list[list[float]]] = json.loads(subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout)
+    results: dict[str, list[list[float]]] = json.loads(
+        subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout
+    )
     return results
 
 

@@ -2,8 +2,8 @@
 
     python -I -S benchmarks/measure.py COMMANDS.json RUNS    prints {name: [[seconds, cpu seconds, peak KiB], ...]}
 
-A command is ``{"argv": [...], "env": {...}, "remove": DIR or null}``; ``remove`` names a folder whose bytecode is deleted before
-each run.
+A command is ``{"argv": [...], "env": {...}, "remove": DIR or null}``; ``remove`` names a folder whose bytecode is
+deleted before each run.
 """
 
 import json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.facts.values import ABSENT, Fact, Value
-from envdoctor.hub.lock import LOCK_NAME, LockError, Locked, compare_lock, locked_model, read_lock
+from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, compare_lock, locked_model, read_lock
 from envdoctor.hub.snapshot import Snapshot
 
 __all__ = ["find_locked", "lock_facts"]

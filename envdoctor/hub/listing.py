@@ -12,7 +12,7 @@ from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["MOST_FILES", "Listing", "fetch_listing"]
+__all__ = ["MOST_FILES", "Listing", "check_items", "fetch_listing", "pages"]
 
 MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
@@ -59,7 +59,7 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
         raise TransportError(f"{repo} lists {len(siblings):,} files; at most {MOST_FILES:,} are compared", "protocol")
-    files, refused = _checked(siblings)
+    files, refused = check_items(siblings)
     return Listing(present, commit, files, refused, bool(data.get("gated")))
 
 
@@ -96,7 +96,8 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         url = following[1] if following else ""
 
 
-def _checked(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
     files: dict[str, FileEntry] = {}
     refused: list[Unread] = []
     left_out = 0

@@ -132,22 +132,29 @@ class _Machine:
 
 def scan_pickle(data: bytes, start: int = 0) -> Scan:
     """Walk the pickle that begins at ``start``. Never raises for bad input: see :attr:`Scan.problem`."""
-    import io
-    import pickletools
+    import warnings
 
     scan = Scan()
     if _LONG_NUMBER.search(data):
         scan.problem = "it holds a number of thousands of digits"
         scan.limited = True
         return scan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
+        _walk(scan, data, start)
+    return scan
+
+
+def _walk(scan: Scan, data: bytes, start: int) -> None:
+    import io
+    import pickletools
+
     machine = _Machine(scan.globals)
     stream = io.BytesIO(data)
     stream.seek(start)
-    count = 0
     try:
-        for opcode, argument, _ in pickletools.genops(stream):
-            count += 1
-            if count > MOST_OPCODES:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+            if count >= MOST_OPCODES:
                 scan.problem = scan.problem or f"it has more than {MOST_OPCODES:,} opcodes"
                 scan.limited = True
                 break
@@ -164,7 +171,6 @@ def scan_pickle(data: bytes, start: int = 0) -> Scan:
     if scan.problem is None:
         scan.result = machine.stack[-1] if machine.stack else None
         scan.end = stream.tell()
-    return scan
 
 
 def _step(machine: _Machine, opcode: str, argument: Any) -> None:

@@ -77,6 +77,7 @@ def parent_that_matters(new: HubSnapshot) -> Parent:
         if after is not None:
             old = open_hub(repo, candidate.id, new.transport, cache=new.cache, largest_header=new.largest_header)
             if _essence(old.files) != _essence(new.files):
+                old.asked = new.asked
                 return Parent(old, after, looked_at)
             looked_at += 1
         after = candidate

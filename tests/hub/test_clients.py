@@ -87,3 +87,15 @@ def test_every_supported_client_accepts_the_hub(hub, tmp_path, packages_of, vers
     results = base_run(hub, tmp_path, packages_of(version))
     assert results["version"] == version
     check(results, hub)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", CLIENTS)
+def test_every_fault_is_survived_with_every_supported_client(packages_of, version):
+    """The tests of this folder that run in this process, once more in another, with another client."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    environ["PYTHONPATH"] = str(packages_of(version))
+    names = ("test_faults.py", "test_online.py", "test_revisions.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *(str(CALLS.with_name(name)) for name in names)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -23,7 +23,15 @@ def state_pickle(tensors: Tensors, *, shared: Mapping[str, str] | None = None, e
         for length in shape:
             count *= length
         out += [_text(name), b"ctorch._utils\n_rebuild_tensor_v2\n(("]
-        out += [_text("storage"), b"ctorch\n", _STORAGES[dtype].encode(), b"\n", _text(key), _text("cpu"), _number(count)]
+        out += [
+            _text("storage"),
+            b"ctorch\n",
+            _STORAGES[dtype].encode(),
+            b"\n",
+            _text(key),
+            _text("cpu"),
+            _number(count),
+        ]
         out += [b"tQ", _number(0), _numbers(shape), _numbers(shape), b"\x89ccollections\nOrderedDict\n)RtR"]
     return b"".join([*out, b"u."])
 

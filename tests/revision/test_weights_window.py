@@ -1,0 +1,155 @@
+"""The transformers releases that a revision can run with, from names that code imports and from its configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hub_formats"))
+
+from header_true import Repository
+
+from envdoctor.derive.transformers_fits import compute
+from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.knowledge.release_ranges import contains, intersect, parse_ranges, release_of, spell_ranges
+from envdoctor.revision.transformers_window import compare
+
+PLAIN = "class Model:\n    pass\n"
+
+
+def code(text: str, name: str = "modeling_tiny.py", **config: object) -> Repository:
+    texts = {name: text}
+    if config:
+        texts["config.json"] = json.dumps(config)
+    return Repository(texts=texts)
+
+
+def windows(matrix, old: Repository, new: Repository) -> tuple[object, object]:
+    facts = dict(compare(old, new, table=matrix.table).facts)
+    return facts["revision.transformers_old"], facts["revision.transformers_new"]
+
+
+@pytest.mark.parametrize(
+    ("line", "window"),
+    [
+        ("from transformers.models.llama.modeling_llama import LlamaFlashAttention2", ">=4.34,<4.48"),
+        ("from transformers.utils import is_torch_fx_available", "<5.0"),
+        ("from transformers.cache_utils import DynamicCache", ">=4.36"),
+        ("from transformers.pytorch_utils import find_pruneable_heads_and_indices", "<5.0"),
+        ("from transformers.tokenization_utils import PreTrainedTokenizer", "any"),
+        ("from transformers.modeling_utils import PreTrainedModel", "any"),
+        ("from transformers.never_heard_of import anything", "any"),
+        ("import torch", "any"),
+    ],
+)
+def test_an_import_sets_the_window(matrix, line, window):
+    assert windows(matrix, code(PLAIN), code(f"{line}\n{PLAIN}")) == ("any", window)
+
+
+def test_imports_are_intersected_and_a_contradiction_leaves_none(matrix):
+    new = code("from transformers.generation_utils import a\nfrom transformers.masking_utils import b\n")
+    assert windows(matrix, code(PLAIN), new)[1] == "none"
+
+
+def test_an_import_that_may_fail_asks_for_nothing(matrix):
+    text = "try:\n    from transformers.utils import is_torch_fx_available\nexcept ImportError:\n    pass\n"
+    assert windows(matrix, code(PLAIN), code(text))[1] == "any"
+
+
+def test_a_tokenizer_whose_pad_takes_no_padding_side_ends_at_4_45(matrix):
+    old = code("class TinyTokenizer:\n    def _pad(self, inputs, max_length=None): ...\n", "tokenization_tiny.py")
+    new = code("class TinyTokenizer:\n    def _pad(self, inputs, padding_side=None): ...\n", "tokenization_tiny.py")
+    assert windows(matrix, old, new) == ("<4.45", "any")
+    change = compare(old, new, table=matrix.table).changes[0]
+    assert (change.area, change.kind, change.before, change.after) == ("code", "transformers-window", "<4.45", "any")
+    assert "padding_side" in change.detail
+
+
+def test_a_method_that_later_releases_lack_ends_the_window(matrix):
+    call = "class M:\n    def f(self, o):\n        return self._extract_past_from_model_output(o{})\n"
+    assert windows(matrix, code(PLAIN), code(call.format("")))[1] == "<4.49"
+    keyword = call.format(", standardize_cache_format=True")
+    assert windows(matrix, code(PLAIN), code(keyword))[1] == ">=4.40,<4.44"
+
+
+@pytest.mark.parametrize(
+    ("config", "window"),
+    [
+        ({"model_type": "glm4"}, ">=4.51.3"),
+        ({"model_type": "code_llama"}, ">=4.33,<5.6"),
+        ({"model_type": "gpt2"}, "any"),
+        ({"model_type": "of_my_own"}, "any"),
+        ({"model_type": "glm4", "auto_map": {"AutoModel": "modeling_tiny.Model"}}, "any"),
+        ({"model_type": "llama", "rope_parameters": {"rope_theta": 1e6}}, ">=5.0"),
+        ({"model_type": "llama", "rope_parameters": {"rope_theta": 1e6}, "rope_theta": 1e6}, ">=4.28"),
+    ],
+)
+def test_the_configuration_sets_the_window(matrix, config, window):
+    assert windows(matrix, code(PLAIN, bos=1), code(PLAIN, **config))[1] == window
+
+
+def test_a_tokenizer_of_transformers_5_needs_it(matrix):
+    new = Repository(texts={"tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend"}'})
+    assert windows(matrix, Repository(texts={"tokenizer_config.json": "{}"}), new)[1] == ">=5.0"
+
+
+def test_files_that_did_not_change_are_not_read(matrix):
+    old, new = (code(PLAIN, model_type="glm4") for _ in range(2))
+    assert all(isinstance(window, Unknown) for window in windows(matrix, old, new))
+    assert old.read_paths == new.read_paths == []
+
+
+def test_scripts_that_transformers_does_not_load_ask_for_nothing(matrix):
+    new = code("from transformers.utils import is_torch_fx_available\n", "web_demo.py")
+    assert isinstance(windows(matrix, Repository(), new)[1], Unknown)
+
+
+def test_code_that_cannot_be_parsed_is_unknown_and_no_change(matrix):
+    compared = compare(code(PLAIN), code("def ("), table=matrix.table)
+    assert isinstance(dict(compared.facts)["revision.transformers_new"], Unknown)
+    assert compared.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("window", "installed", "fits"),
+    [
+        (">=4.36,<4.48", "4.47.1", True),
+        (">=4.36,<4.48", "4.48.0", False),
+        (">=4.36,<4.48", "4.35.2", False),
+        (">=4.36,<4.48 or >=5.1", "5.2.0", True),
+        (">=4.51.3", "4.51.2", False),
+        ("none", "4.47.1", False),
+        ("any", "4.47.1", True),
+        ("<5.0", "9.0.0", False),
+    ],
+)
+def test_the_installed_release_fits_or_does_not(matrix, window, installed, fits):
+    facts = {"revision.transformers_new": window, "pkg.transformers": installed}
+    assert compute(facts.__getitem__, matrix)["revision.installed_fits"].value is fits
+
+
+@pytest.mark.parametrize("installed", ["9.0.0", ABSENT])
+def test_a_release_that_was_not_read_and_an_absent_one_are_unknown(matrix, installed):
+    facts = {"revision.transformers_new": ">=4.36", "pkg.transformers": installed}
+    assert isinstance(compute(facts.__getitem__, matrix)["revision.installed_fits"].value, Unknown)
+
+
+def test_without_a_window_nothing_is_derived(matrix):
+    facts = {"revision.transformers_new": Unknown("not compared"), "pkg.transformers": "4.47.1"}
+    assert compute(facts.__getitem__, matrix) == {}
+
+
+@pytest.mark.parametrize("text", [">=4.36,<4.48", ">=4.36,<4.48 or >=5.1", "<5.0", ">=4.51.3"])
+def test_ranges_are_spelled_as_they_are_read(text):
+    assert spell_ranges(parse_ranges(text)) == text
+
+
+def test_ranges_are_intersected():
+    both = intersect(parse_ranges(">=4.36 | >=5.5"), parse_ranges("<4.48 | >=5.1"))
+    assert contains(both, release_of("4.40.0"))
+    assert not contains(both, release_of("4.50"))
+    assert contains(both, release_of("5.6"))
+    assert intersect(parse_ranges("<4.40"), parse_ranges(">=5.0")) == ()
