@@ -118,7 +118,7 @@ def diff_revision(
 
 
 def _concerns(rule: Rule) -> bool:
-    return about_revisions(rule) or any(key.startswith("lock.") for key in rule.keys())
+    return about_revisions(rule) or "lock.state" in set(rule.keys())
 
 
 def _locked_revision(request: Request, locked: Locked | None) -> str:

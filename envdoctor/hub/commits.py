@@ -52,9 +52,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
                 return
 
 
-def commits_between(
-    transport: Transport, repo: str, old: str, new: str, most: int = 1000
-) -> tuple[list[Commit], bool]:
+def commits_between(transport: Transport, repo: str, old: str, new: str, most: int = 1000) -> tuple[list[Commit], bool]:
     """The commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is among its ancestors.
 
     Raises :class:`SnapshotError`.

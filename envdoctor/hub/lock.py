@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 
-__all__ = ["LOCK_NAME", "SCHEMA", "LockError", "Locked", "compare_lock", "lock_entry", "lock_text", "locked_model", "read_lock"]
+__all__ = [
+    "LOCK_NAME",
+    "SCHEMA",
+    "LockError",
+    "Locked",
+    "compare_lock",
+    "lock_entry",
+    "lock_text",
+    "locked_model",
+    "read_lock",
+]
 
 LOCK_NAME = "envdoctor.lock"
 SCHEMA = "envdoctor.lock/1"

@@ -89,9 +89,7 @@ def open_snapshot(text: str, revision: str | None, reach: Reach) -> AnySnapshot:
     repo, wanted = str(named.repo), revision or named.revision
     if reach.offline:
         return open_offline(repo, wanted, reach)
-    return open_revision(
-        repo, wanted, reach.transport, cache=reach.header_cache(), largest_header=reach.largest_header
-    )
+    return open_revision(repo, wanted, reach.transport, cache=reach.header_cache(), largest_header=reach.largest_header)
 
 
 def open_local(folder: str, shown: str, reach: Reach) -> FolderSnapshot | CachedSnapshot:

@@ -30,9 +30,9 @@ class Unread(NamedTuple):
 class FileEntry(NamedTuple):
     """One file of a snapshot.
 
-    ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file, ``sha256:<hex>`` for an LFS file. Equal oids
-    mean equal bytes; oids of different kinds say nothing of each other. It is None where finding it out would mean
-    reading a large file. ``size`` is in bytes.
+    ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file, ``sha256:<hex>`` for an LFS file. Equal
+    oids mean equal bytes; oids of different kinds say nothing of each other. It is None where finding it out would
+    mean reading a large file. ``size`` is in bytes.
     """
 
     path: str
@@ -59,7 +59,8 @@ class Snapshot(Protocol):
         ...
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges ``(offset, length)`` of one file; a negative offset counts from the end. Exact lengths or unread."""
+        """Byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from the
+        end."""
         ...
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:

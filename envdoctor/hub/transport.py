@@ -453,4 +453,3 @@ def _host(url: str) -> str:
 
 def _printable(text: str) -> str:
     return "".join(character for character in text if character.isprintable())[:200]
-

@@ -13,7 +13,7 @@ for folder in ("hub", "hub_formats"):
     if str(TESTS / folder) not in sys.path:
         sys.path.insert(0, str(TESTS / folder))
 
-from loopback import Hub
+from loopback import Hub  # noqa: E402
 
 
 @pytest.fixture

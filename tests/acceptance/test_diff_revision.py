@@ -149,7 +149,9 @@ def test_what_could_not_be_read_is_not_called_unchanged(diff, hub):
 
 
 def test_without_network_and_cache_it_says_what_to_do(run, tmp_path):
-    result = run("diff-revision", "THUDM/chatglm3-6b", "--no-config", env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)})
+    result = run(
+        "diff-revision", "THUDM/chatglm3-6b", "--no-config", env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    )
     assert result.code == 3
     assert len(result.err.splitlines()) == 1 and "two folders" in result.err
 
@@ -180,6 +182,15 @@ def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tm
     entry = lock["models"]["zai-org/chatglm3-6b"]
     assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
     assert repo is not None
-    moved = run("diff-revision", "zai-org/chatglm3-6b", "--lock", "--no-config", "--no-environment", "--format", "json", env=environ)
+    moved = run(
+        "diff-revision",
+        "zai-org/chatglm3-6b",
+        "--lock",
+        "--no-config",
+        "--no-environment",
+        "--format",
+        "json",
+        env=environ,
+    )
     assert moved.code == 1
     assert "model-differs-from-lock" in by_id(moved.json)

@@ -18,9 +18,7 @@ SHARD = 5_000_000_000
 
 def header(tensors: int = 40, name: str = "model.layers.{}.weight") -> bytes:
     """The header of a file with that many small tensors: 8 length bytes and JSON."""
-    body = {
-        name.format(i): {"dtype": "F16", "shape": [2], "data_offsets": [4 * i, 4 * i + 4]} for i in range(tensors)
-    }
+    body = {name.format(i): {"dtype": "F16", "shape": [2], "data_offsets": [4 * i, 4 * i + 4]} for i in range(tensors)}
     raw = json.dumps(body).encode()
     return struct.pack("<Q", len(raw)) + raw
 

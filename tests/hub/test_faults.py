@@ -66,19 +66,22 @@ def test_a_range_that_is_not_the_one_asked_for_is_asked_for_again(hub, repo, kin
     assert set(snapshot.headers(weights(snapshot)).values()) == {header(400)}
 
 
-@pytest.mark.parametrize(("kind", "words"), [
-    ("short_range", "where 0-"),
-    ("shift_range", "where 0-"),
-    ("wrong_content_range", "where 0-"),
-    ("cut", "broke off"),
-    ("drop", "broke off"),
-    ("503", "HTTP 503"),
-    ("429", "HTTP 429"),
-    ("404", "HTTP 404"),
-    ("403", "HTTP 403"),
-    ("418", "HTTP 418"),
-    ("html200", "web page"),
-])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("short_range", "where 0-"),
+        ("shift_range", "where 0-"),
+        ("wrong_content_range", "where 0-"),
+        ("cut", "broke off"),
+        ("drop", "broke off"),
+        ("503", "HTTP 503"),
+        ("429", "HTTP 429"),
+        ("404", "HTTP 404"),
+        ("403", "HTTP 403"),
+        ("418", "HTTP 418"),
+        ("html200", "web page"),
+    ],
+)
 def test_a_lasting_fault_leaves_one_header_unread_with_its_reason(hub, repo, kind, words):
     snapshot = opened(hub)
     hub.fault(kind, match=r"m-3", server="cdn", times=99, by=5, after=9)

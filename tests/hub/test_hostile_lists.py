@@ -38,7 +38,24 @@ def test_an_accepted_name_stays_below_its_folder(name):
 
 
 def test_what_is_about_the_model_and_what_is_of_it():
-    about = ["README.md", "README_en.md", "LICENSE", "MODEL_LICENSE", "LICENSE.txt", ".gitattributes", "NOTICE", "a/x.PNG"]
-    of_it = ["config.json", "merges.txt", "vocab.txt", "modeling.py", "model.safetensors", "requirements.txt", "chat.jinja"]
+    about = [
+        "README.md",
+        "README_en.md",
+        "LICENSE",
+        "MODEL_LICENSE",
+        "LICENSE.txt",
+        ".gitattributes",
+        "NOTICE",
+        "a/x.PNG",
+    ]
+    of_it = [
+        "config.json",
+        "merges.txt",
+        "vocab.txt",
+        "modeling.py",
+        "model.safetensors",
+        "requirements.txt",
+        "chat.jinja",
+    ]
     assert all(map(is_text_about_the_model, about))
     assert not any(map(is_text_about_the_model, of_it))

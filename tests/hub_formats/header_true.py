@@ -165,7 +165,7 @@ class Repository:
         parts = []
         for offset, length in ranges:
             start = offset if offset >= 0 else self.files[path].size + offset
-            assert 0 <= start and start + length <= self.files[path].size, "a range outside of the file"
+            assert start >= 0 and start + length <= self.files[path].size, "a range outside of the file"
             self.ranges.append((path, start, length))
             parts.append(self.prefixes[path][start : start + length])
         return parts

@@ -25,7 +25,9 @@ def hook(event, args):
         seen["open"].append([str(args[0]), str(args[1]), args[2] if isinstance(args[2], int) else 0])
     elif event == "import":
         seen["import"].append(args[0])
-    elif event.startswith(("socket.", "subprocess.", "os.", "shutil.", "ctypes.dlopen", "tempfile.", "urllib.", "webbrowser.")):
+    elif event.startswith(
+        ("socket.", "subprocess.", "os.", "shutil.", "ctypes.dlopen", "tempfile.", "urllib.", "webbrowser.")
+    ):
         if event not in ("os.listdir", "os.scandir", "os.walk", "os.fwalk"):
             seen["other"].append([event, [str(arg)[:200] for arg in args]])
 sys.addaudithook(hook)

@@ -1,4 +1,4 @@
-"""Promise 1: ``check`` and ``facts`` import nothing of the target, use no network, and write nothing with --no-cache."""
+"""Promise 1: ``check`` and ``facts`` import nothing of the target, use no network and, with --no-cache, write nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_of_the_target_only_metadata_and_version_files_are_opened(watch, environ
 def test_no_socket_and_no_process_is_opened(watch, environment, python_of, command):
     seen = watch(*command, "--python", python_of(environment), "--model", "THUDM/glm-4-9b-chat-hf")
     assert not [event for event, _ in seen.other if event.startswith(("socket.", "urllib."))]
-    started = [arguments for event, arguments in seen.other if event.startswith(("subprocess.", "os.posix_spawn", "os.exec"))]
+    started = [
+        arguments for event, arguments in seen.other if event.startswith(("subprocess.", "os.posix_spawn", "os.exec"))
+    ]
     assert not [words for words in started if "nvcc" not in str(words)]
 
 
@@ -61,7 +63,9 @@ def test_nothing_is_written(watch, environment, python_of, tmp_path, command):
     seen = watch(*command, "--python", python_of(environment))
     ours = [path for path in seen.written() if "__pycache__" not in path and path != os.devnull]
     assert not ours
-    changes = [event for event, _ in seen.other if event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")]
+    changes = [
+        event for event, _ in seen.other if event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")
+    ]
     assert not changes or all("__pycache__" in str(entry) for entry in seen.other if entry[0] in changes)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 

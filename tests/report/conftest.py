@@ -64,8 +64,12 @@ def closed(schema: Any) -> Any:
 
 def gpus(count: int) -> Records:
     one = {"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 79.15}
-    return Records(tuple({"index": number, "uuid": f"GPU-0000000{number}-1111-2222-3333-444444444444", **one}
-                         for number in range(count)))
+    return Records(
+        tuple(
+            {"index": number, "uuid": f"GPU-0000000{number}-1111-2222-3333-444444444444", **one}
+            for number in range(count)
+        )
+    )
 
 
 @pytest.fixture
@@ -135,9 +139,7 @@ def nan_finding() -> Finding:
                 safety="review",
                 summary=Text("use torch 2.4.1", "改用 torch 2.4.1"),
                 constraints=("torch==2.4.1",),
-                commands=(
-                    "pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",
-                ),
+                commands=("pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",),
             ),
             OfferedFix(
                 kind="set",

@@ -19,12 +19,22 @@ def test_two_gpus_are_described_with_all_columns(machine, nvml_stub, by_key):
     assert facts["gpu"] == Records(
         (
             {
-                "index": 0, "name": "NVIDIA H100 80GB HBM3", "cc": "9.0", "memory_gib": 80.0, "free_gib": 79.0,
-                "processes": 0, "uuid": "GPU-01111111-2222-3333-4444-555555555555",
+                "index": 0,
+                "name": "NVIDIA H100 80GB HBM3",
+                "cc": "9.0",
+                "memory_gib": 80.0,
+                "free_gib": 79.0,
+                "processes": 0,
+                "uuid": "GPU-01111111-2222-3333-4444-555555555555",
             },
             {
-                "index": 1, "name": "NVIDIA GeForce RTX 3090", "cc": "8.6", "memory_gib": 24.0, "free_gib": 20.0,
-                "processes": 0, "uuid": "GPU-11111111-2222-3333-4444-555555555555",
+                "index": 1,
+                "name": "NVIDIA GeForce RTX 3090",
+                "cc": "8.6",
+                "memory_gib": 24.0,
+                "free_gib": 20.0,
+                "processes": 0,
+                "uuid": "GPU-11111111-2222-3333-4444-555555555555",
             },
         )
     )

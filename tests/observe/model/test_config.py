@@ -263,9 +263,25 @@ def test_a_blob_that_is_gone_is_a_reason(disk):
 
 names = st.sampled_from(
     [
-        "model_type", "architectures", "dtype", "torch_dtype", "quantization_config", "auto_map", "head_dim",
-        "transformers_version", "hidden_size", "num_layers", "n_head", "num_key_value_heads", "multi_query_attention",
-        "text_config", "num_experts", "vocab_size", "thinker_config", "quant_method", "num_attention_heads",
+        "model_type",
+        "architectures",
+        "dtype",
+        "torch_dtype",
+        "quantization_config",
+        "auto_map",
+        "head_dim",
+        "transformers_version",
+        "hidden_size",
+        "num_layers",
+        "n_head",
+        "num_key_value_heads",
+        "multi_query_attention",
+        "text_config",
+        "num_experts",
+        "vocab_size",
+        "thinker_config",
+        "quant_method",
+        "num_attention_heads",
     ]
 )
 values = st.recursive(

@@ -78,7 +78,7 @@ def test_a_snapshot_without_weights_does_not_say_their_format(disk):
 
 # --- remote code --------------------------------------------------------------------------------------------------
 
-CODE = '''
+CODE = """
 import torch, math
 import torch.nn.functional as F
 from transformers.utils.import_utils import is_torch_fx_available
@@ -115,7 +115,7 @@ class GlmTokenizer(Base):
     def forward(self, past):
         self.stored = past.seen_tokens
         return torch.matmul(past)
-'''
+"""
 
 
 def test_methods_are_listed_with_their_parameters(disk):
