@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import quote
 
+from envdoctor.hub.attempts import Again
 from envdoctor.hub.header_cache import HeaderCache
 from envdoctor.hub.header_plan import LARGEST_HEADER, Wanted, read_headers
 from envdoctor.hub.listing import Listing, fetch_listing
 from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.refusals import file_refused, listing_refused
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread
-from envdoctor.hub.transport import Transport, again, is_web_page
+from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import TransportError
 from envdoctor.observe.model.reference import is_repo_name
 
@@ -143,7 +144,7 @@ class HubSnapshot:
             answer = self.transport.fetch(self._url(entry.path), entry.size)
             if not _is(entry, answer.body):
                 what = "a web page" if is_web_page(answer.headers, answer.body) else "other bytes than its list names"
-                raise again(f"the server sent {what} in its place")
+                raise Again(f"the server sent {what} in its place")
             return answer.body
 
         return self.transport.persist(once)
@@ -173,7 +174,7 @@ def open_hub(
     if not _REVISION.match(revision) or ".." in revision:
         raise SnapshotError(f"{revision[:100]!r} is no revision: give a branch, a tag, a commit or refs/pr/N", "usage")
     try:
-        listing = fetch_listing(transport, repo, revision)
+        listing = transport.in_time(lambda: fetch_listing(transport, repo, revision))
     except TransportError as error:
         raise listing_refused(error, repo, revision, transport) from None
     return HubSnapshot(transport, repo, listing, cache, largest_header)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from envdoctor.hub.attempts import Again
 from envdoctor.hub.reply import Reply
-from envdoctor.hub.transport import Transport, again, is_web_page
+from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import TransportError
 
 __all__ = ["WITHOUT_RANGES", "RemoteFile"]
@@ -44,7 +45,7 @@ class RemoteFile:
                 return data
         except TransportError as error:
             if start != self._url and error.kind == "refused":
-                raise again("the signed address has run out", "network") from None
+                raise Again("the signed address has run out", "network") from None
             raise
 
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
@@ -54,16 +55,16 @@ class RemoteFile:
             return self._from_whole(reply, place, offset, length)
         match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
         if match is None:
-            raise again("the server does not say which range it sent (no valid Content-Range)")
+            raise Again("the server does not say which range it sent (no valid Content-Range)")
         first, last, total = int(match[1]), int(match[2]), match[3]
         asked = f"{offset:,}-{offset + length - 1:,}"
         if total != "*" and int(total) != self._size:
-            raise again(f"the server has a file of {int(total):,} bytes, its list says {self._size:,}")
+            raise Again(f"the server has a file of {int(total):,} bytes, its list says {self._size:,}")
         if (first, last) != (offset, offset + length - 1):
-            raise again(f"the server sent bytes {first:,}-{last:,} where {asked} were asked for")
+            raise Again(f"the server sent bytes {first:,}-{last:,} where {asked} were asked for")
         data = self._transport.body(reply, place, length)[:length]
         if len(data) < length:
-            raise again(f"the connection broke off after {len(data):,} of {length:,} bytes", "network")
+            raise Again(f"the connection broke off after {len(data):,} of {length:,} bytes", "network")
         return data
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
@@ -79,5 +80,5 @@ class RemoteFile:
             )
         data = self._transport.body(reply, place, end)[:end]
         if len(data) < end:
-            raise again(f"the connection broke off after {len(data):,} of {end:,} bytes", "network")
+            raise Again(f"the connection broke off after {len(data):,} of {end:,} bytes", "network")
         return data[offset:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from envdoctor.hub.attempts import Again, asked_wait, persist
+from envdoctor.hub.identity import endpoint_host, identity, is_endpoint
 from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import TransportError, describe
 from envdoctor.hub.workers import Late, Workers
@@ -20,7 +21,6 @@ __all__ = ["Answer", "Exchange", "Transport"]
 
 Result = TypeVar("Result")
 
-ATTEMPTS = 4
 REDIRECTS = 5
 #: Bodies of refusals and redirects up to this size are read, so that the connection can be used again.
 _DRAIN = 1 << 16
@@ -45,16 +45,6 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     url: str
-
-
-class _Again(Exception):
-    """What went wrong may go right the next time."""
-
-    def __init__(self, message: str, kind: str, wait: float | None = None, status: int = 0) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.wait = wait
-        self.status = status
 
 
 class Transport:
@@ -89,7 +79,7 @@ class Transport:
         self.pause = pause
         self.notice = notice or (lambda _: None)
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
-        self.host = _endpoint_host(self.endpoint)
+        self.host = endpoint_host(self.endpoint)
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
         self.log: list[Exchange] = []
@@ -185,7 +175,7 @@ class Transport:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
-                raise _Again(f"the answer of {host} is not JSON", "protocol") from None
+                raise Again(f"the answer of {host} is not JSON", "protocol") from None
 
         return self.persist(once)
 
@@ -193,7 +183,7 @@ class Transport:
 
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``_Again``."""
+        """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
         if self.offline:
             raise TransportError("offline mode is on", "offline", server=self.host)
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -226,7 +216,7 @@ class Transport:
                 self._drain(reply._replace(pieces=_counted(reply, counts)))
             except TransportError:
                 raise
-            except _Again:
+            except Again:
                 raise
             except Exception as error:
                 raise self._failed(error, place) from None
@@ -250,29 +240,18 @@ class Transport:
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
-            raise _Again(f"the connection broke off after {length:,} of {int(announced):,} bytes", "network")
+            raise Again(f"the connection broke off after {length:,} of {int(announced):,} bytes", "network")
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
-        """Try up to four times, with pauses that grow or that the server names. Raises :class:`TransportError`."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return once()
-            except _Again as again:
-                grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
-                pause = grown if again.wait is None else again.wait
-                message, kind, status = str(again), again.kind, again.status
-                # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
-                last = attempt == (2 if kind in ("timeout", "protocol") else ATTEMPTS)
-                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
-            if last or pause >= self.seconds_left:
-                tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError(f"{message}{tried}{asks}", kind, server=self.host, status=status)
-            if pause > 2:
-                self.notice(f"{self.host} is busy: waiting {pause:.0f} s")
-            time.sleep(pause)
+        """Try again after :class:`Again`, within the deadline. Raises :class:`TransportError`."""
+        return persist(
+            once,
+            host=self.host,
+            pause=self.pause,
+            seconds_left=lambda: self.seconds_left,
+            notice=self.notice,
+        )
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
@@ -280,9 +259,9 @@ class Transport:
         """The headers for an address; the token only for the endpoint itself."""
         with self._lock:
             if self._base is None:
-                self._base, self._authorization = _identity(self._token)
+                self._base, self._authorization = identity(self._token)
         headers = dict(self._base)
-        if self._authorization and _trusted(self.endpoint, url):
+        if self._authorization and is_endpoint(self.endpoint, url):
             headers["Authorization"] = self._authorization
         return headers
 
@@ -294,10 +273,10 @@ class Transport:
         if reply.status in _BUSY:
             self._drain(reply)
             words = "limits requests" if reply.status == 429 else "has trouble"
-            wait = _wait(reply.headers)
+            wait = asked_wait(reply.headers)
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise _Again(f"{host} {words} (HTTP {reply.status})", "network", wait, reply.status)
+            raise Again(f"{host} {words} (HTTP {reply.status})", "network", wait, reply.status)
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
@@ -351,8 +330,8 @@ class Transport:
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
-            return _Again(f"{host} did not answer within {min(self.patience, self.timeout):.3g} s", "timeout")
-        return _Again(f"{host}: {words}", "network")
+            return Again(f"{host} did not answer within {min(self.patience, self.timeout):.3g} s", "timeout")
+        return Again(f"{host}: {words}", "network")
 
     def _late(self) -> TransportError:
         return TransportError(
@@ -363,11 +342,6 @@ class Transport:
         parts = urlsplit(place)
         path = parts.path
         self.log.append(Exchange(_host(place), path, range, status, sum(counts), time.monotonic() - began))
-
-
-def again(message: str, kind: str = "protocol") -> Exception:
-    """The exception to raise inside :meth:`Transport.persist` for an answer that may be right the next time."""
-    return _Again(message, kind)
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
@@ -383,68 +357,6 @@ def _counted(reply: Reply, counts: list[int]) -> Callable[[bool], Iterator[bytes
             yield piece
 
     return pieces
-
-
-def _identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
-    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
-    import platform
-
-    import huggingface_hub
-    from huggingface_hub import constants, get_token
-
-    from envdoctor import __version__
-
-    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-    if isinstance(token, str):
-        found: str | None = token
-    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-        found = None
-    else:
-        found = get_token()
-    if found and not (found.isascii() and found.isprintable() and " " not in found):
-        found = None  # it could not be sent in a header, and an error about it would show it
-    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
-
-
-def _trusted(endpoint: str, url: str) -> bool:
-    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
-    here, there = urlsplit(endpoint), urlsplit(url)
-    if here.hostname != there.hostname:
-        return False
-    if here.scheme == there.scheme:
-        default = 443 if here.scheme == "https" else 80
-        return (here.port or default) == (there.port or default)
-    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
-
-
-def _wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
-    import re
-
-    after = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}", after):
-        return float(after)
-    if after:
-        from datetime import datetime, timezone
-        from email.utils import parsedate_to_datetime
-
-        try:
-            when = parsedate_to_datetime(after)
-            return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
-        except (TypeError, ValueError):
-            pass
-    match = re.search(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})", headers.get("ratelimit", ""))
-    return float(match[1]) if match else None
-
-
-def _endpoint_host(endpoint: str) -> str:
-    try:
-        parts = urlsplit(endpoint)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return parts.hostname
-    except ValueError:
-        pass
-    raise TransportError("HF_ENDPOINT is not a web address (https://…)", "usage")
 
 
 def _host(url: str) -> str:

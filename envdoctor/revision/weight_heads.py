@@ -33,13 +33,13 @@ def embedding_of(tensors: Mapping[str, Spec]) -> str | None:
 
 
 def tying(snapshot: Snapshot) -> str:
-    """``tied``, ``not tied``, ``not given``, or ``unknown`` when the configuration could not be read.
+    """``tied``, ``not tied``, ``not given``, or ``not readable`` when the configuration could not be read.
 
     Not given is no answer: which default holds depends on the class and on the transformers release.
     """
     config = _config(snapshot)
     if config is None:
-        return "unknown"
+        return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):
         given = table.get("tie_word_embeddings") if isinstance(table, dict) else None
         if isinstance(given, bool):

@@ -330,6 +330,13 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(hub, repo):
     assert seconds < 1.5
 
 
+def test_a_list_that_drips_is_given_up_at_the_deadline(hub, repo):
+    hub.fault("slow", match="/api/models", chunk=1, pause=0.02, times=99)
+    error, seconds = timed(lambda: error_of(hub, timeout=1.0))
+    assert error.kind == "timeout"
+    assert seconds < 1.5
+
+
 def test_requests_run_side_by_side(hub):
     hub.repo("zai-org/tiny").commit({f"m-{i}.safetensors": virtual(header(400), SHARD) for i in range(40)})
     hub.latency = 0.05

@@ -1,4 +1,4 @@
-"""Promise 1: ``check`` and ``facts`` import nothing of the target, use no network and, with --no-cache, write nothing."""
+"""Promise 1: ``check`` and ``facts`` import nothing of the target, no network; with --no-cache nothing is written."""
 
 from __future__ import annotations
 
