@@ -5,7 +5,7 @@ Kinds of changes, all in the area ``weights``:
 * ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
 * ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
   that went and came), ``tensor-path-renamed`` (the modules keep their own names);
-* ``head-gone``, ``head-added`` (before and after: whether config.json ties it: tied, not tied, not given, not readable);
+* ``head-gone``, ``head-added`` (before and after: what config.json says: tied, not tied, not given, not readable);
 * ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
 * ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
   ``file-moved`` (the same bytes under another name);
