@@ -114,8 +114,6 @@ def _retyped(result: Differences, names: Sequence[str], old: Layout, new: Layout
             result.patterns.append(Change("weights", "tensor-retyped", path, pattern, before, after, len(item.members)))
         was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
         detail = f"{gigabytes(was)} → {gigabytes(now)}"
-        if len(groups) > 1:
-            detail += f": {listed(groups, 3)}"
         symbol = _common(groups)
         result.changes.append(
             Change("weights", "tensor-retyped", new.where[members[0]], symbol, before, after, len(members), detail)
