@@ -55,7 +55,10 @@ FLASH = "from transformers.models.llama.modeling_llama import LlamaFlashAttentio
     ("new", "rules"),
     [
         (repository(BASE), set()),
-        (repository({**changed(model__layers__0__self_attn__qkv_proj__weight=None), **SPLIT}), {"weights-tensor-renamed"}),
+        (
+            repository({**changed(model__layers__0__self_attn__qkv_proj__weight=None), **SPLIT}),
+            {"weights-tensor-renamed"},
+        ),
         (repository(retyped("F32")), {"weights-retyped-float32"}),
         (repository(retyped("F16")), {"weights-retyped-float16"}),
         (repository(changed(lm_head__weight=None)), {"weights-head-gone"}),
@@ -80,5 +83,7 @@ def test_a_change_is_found_by_its_rules_and_by_no_other(matrix, new, rules):
     for name, version in {"transformers": "4.57.6", "safetensors": "0.5.3", "torch": "2.7.0"}.items():
         facts.add(Fact(f"pkg.{name}", version, "", "environment"))
     judgement = judge(facts, matrix, Policy(), today=date(2026, 11, 20))
-    about = {finding.id for finding in judgement.findings if matrix.find(finding.id).origin.startswith("rules/revision")}
+    about = {
+        finding.id for finding in judgement.findings if matrix.find(finding.id).origin.startswith("rules/revision")
+    }
     assert {name for name in about if not name.startswith(("rc-", "config"))} == rules
