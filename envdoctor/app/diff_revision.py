@@ -13,7 +13,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
 from envdoctor.app.lock import find_locked, lock_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.hub.commits import Commit
 from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
@@ -24,7 +24,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.report.report import Notice, Report, Target
-from envdoctor.revision.change import AREAS
+from envdoctor.revision.change import AREAS, Change
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
 __all__ = ["Request", "diff_revision"]
@@ -37,7 +37,8 @@ _TOLD = 2
 class Request:
     """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
     compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
-    the largest safetensors header that is read, in bytes. ``lock`` takes OLD from envdoctor.lock."""
+    the largest safetensors header that is read, in bytes. ``lock`` takes OLD from envdoctor.lock,
+    ``tensors`` lists every changed tensor pattern."""
 
     repo: str
     old: str | None = None
@@ -47,6 +48,7 @@ class Request:
     largest_header: int | None = None
     history: bool = False
     lock: bool = False
+    tensors: bool = False
     environment: bool = True
     sources: Sources = field(default_factory=Sources)
 
@@ -112,7 +114,7 @@ def diff_revision(
         exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
         status="incomplete" if incomplete else "complete",
         notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
-        sections={"revision": _section(pair, comparison, judgement, commits)},
+        sections={"revision": _section(pair, comparison, judgement, commits, tensors=request.tensors)},
         elapsed_seconds=time.perf_counter() - started,
     )
 
@@ -186,7 +188,9 @@ def _day(commit: Commit) -> str:
     return f" ({commit.date.date().isoformat()})" if commit.date else ""
 
 
-def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str]) -> dict[str, Any]:
+def _section(
+    pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str], *, tensors: bool
+) -> dict[str, Any]:
     """Everything of the comparison that is not a finding, as data for the reports."""
     shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
     pin = pair.old.revision if any(finding.severity == "error" for finding in shown) else None
@@ -197,20 +201,24 @@ def _section(pair: Pair, comparison: Comparison, judgement: Judgement, commits: 
         "areas": [
             {"area": area, "changes": sum(change.area == area for change in comparison.changes)} for area in AREAS
         ],
-        "changes": [
-            {key: value for key, value in change._asdict().items() if value is not None}
-            for change in comparison.changes
-        ],
+        "changes": [_plain(change) for change in comparison.changes],
+        "amounts": comparison.parts["weights"].amounts if "weights" in comparison.parts else {},
         "unread": [part._asdict() for part in comparison.unread],
         "equal": comparison.equal,
         "introduced": [{"fingerprint": key, "commit": commit} for key, commit in commits.items()],
         "cost": {"requests": pair.requests, "bytes": pair.received},
     }
+    if tensors:
+        section["tensors"] = [_plain(change) for part in comparison.parts.values() for change in part.listing]
     if pair.moved:
         section["moved"] = {"asked": pair.old.asked, "now": pair.moved}
     if pin:
         section["pin"] = pin
     return section
+
+
+def _plain(change: Change) -> dict[str, Any]:
+    return {key: value for key, value in change._asdict().items() if value is not None}
 
 
 def _notes(pair: Pair) -> list[str]:
@@ -254,6 +262,8 @@ def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding],
 def _weights(facts: FactSet, comparison: Comparison) -> str:
     state = facts.value("revision.weights")
     compared = comparison.parts.get("weights")
+    if isinstance(state, Unknown) and "has weight files" in state.reason:
+        return "no weight files"
     if not isinstance(state, str):
         return "weights could not be compared"
     said = next((text for text in (compared.equal if compared else ()) if "weight" in text), None)

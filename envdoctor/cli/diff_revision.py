@@ -58,6 +58,7 @@ def command(**options: Any) -> int:
         largest_header=options["max_header"] * 1_000_000 if options["max_header"] else None,
         history=options["history"],
         lock=options["lock"],
+        tensors=options["tensors"],
         environment=not options["no_environment"],
         sources=sources_of(configuration, options),
     )

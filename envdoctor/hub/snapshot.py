@@ -45,7 +45,8 @@ class Snapshot(Protocol):
 
     ``repo`` is the repository as the source calls it now (``zai-org/chatglm3-6b``) or None for a folder; ``asked`` is
     the name the user gave; ``revision`` the commit, or None; ``label`` is short and for people
-    (``zai-org/chatglm3-6b @ b098244``, ``./model``).
+    (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``refused`` are listed files that are not in ``files``, because
+    their names or oids cannot be trusted or they are not at hand.
     """
 
     repo: str | None
@@ -53,6 +54,7 @@ class Snapshot(Protocol):
     revision: str | None
     label: str
     files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, unread when it is larger than ``limit`` bytes or cannot be fetched."""

@@ -47,6 +47,7 @@ PHRASES: dict[str, tuple[str, str]] = {
     "revision_new": ("New", "新版本"),
     "revision_moved": ("{asked} has moved: it is now {now}", "{asked} 已改名为 {now}"),
     "revision_changes": ("Changes", "变更"),
+    "revision_parameters": ("Parameters", "参数量"),
     "revision_since": ("Since", "引入于"),
     "revision_unread": ("Not read", "未读取"),
     "revision_equal": ("Equal", "相同"),

@@ -58,6 +58,9 @@ def revision_summary(report: Report, width: int | None, lang: str, detail: str =
     if detail != "stat":
         told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in report.shown()}
         lines += _changes(section, told, width, lang, everything=detail == "all")
+    lines += _amounts(section["amounts"], width, lang, by="module" if detail == "all" else "dtype")
+    for change in section.get("tensors", ()):
+        lines += wrap(_line(change), width, "  ", "      ")
     for part in section["unread"]:
         text = f"{clean(part['path'])}: {clean(part['reason'], 400)}"
         lines += wrap(text, width, pad(phrase(lang, "revision_unread"), _LABEL), " " * _LABEL)
@@ -94,6 +97,29 @@ def _changes(
             more = phrase(lang, "others", n=len(changes) - len(listed))
             lines += wrap(f"{clean(area)}: {more}", width, "  ", "      ")
     return lines
+
+
+def _amounts(amounts: Mapping[str, Any], width: int | None, lang: str, *, by: str) -> list[str]:
+    """Each side: ``F16 6.24 billion (12.5 GB) -> F32 6.24 billion (25.0 GB)``; by module when all is told."""
+    if not {"old", "new"} <= amounts.keys():
+        return []
+    old, new = amounts["old"][by], amounts["new"][by]
+    label = pad(phrase(lang, "revision_parameters"), _LABEL)
+    if by == "dtype":
+        return wrap(f"{_dtypes(old)} -> {_dtypes(new)}", width, label, " " * _LABEL)
+    lines: list[str] = []
+    for name in dict.fromkeys([*old, *new]):
+        before, after = (f"{side[name][1]:,}" if name in side else "none" for side in (old, new))
+        text = f"{clean(name, 200)}: {before}" + (f" -> {after}" if before != after else "")
+        lines += wrap(text, width, label if not lines else " " * _LABEL, " " * _LABEL)
+    return lines
+
+
+def _dtypes(side: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{clean(dtype)} {parameters / 1e9:.2f} billion ({size / 1e9:.1f} GB)"
+        for dtype, (_, parameters, size) in side.items()
+    )
 
 
 def _line(change: Mapping[str, Any]) -> str:

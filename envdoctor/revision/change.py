@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Unread
@@ -36,10 +37,14 @@ class Compared(NamedTuple):
 
     ``changes`` in the order of the files; ``unread`` are parts that could not be read or decided (then the area is not
     "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"), ``equal`` are short statements for
-    the summary of what is equal ("7 of 7 weight files (12.5 GB)").
+    the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has every single difference where
+    ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors, parameters, bytes), by dtype and by
+    module.
     """
 
     changes: tuple[Change, ...] = ()
     unread: tuple[Unread, ...] = ()
     facts: tuple[tuple[str, object], ...] = ()
     equal: tuple[str, ...] = ()
+    listing: tuple[Change, ...] = ()
+    amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}

@@ -58,6 +58,8 @@ def compare_snapshots(
             compare: Callable[..., Compared] = import_module(f"envdoctor.revision.{name}").compare
             tables = {"table": table} if table is not None and "table" in signature(compare).parameters else {}
             parts[name] = compare(old, new, **tables)
+    # Files that a source lists and that cannot be trusted or compared: no area sees them, and they are not unchanged.
+    parts["listing"] = Compared(unread=tuple(dict.fromkeys((*old.refused, *new.refused))))
     return Comparison(parts)
 
 

@@ -16,7 +16,7 @@ Kinds of changes, all in the area ``weights``:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
@@ -24,7 +24,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.change import Change, Compared
 from envdoctor.revision.safetensors_needs import dtype_releases, needs_changes, needs_of
 from envdoctor.revision.tensor_groups import listed
-from envdoctor.revision.weight_census import Census, gigabytes, take_census
+from envdoctor.revision.weight_census import Amount, Census, gigabytes, take_census
 from envdoctor.revision.weight_changes import compare_layouts
 from envdoctor.revision.weight_facts import counted, newest_need, not_counted
 from envdoctor.revision.weight_files import Shared, main_set, shared_files, weight_paths, weight_sets
@@ -58,7 +58,17 @@ class _Result(NamedTuple):
 
 def compare(old: Snapshot, new: Snapshot, *, table: Callable[[str], Mapping[str, Any]] | None = None) -> Compared:
     """The weights area. ``table`` gives a table by its name: without it no safetensors release is asked for."""
-    return compare_weights(old, new, table=table).compared
+    outcome = compare_weights(old, new, table=table)
+    amounts = {
+        side: {"dtype": _amounts(census.by_dtype), "module": _amounts(census.by_module)}
+        for side, census in (("old", outcome.old), ("new", outcome.new))
+        if census is not None
+    }
+    return outcome.compared._replace(listing=outcome.patterns, amounts=amounts)
+
+
+def _amounts(rows: Iterable[tuple[str, Amount]]) -> dict[str, tuple[int, int, int]]:
+    return {name: (amount.tensors, amount.parameters, amount.bytes) for name, amount in rows}
 
 
 def compare_weights(

@@ -194,3 +194,50 @@ def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tm
     )
     assert moved.code == 1
     assert "model-differs-from-lock" in by_id(moved.json)
+
+
+def retyped(name: str, dtype: str) -> dict[str, Any]:
+    """The shards of a model with every tensor in another dtype."""
+    files = {}
+    for shard, tensors in model(name).shards.items():
+        prefix, data = header({tensor: (dtype, shape) for tensor, (_, shape) in tensors.items()})
+        files[shard] = virtual(prefix, len(prefix) + data)
+    return files
+
+
+def test_weights_in_float32_under_an_equal_config_are_named(diff, hub):
+    repo = hub.repo("org/retyped")
+    repo.commit({**retyped("qwen2.5-7b-instruct", "F16"), "config.json": "{}"}, id="aaaaaaa")
+    repo.commit(retyped("qwen2.5-7b-instruct", "F32"))
+    result = diff("org/retyped", "aaaaaaa", "main", "--format", "json")
+    assert "weights-retyped-float32" in by_id(result.json)
+    amounts = result.json["sections"]["revision"]["amounts"]
+    assert amounts["new"]["dtype"]["F32"][2] == 2 * amounts["old"]["dtype"]["F16"][2]
+    text = diff("org/retyped", "aaaaaaa", "main").out
+    assert "F16 7.62 billion (15.2 GB) -> F32 7.62 billion (30.5 GB)" in text
+
+
+def test_a_pickle_in_the_place_of_safetensors_is_named(diff, hub):
+    repo = hub.repo("org/pickled")
+    repo.commit({**weights("chatglm3-6b"), "config.json": "{}"}, id="aaaaaaa")
+    repo.commit({"pytorch_model.bin": b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R."})
+    found = by_id(diff("org/pickled", "aaaaaaa", "main", "--format", "json").json)
+    assert "pickle-added" in found or "pickle-runs-code" in found
+
+
+def test_tensors_lists_every_pattern(diff, hub):
+    repo = hub.repo("org/listed")
+    repo.commit({**retyped("qwen2.5-7b-instruct", "F16"), "config.json": "{}"}, id="aaaaaaa")
+    repo.commit(retyped("qwen2.5-7b-instruct", "F32"))
+    result = diff("org/listed", "aaaaaaa", "main", "--tensors", "--format", "json")
+    assert any("{i}" in entry["symbol"] for entry in result.json["sections"]["revision"]["tensors"])
+    assert diff("org/listed", "aaaaaaa", "main", "--stat").code == 1
+
+
+def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(diff, hub, tmp_path):
+    repo = publish(hub)
+    repo.extra_siblings = [{"rfilename": "../../.ssh/id_rsa", "blobId": "a" * 40, "size": 10}]
+    result = diff("zai-org/chatglm3-6b", OLD, "main", "--format", "json")
+    assert result.code == 3
+    assert "id_rsa" in json.dumps(result.json["sections"]["revision"]["unread"])
+    assert not list(tmp_path.rglob("id_rsa*"))

@@ -132,6 +132,7 @@ class Repository:
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.repo, self.asked, self.revision, self.label = None, "model", None, "model"
+        self.refused: tuple[Unread, ...] = ()
         self.prefixes: dict[str, bytes] = {}
         self.read_paths: list[str] = []
         self.ranges: list[tuple[str, int, int]] = []

@@ -28,7 +28,6 @@ for _rule in MATRIX.rules:
 VENDOR = {"pkg.torch": ["2.5.0a0+872d972e41.nv24.08", "2.6.0.dev20241112+cu121", "2.7.0.post1", "2.8.0+cpu", "v2.9"]}
 
 
-
 def unfilled(text: str) -> bool:
     """Whether a placeholder such as ``{pkg.torch}`` was left; ``layers.{i}`` is a pattern of tensor names."""
     return re.search(r"\{[a-z_]+\.[\w.-]+\}", text) is not None
