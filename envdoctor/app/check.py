@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Sources, collect_facts, is_known
+from envdoctor.app.reporting import report_of
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
@@ -59,22 +60,15 @@ def check(
     if judgement.rules_checked == 0:
         notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
     incomplete = bool(missing) or judgement.rules_checked == 0
-    gated = any(finding.gate for finding in judgement.findings)
-    exit_code = 3 if incomplete else (1 if gated and not exit_zero else 0)
-    return Report(
-        command="check",
-        target=gathered.target,
-        facts=judgement.facts,
-        registry=matrix.registry,
-        matrix_version=matrix.version,
-        matrix_source=matrix.source,
-        findings=judgement.findings,
-        not_checked=judgement.not_checked,
-        rules_checked=judgement.rules_checked,
-        exit_code=exit_code,
-        status="incomplete" if incomplete else "complete",
-        notices=tuple(notices),
-        elapsed_seconds=time.perf_counter() - started,
+    return report_of(
+        "check",
+        gathered.target,
+        judgement,
+        matrix,
+        incomplete=incomplete,
+        exit_zero=exit_zero,
+        notices=notices,
+        started=started,
     )
 
 

@@ -12,6 +12,7 @@ from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
 from envdoctor.app.lock import find_locked, lock_facts
+from envdoctor.app.reporting import report_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.hub.commits import Commit
@@ -99,23 +100,16 @@ def diff_revision(
     add_assignments(facts, request.sources, matrix)
     judgement = judge(facts, matrix.only(_concerns), policy, today=today or date.today())
     commits = _history(pair, judgement, request, matrix.table, tell)
-    gated = any(finding.gate for finding in judgement.findings)
-    incomplete = bool(comparison.unread)
-    return Report(
-        command="diff-revision",
-        target=gathered.target,
-        facts=judgement.facts,
-        registry=matrix.registry,
-        matrix_version=matrix.version,
-        matrix_source=matrix.source,
-        findings=judgement.findings,
-        not_checked=judgement.not_checked,
-        rules_checked=judgement.rules_checked,
-        exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
-        status="incomplete" if incomplete else "complete",
+    return report_of(
+        "diff-revision",
+        gathered.target,
+        judgement,
+        matrix,
+        incomplete=bool(comparison.unread),
+        exit_zero=exit_zero,
         notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
+        started=started,
         sections={"revision": _section(pair, comparison, judgement, commits, tensors=request.tensors)},
-        elapsed_seconds=time.perf_counter() - started,
     )
 
 

@@ -1,0 +1,48 @@
+"""A judgement as a report: the part that every judging command ends with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from envdoctor.judge.judging import Judgement
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.report.report import Notice, Report, Target
+
+__all__ = ["report_of"]
+
+
+def report_of(
+    command: str,
+    target: Target,
+    judgement: Judgement,
+    matrix: Matrix,
+    *,
+    incomplete: bool,
+    exit_zero: bool,
+    notices: Iterable[Notice],
+    started: float,
+    sections: Mapping[str, Any] | None = None,
+) -> Report:
+    """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
+
+    ``exit_zero`` turns 1 into 0 only. ``started`` is a reading of ``time.perf_counter()``.
+    """
+    gated = any(finding.gate for finding in judgement.findings)
+    return Report(
+        command=command,
+        target=target,
+        facts=judgement.facts,
+        registry=matrix.registry,
+        matrix_version=matrix.version,
+        matrix_source=matrix.source,
+        findings=judgement.findings,
+        not_checked=judgement.not_checked,
+        rules_checked=judgement.rules_checked,
+        exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
+        status="incomplete" if incomplete else "complete",
+        notices=tuple(notices),
+        sections=sections or {},
+        elapsed_seconds=time.perf_counter() - started,
+    )
