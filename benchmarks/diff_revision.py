@@ -93,7 +93,7 @@ def main() -> int:
     options = parser.parse_args()
     cases = [("chatglm3-6b", 0), ("chatglm3-6b", 7), ("deepseek-v3", 68)]
     print(f"{options.latency * 1000:.0f} ms a request, median of {options.runs}")
-    print(f"{'case':<36}{'command':<30}{'seconds':>9}{'requests':>10}{'bytes':>14}{'peak MiB':>10}")
+    print(f"{'case':<40}{'command':<30}{'seconds':>9}{'requests':>10}{'bytes':>14}{'peak MiB':>10}")
     with Hub(latency=options.latency) as hub:
         environ = hub.environ("unused")
         for name, changed in cases:
@@ -105,7 +105,7 @@ def main() -> int:
             title = f"{name}, {changed} of {len(model(name).shards)} shards changed"
             for command, argv in (("envdoctor diff-revision", ours), ("2 x get_safetensors_metadata", peer)):
                 seconds, requests, received, peak = measure(argv, {**environ, **here()}, hub, options.runs)
-                print(f"{title:<36}{command:<30}{seconds:>9.2f}{requests:>10}{received:>14,}{peak:>10}", flush=True)
+                print(f"{title:<40}{command:<30}{seconds:>9.2f}{requests:>10}{received:>14,}{peak:>10}", flush=True)
     return 0
 
 

@@ -1,6 +1,6 @@
 """envdoctor: the environment compatibility doctor for LLM fine-tuning.
 
-The public Python API is in :mod:`envdoctor.app`; ``check``, ``collect_facts`` and ``explain`` are also reachable here,
+The public Python API is in :mod:`envdoctor.app`; ``check``, ``diff_revision`` and the others are also reachable here,
 and are imported only when they are used. This file imports nothing: ``python -m envdoctor`` reads it while the working
 directory is still on the path.
 """
@@ -8,17 +8,21 @@ directory is still on the path.
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "check", "collect_facts", "explain"]
+__all__ = ["__version__", "check", "collect_facts", "diff_revision", "explain", "pin"]
 
 if TYPE_CHECKING:
     from envdoctor.app.check import check
+    from envdoctor.app.diff_revision import diff_revision
     from envdoctor.app.explain import explain
     from envdoctor.app.facts import collect_facts
+    from envdoctor.app.pin import pin
 
 _LAZY = {
     "check": "envdoctor.app.check",
     "collect_facts": "envdoctor.app.facts",
+    "diff_revision": "envdoctor.app.diff_revision",
     "explain": "envdoctor.app.explain",
+    "pin": "envdoctor.app.pin",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
-from envdoctor.app.lock import find_locked, lock_facts
+from envdoctor.app.lock import find_lock, find_locked, lock_facts
 from envdoctor.app.reporting import report_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown
@@ -73,7 +73,8 @@ def diff_revision(
     policy = policy or Policy()
     tell = progress or (lambda text: None)
     aliases = matrix.table("families").get("organisations", {})
-    locked = find_locked(request.sources.cwd, [request.repo], aliases)
+    lock = find_lock(request.sources.cwd)
+    locked = find_locked(lock, [request.repo], aliases)
     try:
         pair = open_pair(
             request.repo,
@@ -95,7 +96,7 @@ def diff_revision(
     facts = gathered.facts
     facts.drop("model.")
     facts.update(_revision_facts(pair))
-    facts.update(lock_facts(locked, pair.new))
+    facts.update(lock_facts(lock if locked else None, locked, pair.new))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     add_assignments(facts, request.sources, matrix)
     judgement = judge(facts, matrix.only(_concerns), policy, today=today or date.today())
@@ -247,7 +248,8 @@ def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding],
     elif not comparison.unread:
         parts.append("nothing else changed")
     if comparison.unread:
-        parts.append(f"{len(comparison.unread)} part(s) could not be read")
+        unread = len(comparison.unread)
+        parts.append(f"{unread} part{'' if unread == 1 else 's'} could not be read")
     if pin:
         parts.append(f"pin {pin[:7]}")
     return "; ".join(parts)
@@ -263,4 +265,5 @@ def _weights(facts: FactSet, comparison: Comparison) -> str:
     said = next((text for text in (compared.equal if compared else ()) if "weight" in text), None)
     if state == "identical":
         return f"weights identical: {said}" if said else "weights identical"
-    return "weights equal in other files" if state == "equal" else "weights changed"
+    said_of = {"equal": "weights equal in other files", "added": "weights added", "removed": "weights removed"}
+    return said_of.get(state, "weights changed")

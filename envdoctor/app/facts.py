@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.report.report import Notice, Target
 
@@ -66,7 +66,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     if sources.model is not None:
         _add_model(gathered.facts, sources, matrix)
     if not sources.facts_file:
-        _add_lock(gathered.facts, sources, matrix)
+        gathered = replace(gathered, notices=(*gathered.notices, *_add_lock(gathered.facts, sources, matrix)))
     add_assignments(gathered.facts, sources, matrix)
     return gathered
 
@@ -116,19 +116,30 @@ def _add_model(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     facts.update(observed)
 
 
-def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
-    """``lock.*``, when the working directory has an envdoctor.lock; without one they are known to be absent."""
-    if not os.path.exists(sources.cwd / "envdoctor.lock"):
-        facts.update(Fact(f"lock.{key}", ABSENT, "no envdoctor.lock", "lock") for key in ("revision", "state", "files"))
-        return
-    from envdoctor.app.lock import find_locked, lock_facts
+def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
+    """``lock.*``, when the project has an envdoctor.lock and a model is judged; without one they are absent."""
+    from envdoctor.app.lock import find_lock, find_locked, lock_facts
+
+    lock = find_lock(sources.cwd)
+    if lock is None or sources.model is None:
+        facts.update(lock_facts(None, None, None))
+        return ()
     from envdoctor.hub.folder import open_folder
 
     name, folder = facts.value("model.repo"), facts.value("model.path")
-    aliases = matrix.table("families").get("organisations", {})
-    locked = find_locked(sources.cwd, [name if isinstance(name, str) else sources.model], aliases)
+    names = [name if isinstance(name, str) else None, None if isinstance(folder, str) else sources.model]
+    locked = find_locked(lock, names, matrix.table("families").get("organisations", {}))
+    if locked is None and isinstance(folder, str):
+        locked = find_locked(lock, [sources.model, os.path.basename(folder.rstrip("/"))], {}) or find_locked(
+            lock, [], {}
+        )
     snapshot = open_folder(folder) if isinstance(folder, str) and locked is not None else None
-    facts.update(lock_facts(locked, snapshot))
+    facts.update(lock_facts(lock, locked, snapshot))
+    if locked is None:
+        return (Notice("warning", f"{lock.name} pins other models, not {sources.model}: its files were not compared"),)
+    if snapshot is None:
+        return (Notice("note", f"{lock.name} pins {locked.repo}, and no files of it are at hand to compare"),)
+    return ()
 
 
 def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:

@@ -27,7 +27,9 @@ def write_ignore(
     before = ""
     table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
     if path.exists():
-        load_configuration(path)  # a file that is already wrong is not made worse
+        present = load_configuration(path)  # a file that is already wrong is not made worse
+        if any(entry.id == rule_id and dict(entry.where) == dict(where) for entry in present.ignores):
+            raise UsageProblem(f"{path}: {rule_id} is accepted there already; edit the entry to change it")
         data = path.read_bytes()
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:

@@ -9,6 +9,7 @@ from pathlib import Path
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources
+from envdoctor.app.lock import find_lock
 from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, lock_entry, lock_text, read_lock
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.sources import open_one
@@ -40,7 +41,7 @@ def pin(
     lock with holes would later call a change unchanged.
     """
     sources = sources or Sources()
-    path = sources.cwd / LOCK_NAME
+    path = find_lock(sources.cwd) or sources.cwd / LOCK_NAME
     try:
         models = read_lock(path)
         snapshot = open_one(
@@ -59,6 +60,7 @@ def pin(
     except SnapshotError as error:
         raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
     entry, unread = lock_entry(snapshot)
+    unread = [*snapshot.refused, *unread]
     if unread:
         raise JobError(f"{snapshot.label}: {unread[0].path} could not be read: {unread[0].reason}")
     models[entry.repo] = entry

@@ -22,7 +22,12 @@ __all__ = ["command"]
 @click.option("--lock", is_flag=True, help="Compare the revision in envdoctor.lock with main.")
 @click.option("--offline", is_flag=True, help="Only the local cache and folders.")
 @click.option(
-    "--timeout", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Seconds for everything."
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="For everything that is asked of the Hub.",
 )
 @click.option("--max-header", type=click.IntRange(1, 100), metavar="MB", help="Largest safetensors header to read.")
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")

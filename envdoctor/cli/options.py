@@ -36,7 +36,9 @@ def environment_options(function: Function) -> Function:
                 help="A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins).",
             ),
             click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs."),
-            click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache."),
+            click.option(
+                "--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache (of tensor headers)."
+            ),
         ]
     ):
         function = option(function)

@@ -12,7 +12,12 @@ __all__ = ["command"]
 @click.argument("revision", required=False)
 @click.option("--offline", is_flag=True, help="Only the local cache and folders.")
 @click.option(
-    "--timeout", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Seconds for everything."
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="For everything that is asked of the Hub.",
 )
 @click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache.")
 def command(repo: str, revision: str | None, offline: bool, timeout: float, no_cache: bool) -> int:
@@ -31,6 +36,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
             repo, revision, sources=Sources(cache=not no_cache), offline=offline, timeout=timeout, progress=progress
         )
     write_file(pinned.path, pinned.text)
+    plural = "" if len(pinned.entry.files) == 1 else "s"
     revision = f" @ {pinned.entry.revision}" if pinned.entry.revision else ""
-    click.echo(clean(f"{pinned.path}: {pinned.entry.repo}{revision}, {len(pinned.entry.files)} files", None))
+    click.echo(clean(f"{pinned.path}: {pinned.entry.repo}{revision}, {len(pinned.entry.files)} file{plural}", None))
     return 0

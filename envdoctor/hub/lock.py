@@ -25,6 +25,8 @@ __all__ = [
 LOCK_NAME = "envdoctor.lock"
 SCHEMA = "envdoctor.lock/1"
 _LARGEST = 64 << 20
+#: Files that change what is loaded when they are added; others (logs, optimizer states) do not.
+_LOADED = (".py", "config.json", ".jinja", ".safetensors", "tokenizer.json", "tokenizer.model")
 
 
 class LockError(ValueError):
@@ -114,15 +116,19 @@ def lock_text(models: Mapping[str, Locked]) -> str:
 def compare_lock(locked: Locked, snapshot: Snapshot) -> tuple[str, list[str]]:
     """The state of a snapshot beside its lock, and the files that differ.
 
-    ``same``: every pinned file is there with its oid and no other was added. ``changed``: it says to be the pinned
-    commit and files differ. ``moved``: another commit. Files whose oid is not known are compared by their header.
+    ``same``: every pinned file that is there has its oid, and no other that is loaded was added. ``changed``: it says
+    to be the pinned commit and files differ. ``moved``: another commit. Files whose oid is not known are compared by
+    their header. A pinned file that is not there was perhaps never downloaded; loading without it says so by itself.
     """
     differing: list[str] = []
     unsure: list[str] = []
     for path in sorted(locked.files.keys() | snapshot.files.keys()):
         entry, wanted = snapshot.files.get(path), locked.files.get(path)
-        if entry is None or wanted is None:
-            differing.append(path)
+        if entry is None:
+            continue
+        if wanted is None:
+            if path.endswith(_LOADED):
+                differing.append(path)
         elif entry.oid is None or entry.oid.partition(":")[0] != wanted.partition(":")[0]:
             unsure.append(path)
         elif entry.oid != wanted:

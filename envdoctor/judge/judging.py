@@ -79,9 +79,10 @@ def _gates(finding: Finding, findings: Sequence[Finding], policy: Policy) -> boo
     return fails_gate(finding, policy) or any(fails_gate(other, policy) for other in stood_for)
 
 
-def _order(finding: Finding) -> tuple[int, int, str]:
-    """Findings of one rule stay in the order of the records they are about."""
-    return -SEVERITIES.index(finding.severity), EFFECTS.index(finding.effect), finding.id
+def _order(finding: Finding) -> tuple[int, int, int, str]:
+    """What is worst comes first, then what is known best. Findings of one rule stay in the order of their records."""
+    severity, confidence = SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
+    return -severity, -confidence, EFFECTS.index(finding.effect), finding.id
 
 
 def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:

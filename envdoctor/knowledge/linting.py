@@ -19,7 +19,8 @@ _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
 _BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
 _REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_URL = re.compile(r"https://[^\s]+\Z")
+#: An address, or for a released file its package URL (https://github.com/package-url/purl-spec).
+_URL = re.compile(r"(https://[^\s]+|pkg:pypi/[a-z0-9][a-z0-9._-]*(@[0-9][A-Za-z0-9.+!-]*)?)\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 
 
@@ -116,7 +117,7 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
         yield f"evidence: an error needs one of {', '.join(_PROOF)}"
     for number, entry in enumerate(evidence, 1):
         if not _URL.match(entry["url"]):
-            yield f"evidence {number}: url: an https address is expected"
+            yield f"evidence {number}: url: an https address, or pkg:pypi/NAME@VERSION for a released file, is expected"
         day = _day(entry["checked"])
         if day is None:
             yield f"evidence {number}: checked: a date such as 2026-11-20 is expected"

@@ -108,7 +108,8 @@ def _counts(report: Report, shown: tuple[Finding, ...], lang: str) -> list[str]:
 def _help(report: Report, lang: str) -> list[str]:
     texts: list[str] = []
     helped = 0
-    for names, count in help_steps(report.not_checked):
+    taken = _taken(report)
+    for names, count in help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help))):
         helped += count
         advice = phrase(lang, "and_help").join(_advice(report, name, lang) for name in names)
         texts.append(phrase(lang, "then_more" if texts else "more_rules", count, help=advice))
@@ -116,6 +117,20 @@ def _help(report: Report, lang: str) -> list[str]:
     if rest:
         texts.append(phrase(lang, "other_reasons", rest))
     return texts
+
+
+def _taken(report: Report) -> set[str]:
+    """Help that was taken already: advising it again would send somebody in a circle."""
+    taken = set()
+    if report.target.kind not in ("facts", "none"):
+        taken.add("environment")
+    if report.command == "diff-revision":
+        taken.update(("revision", "model", "model_files", "lock"))
+    if isinstance(report.facts.value("model.path"), str):
+        taken.add("model_files")
+    if isinstance(report.facts.value("lock.revision"), str):
+        taken.add("lock")
+    return taken
 
 
 def _advice(report: Report, name: str, lang: str) -> str:

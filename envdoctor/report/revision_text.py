@@ -100,7 +100,7 @@ def _changes(
 
 
 def _amounts(amounts: Mapping[str, Any], width: int | None, lang: str, *, by: str) -> list[str]:
-    """Each side: ``F16 6.24 billion (12.5 GB) -> F32 6.24 billion (25.0 GB)``; by module when all is told."""
+    """Each side: ``F16 6.24 G (12.5 GB) -> F32 6.24 G (25 GB)``; by module when all is told."""
     if not {"old", "new"} <= amounts.keys():
         return []
     old, new = amounts["old"][by], amounts["new"][by]
@@ -115,9 +115,17 @@ def _amounts(amounts: Mapping[str, Any], width: int | None, lang: str, *, by: st
     return lines
 
 
+def _short(number: int, unit: str) -> str:
+    """``7.62 G``, ``15.2 GB``: three digits and the prefix that fits."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:.3g} {prefix}{unit}"
+    return f"{number} {unit}".rstrip()
+
+
 def _dtypes(side: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{clean(dtype)} {parameters / 1e9:.2f} billion ({size / 1e9:.1f} GB)"
+        f"{clean(dtype)} {_short(parameters, '')} ({_short(size, 'B')})"
         for dtype, (_, parameters, size) in side.items()
     )
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.change import AREAS, Change, Compared
+from envdoctor.revision.without import Without
 
 __all__ = ["Comparison", "change_facts", "compare_snapshots"]
 
@@ -51,6 +52,9 @@ def compare_snapshots(
     ``table`` gives the matrix's tables by name (``Matrix.table``), so that they are read once.
     """
     parts: dict[str, Compared] = {}
+    unsure = {part.path for part in (*old.refused, *new.refused)}
+    if unsure:  # what one side cannot vouch for was neither added nor removed
+        old, new = Without(old, unsure), Without(new, unsure)
     for area in areas:
         if progress is not None:
             progress(f"comparing {area}")

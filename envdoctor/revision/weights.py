@@ -119,6 +119,8 @@ def _compare_sets(old: Snapshot, new: Snapshot, shared: Shared, dtypes: Mapping[
             if len(pair.new_read) == len(pair.new_files):
                 census[1] = take_census(result.new.tensors)
     status: object = "changed" if differ else "equal"
+    if not weight_paths(old) or not weight_paths(new):
+        status = "added" if weight_paths(new) else "removed"
     if unread:
         status = Unknown(f"{listed([item.path for item in unread], 2)} could not be read")
     elif not differ:

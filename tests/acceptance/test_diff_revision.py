@@ -214,7 +214,7 @@ def test_weights_in_float32_under_an_equal_config_are_named(diff, hub):
     amounts = result.json["sections"]["revision"]["amounts"]
     assert amounts["new"]["dtype"]["F32"][2] == 2 * amounts["old"]["dtype"]["F16"][2]
     text = diff("org/retyped", "aaaaaaa", "main").out
-    assert "F16 7.62 billion (15.2 GB) -> F32 7.62 billion (30.5 GB)" in text
+    assert "F16 7.62 G (15.2 GB) -> F32 7.62 G (30.5 GB)" in text
 
 
 def test_a_pickle_in_the_place_of_safetensors_is_named(diff, hub):
@@ -241,3 +241,36 @@ def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(diff, hu
     assert result.code == 3
     assert "id_rsa" in json.dumps(result.json["sections"]["revision"]["unread"])
     assert not list(tmp_path.rglob("id_rsa*"))
+
+
+def test_check_compares_a_folder_with_the_lock(run, hub, tmp_path):
+    publish(hub)
+    assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
+    folder = tmp_path / "chatglm3-6b"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(model("chatglm3-6b").about["config"]))
+    (folder / "modeling_chatglm.py").write_text((CODE / "old" / "modeling_tiny.py").read_text())
+    (folder / "trainer_state.json").write_text("{}")
+    same = run("check", "--no-config", "--model", str(folder), "--format", "json")
+    assert "model-differs-from-lock" not in by_id(same.json)
+    (folder / "modeling_chatglm.py").write_text((CODE / "new" / "modeling_tiny.py").read_text())
+    other = run("check", "--no-config", "--model", str(folder), "--format", "json")
+    assert other.code == 1
+    assert "modeling_chatglm.py" in by_id(other.json)["model-differs-from-lock"]["message"]
+
+
+def test_a_lock_without_this_model_is_said_and_is_no_pass(run, hub, tmp_path):
+    publish(hub)
+    assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
+    result = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "lock.state")
+    assert result.code == 3
+    assert "pins other models" in result.out
+
+
+def test_a_model_that_gains_weights_is_not_called_equal(run, tmp_path):
+    for side in ("old", "new"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "config.json").write_text("{}")
+    (tmp_path / "new" / "pytorch_model.bin").write_bytes(b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.")
+    result = run("diff-revision", "./old", "./new", "--no-config", "--no-environment")
+    assert result.out.startswith("weights added")

@@ -36,7 +36,12 @@ def torch_facts(version_file: VersionFile | Unknown, record: str | Unknown, file
     in torch's metadata directory, or unknown.
     """
     if isinstance(version_file, Unknown):
-        return [Fact(key, version_file, "", "environment") for key in KEYS]
+        facts = [Fact(key, version_file, "", "environment") for key in KEYS if key != "torch.missing_files"]
+        if isinstance(record, Unknown):
+            return [*facts, Fact("torch.missing_files", version_file, "", "environment")]
+        # RECORD alone tells what is missing: an uninstall that was cut short leaves the metadata behind.
+        missing, origin = _missing_files(os.path.dirname(os.path.dirname(record)), record, files)
+        return [*facts, Fact("torch.missing_files", missing, origin, "environment")]
     origin = version_file.origin
     cuda = _dotted(version_file.get("cuda"), origin)
     hip = _dotted(version_file.get("hip"), origin)
