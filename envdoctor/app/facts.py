@@ -62,7 +62,9 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     if len(chosen) > 1:
         options = ", ".join("--facts" if name == "facts_file" else f"--{name}" for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
-    gathered = _from_facts_file(sources.facts_file, matrix) if sources.facts_file else _from_environment(sources)
+    gathered = (
+        _from_facts_file(sources.facts_file, matrix) if sources.facts_file else _from_environment(sources, matrix)
+    )
     if sources.model is not None:
         _add_model(gathered.facts, sources, matrix)
     if not sources.facts_file:
@@ -81,7 +83,8 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
     return Gathered(facts, Target("facts", name, "--facts"))
 
 
-def _from_environment(sources: Sources) -> Gathered:
+def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
+    from envdoctor.observe.binaries import extension_fact
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.machine import observe_machine
 
@@ -94,6 +97,7 @@ def _from_environment(sources: Sources) -> Gathered:
         named = sources.python or sources.path or sources.root
         raise (UsageProblem if named else JobError)(str(error)) from None
     facts = FactSet(observed.facts)
+    facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
     if observed.complete:
         facts.declare_complete("pkg", "the environment's metadata")
     if layout.live:
@@ -155,6 +159,7 @@ def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     for fact in given:
         if fact.key == "pkg.torch":
             facts.drop("torch.")  # they described the torch that is installed, not the one that was given
+            facts.drop("extension")
         if fact.key == "model.repo":
             facts.drop("model.")
     facts.update(given)

@@ -45,7 +45,9 @@ def derive(facts: FactSet, matrix: Matrix) -> None:
                 continue
             if isinstance(derived.value, Unknown) and key in facts:
                 continue  # the observation's own reason says more
-            facts.add(Fact(key, derived.value, derived.origin, "derived"))
+            # A refined list stays what it was: observed or given, and so is written into facts files.
+            source = facts.get(key).source if refines and key in facts else "derived"
+            facts.add(Fact(key, derived.value, derived.origin, source))
 
 
 @lru_cache(maxsize=1)

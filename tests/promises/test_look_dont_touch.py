@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
+ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
 COMMANDS = [("check", "--no-cache", "--no-config"), ("facts", "--no-cache", "--no-config")]
 #: Besides the standard library: envdoctor, and what it needs to read arguments and to compare unusual versions.
 ALLOWED = {"envdoctor", "click", "packaging", "tomli"}
@@ -45,6 +48,32 @@ def test_of_the_target_only_metadata_and_version_files_are_opened(watch, environ
     endings = (".pth", ".cmake", ".egg-link", "cpp_lib.json")
     assert not {name for name in names if name not in allowed and not name.endswith(endings)}
     assert not [path for path in opened if path.endswith((".so", "__init__.py", ".pyc"))]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_of_compiled_files_only_extensions_of_torch_and_torch_itself_are_opened(watch, environment, python_of, command):
+    """Whether an extension was built for this torch stands only in its symbol table: those of the packages in the table
+    torch-extensions are opened for reading, and the libraries of torch to compare with. Nothing is loaded, and no other
+    compiled file is touched."""
+    (site,) = environment.glob("lib/python3*/site-packages") if os.name != "nt" else [environment / "Lib/site-packages"]
+    libraries = ("torch/lib/libc10.so", "torch/lib/libtorch_cpu.so", "torch/lib/libgomp.so.1")
+    others = (
+        "numpy/core.so",
+        "torch/_C.so",
+        "transformers/fast.so",
+        "flash_attn.libs/libz.so",
+        "torchvision.libs/libz.so",
+    )
+    for name in (*libraries, "flash_attn_2_cuda.so", *others):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ELF / (Path(name).name if name in libraries[:2] else "old-abi.so"), site / name)
+    record = site / "flash_attn-2.6.3.dist-info" / "RECORD"
+    record.write_text("flash_attn_2_cuda.so,,\nflash_attn.libs/libz.so,,\n")
+    seen = watch(*command, "--python", python_of(environment))
+    opened = {path for path, _, _ in seen.opened if path.startswith(str(site)) and ".so" in path}
+    assert opened == {str(site / name) for name in (*libraries[:2], "flash_attn_2_cuda.so")}
+    assert not [path for path in seen.written() if path.startswith(str(environment))]
+    assert not [event for event, _ in seen.other if event.startswith("ctypes.dlopen") and "site-packages" in str(_)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -1,0 +1,85 @@
+"""Which compiled files a distribution has: by its list of files, or by looking where its modules are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from envdoctor.observe.environment.files import Files, because_of
+
+__all__ = ["compiled_files", "python_tag"]
+
+#: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
+MOST_FILES = 64
+_RECORD_LIMIT = 32 << 20
+#: A line of RECORD: the path, its hash, its size. Quoted paths hold commas or quotes, which no module's name does.
+_IN_RECORD = re.compile(rb"^([^\",\r\n]{1,400}\.so),", re.MULTILINE)
+_TAG = re.compile(r"\.cpython-(\d{2,4})")
+_MOST_LISTED = 4000
+
+
+def compiled_files(
+    metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
+) -> tuple[list[tuple[str, str]], str | None]:
+    """The ``.so`` files of a distribution as (path, name below its folder of packages), and why some may be missing.
+
+    ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
+    along (``torchvision.libs``) are left out: nobody built those against torch.
+    """
+    if kind == "dist-info":
+        try:
+            record = files.head(os.path.join(metadata, "RECORD"), _RECORD_LIMIT)
+        except FileNotFoundError:
+            record = b""
+        except OSError as error:
+            return [], f"RECORD of {os.path.basename(metadata)} cannot be read: {because_of(error)}"
+        if b".so," in record:
+            return _listed(record, os.path.dirname(metadata), files)
+        if record:
+            return [], None
+    found: list[tuple[str, str]] = []
+    for folder in folders:
+        found += _beside(folder, modules, files)
+    return found[:MOST_FILES], _too_many(len(found))
+
+
+def python_tag(name: str) -> str | None:
+    """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
+    match = _TAG.search(os.path.basename(name))
+    return f"cp{match[1]}" if match else None
+
+
+def _listed(record: bytes, folder: str, files: Files) -> tuple[list[tuple[str, str]], str | None]:
+    names = [match.decode("utf-8", "replace") for match in _IN_RECORD.findall(record)]
+    names = sorted(name for name in set(names) if _is_own(name))
+    there = [(os.path.join(folder, *name.split("/")), name) for name in names[:MOST_FILES]]
+    # What RECORD lists and is gone cannot be loaded in vain; metadata rules speak of it.
+    return [entry for entry in there if files.is_file(entry[0])], _too_many(len(names))
+
+
+def _is_own(name: str) -> bool:
+    parts = name.split("/")
+    return ".." not in parts and not name.startswith("/") and "\0" not in name and not parts[0].endswith(".libs")
+
+
+def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple[str, str]]:
+    """Compiled files of modules in one folder of packages, when nothing lists them."""
+    names = files.names_or_none(folder)
+    for name in names:
+        if name.endswith(".so") and name.partition(".")[0] in modules:
+            yield os.path.join(folder, name), name
+    room = _MOST_LISTED
+    waiting = [module for module in modules if module in names]
+    while waiting and room > 0:
+        inner = waiting.pop()
+        for name in files.names_or_none(os.path.join(folder, *inner.split("/"))):
+            room -= 1
+            if name.endswith(".so"):
+                yield os.path.join(folder, *inner.split("/"), name), f"{inner}/{name}"
+            elif "." not in name and inner.count("/") < 4:
+                waiting.append(f"{inner}/{name}")
+
+
+def _too_many(count: int) -> str | None:
+    return f"only {MOST_FILES} of {count} compiled files of one package were read" if count > MOST_FILES else None

@@ -1,0 +1,135 @@
+"""Compiled extensions and the torch beside them, through the command line: one cause, one finding, nothing loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
+TORCH = {"torch/lib/libc10.so": "libc10.so", "torch/lib/libtorch_cpu.so": "libtorch_cpu.so"}
+
+
+def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: str = "") -> None:
+    """A package made of small ELF files; with a tag it gets a version file, as torch and torchvision have."""
+    for file, source in files.items():
+        (site / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ELF / source, site / file)
+    if tag:
+        (site / name).mkdir(parents=True, exist_ok=True)
+        (site / name / "version.py").write_text(f"__version__ = '{version}{tag}'\ncuda = None\nhip = None\n")
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of packages with a CPU torch 2.13.0."""
+    folder = tmp_path / "packages"
+    install(folder, "torch", "2.13.0", TORCH, "+cpu")
+    return folder
+
+
+def found(run: Callable[..., Any], site: Path, *arguments: str) -> dict[str, Any]:
+    """The findings that are shown, by id."""
+    result = run("check", "--no-config", "--path", str(site), "--format", "json", *arguments)
+    assert "Traceback" not in result.err, result.err
+    shown = [entry for entry in result.json["findings"] if entry.get("superseded_by") is None]
+    assert len({entry["id"] for entry in shown}) == len(shown)
+    return {entry["id"]: entry for entry in shown}
+
+
+def test_a_cuda_torchvision_on_a_cpu_torch_is_one_finding_that_names_both(run, site):
+    install(
+        site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so", "torchvision/image.so": "cuda.so"}, "+cu130"
+    )
+    (entry,) = found(run, site).values()
+    assert entry["id"] == "extension-needs-a-library-torch-lacks"
+    assert entry["message"] == "torchvision 0.28.0+cu130 needs libc10_cuda.so, which torch 2.13.0+cpu does not have"
+    assert entry["item"] == {"package": "torchvision"}
+
+
+def test_a_torchvision_of_another_release_is_one_finding(run, site):
+    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu")
+    assert list(found(run, site)) == ["extension-built-for-another-torch"]
+
+
+def test_a_torchvision_of_another_release_that_loads_all_the_same_is_still_found_by_its_version(run, site):
+    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "good.so"}, "+cpu")
+    assert list(found(run, site)) == ["torchvision-of-another-torch-release"]
+
+
+def test_each_package_that_does_not_fit_has_its_own_cause(run, site):
+    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
+    install(site, "flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": "old-abi.so"})
+    install(site, "xformers", "0.0.35", {"xformers/_C.so": "good.so"})
+    named = {entry["item"]["package"]: rule for rule, entry in found(run, site).items()}
+    assert named == {
+        "torchvision": "extension-needs-a-library-torch-lacks",
+        "flash-attn": "extension-built-for-another-torch",
+    }
+
+
+def test_a_torch_without_its_libraries_is_the_only_finding(run, site):
+    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
+    (site / "torch" / "lib" / "libtorch_cpu.so").unlink()
+    assert list(found(run, site)) == ["torch-files-missing"]
+
+
+def test_glibc_and_python_are_those_of_the_target(run, site):
+    install(site, "flash-attn", "2.8.3", {"flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so": "new-glibc.so"})
+    given = ["os.libc=glibc", "os.libc_version=2.31", "python.version=3.11.9", "python.implementation=cpython"]
+    options = [word for text in given for word in ("--set", text)]
+    findings = found(run, site, *options)
+    assert set(findings) == {"extension-needs-newer-glibc", "extension-for-another-python"}
+    assert findings["extension-needs-newer-glibc"]["message"].endswith("needs glibc 2.99, this system has 2.31")
+
+
+def test_a_file_that_was_cut_off_is_a_finding(run, site):
+    install(site, "xformers", "0.0.35", {"xformers/_C.so": "good.so"})
+    path = site / "xformers" / "_C.so"
+    path.write_bytes(path.read_bytes()[:700])
+    (entry,) = found(run, site).values()
+    assert entry["message"] == "xformers/_C.so of xformers 0.0.35 is damaged: it is shorter than its own tables say"
+
+
+def test_a_facts_file_carries_what_was_read(run, site, tmp_path):
+    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
+    written = run("facts", "--no-config", "--path", str(site), "--format", "json", "--public")
+    assert str(site) not in json.dumps(written.json["facts"])
+    (tmp_path / "here.json").write_text(json.dumps(written.json))
+    result = run("check", "--no-config", "--facts", str(tmp_path / "here.json"), "--format", "json")
+    assert [entry["id"] for entry in result.json["findings"]] == ["extension-needs-a-library-torch-lacks"]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real torch 2.13.0 for CPU with the torchvision 0.28.0 that PyPI gives, which is built for CUDA."""
+    folder = tmp_path_factory.mktemp("wheels") / "packages"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+    index = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+    subprocess.run([*pip, *index, "torch==2.13.0+cpu"], check=True, capture_output=True)
+    subprocess.run([*pip, "torchvision==0.28.0"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels of other systems hold no ELF files")
+def test_the_real_torchvision_of_pypi_beside_the_real_cpu_torch(run, wheels):
+    (entry,) = found(run, wheels).values()
+    assert entry["id"] == "extension-needs-a-library-torch-lacks"
+    assert entry["message"] == (
+        "torchvision 0.28.0+cu130 needs libc10_cuda.so, libtorch_cuda.so, which torch 2.13.0+cpu does not have"
+    )
+    facts = run("facts", "--no-config", "--path", str(wheels), "--format", "json").json["facts"]
+    (item,) = facts["extension"]
+    assert item["unresolved"] >= 16  # those of libc10_cuda and libtorch_cuda
+    assert item["example"].startswith("c10::cuda::")

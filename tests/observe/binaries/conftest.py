@@ -1,0 +1,80 @@
+"""Environments with compiled files: the small ones of fixtures/elf, laid out as wheels lay them out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.values import Records, Value
+from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.observe.binaries import extension_fact
+from envdoctor.observe.environment import choose, observe
+
+ROOT = Path(__file__).resolve().parents[3]
+ELF = ROOT / "fixtures" / "elf"
+
+
+@pytest.fixture(scope="session")
+def elf() -> Path:
+    """The folder of small ELF files."""
+    return ELF
+
+
+@pytest.fixture(scope="session")
+def table() -> Mapping[str, Any]:
+    """The table of packages that are opened."""
+    return load_toml(ROOT / "matrices" / "tables" / "torch-extensions.toml")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of packages with a torch whose libraries are libc10.so and libtorch_cpu.so."""
+    folder = tmp_path / "packages"
+    libraries = folder / "torch" / "lib"
+    libraries.mkdir(parents=True)
+    (folder / "torch" / "version.py").write_text("__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n")
+    for name in ("libc10.so", "libtorch_cpu.so"):
+        shutil.copy(ELF / name, libraries / name)
+    metadata(folder, "torch", "2.13.0", ["torch/lib/libc10.so", "torch/lib/libtorch_cpu.so"])
+    return folder
+
+
+def metadata(folder: Path, name: str, version: str, record: list[str] | None) -> None:
+    """A metadata directory with a RECORD of these files; None: without RECORD."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    if record is not None:
+        (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in record))
+
+
+@pytest.fixture
+def install(site: Path) -> Callable[..., None]:
+    """Install a package: ``install("flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "good.so"})``; values name files of
+    fixtures/elf or are the bytes themselves."""
+
+    def run(name: str, version: str, files: Mapping[str, str | bytes], *, record: bool = True) -> None:
+        for file, content in files.items():
+            path = site / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else (ELF / content).read_bytes())
+        metadata(site, name, version, list(files) if record else None)
+
+    return run
+
+
+@pytest.fixture
+def extensions(site: Path, table: Mapping[str, Any]) -> Callable[[], Records]:
+    """The value of ``extension`` of the environment as it is now."""
+
+    def read() -> Records:
+        layout = choose(None, str(site), None, environ={}, cwd=str(site.parent))
+        value: Value = extension_fact(observe(layout).facts, layout, table).value
+        assert isinstance(value, Records)
+        return value
+
+    return read

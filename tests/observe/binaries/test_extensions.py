@@ -1,0 +1,153 @@
+"""The fact ``extension``: compiled files of packages built against torch, compared with the torch that is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.observe.binaries import extension_fact
+from envdoctor.observe.environment import choose, observe
+
+Install = Callable[..., None]
+Read = Callable[[], Records]
+
+
+def only(records: Records) -> Mapping[str, Any]:
+    (item,) = records
+    return item
+
+
+def test_an_extension_of_this_torch_lacks_nothing(install: Install, extensions: Read) -> None:
+    install("flash-attn", "2.8.3", {"flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so": "good.so"})
+    records = extensions()
+    assert records.incomplete is None
+    assert only(records) == {
+        "package": "flash-attn",
+        "version": "2.8.3",
+        "file": "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so",
+        "path": only(records)["path"],
+        "unresolved": 0,
+        "example": ABSENT,
+        "missing_library": ABSENT,
+        "glibc_needs": ABSENT,
+        "glibcxx_needs": ABSENT,
+        "python_tag": "cp311",
+        "arch": "x86_64",
+        "problem": ABSENT,
+    }
+
+
+def test_a_symbol_that_no_library_of_torch_exports_is_counted_and_named(install: Install, extensions: Read) -> None:
+    install("flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": "old-abi.so"})
+    item = only(extensions())
+    assert (item["unresolved"], item["example"], item["missing_library"]) == (1, "c10::Error::Error", ABSENT)
+
+
+def test_a_library_of_another_torch_is_named_with_the_file_that_needs_it(install: Install, extensions: Read) -> None:
+    install("torchvision", "0.28.0", {"torchvision/a.so": "good.so", "torchvision/_C.so": "cuda.so"})
+    item = only(extensions())
+    assert (item["missing_library"], item["file"]) == ("libc10_cuda.so", "torchvision/_C.so")
+    assert item["example"] == "c10::cuda::SetDevice"
+
+
+def test_weak_symbols_are_not_missed(install: Install, extensions: Read) -> None:
+    install("xformers", "0.0.35", {"xformers/_C.so": "weak.so"})
+    assert only(extensions())["unresolved"] == 0
+
+
+def test_what_a_sibling_gives_is_not_missed(install: Install, extensions: Read) -> None:
+    install("torchaudio", "2.11.0", {"torchaudio/_a.so": "uses-shared.so", "torchaudio/lib/_b.so": "gives-shared.so"})
+    assert only(extensions())["unresolved"] == 0
+    install("xformers", "0.0.35", {"xformers/_C.so": "uses-shared.so"})
+    assert [item["unresolved"] for item in extensions()] == [0, 0]
+
+
+def test_the_highest_glibc_is_kept(install: Install, extensions: Read) -> None:
+    install("deepspeed", "0.19.8", {"deepspeed/ops/a.so": "new-glibc.so", "deepspeed/ops/b.so": "good.so"})
+    assert only(extensions())["glibc_needs"] == "2.99"
+
+
+def test_a_damaged_file_is_a_problem_and_hides_no_other(install: Install, extensions: Read, elf: Path) -> None:
+    cut = (elf / "good.so").read_bytes()[:700]
+    install("torchvision", "0.28.0", {"torchvision/_C.so": cut, "torchvision/image.so": "old-abi.so"})
+    item = only(extensions())
+    assert (item["problem"], item["file"]) == ("it is shorter than its own tables say", "torchvision/_C.so")
+    assert item["unresolved"] == 1
+    install("xformers", "0.0.35", {"xformers/_C.so": b""})
+    lone = next(item for item in extensions() if item["package"] == "xformers")
+    assert lone["problem"] == "it is no ELF file"
+    assert isinstance(lone["unresolved"], Unknown)
+
+
+def test_what_is_not_covered_leaves_the_list_incomplete(install: Install, extensions: Read) -> None:
+    install("torchvision", "0.28.0", {"torchvision/_C.so": b"\xcf\xfa\xed\xfe" + bytes(200)})
+    records = extensions()
+    assert len(records) == 0
+    assert records.incomplete == "torchvision/_C.so was not read: it is no ELF file"
+
+
+def test_a_torch_that_is_incomplete_or_damaged_is_nothing_to_compare_with(
+    install: Install, extensions: Read, site: Path
+) -> None:
+    install("flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "cuda.so"})
+    library = site / "torch" / "lib" / "libtorch_cpu.so"
+    library.write_bytes(library.read_bytes()[:500])
+    reason = only(extensions())["unresolved"]
+    assert reason == Unknown("torch/lib/libtorch_cpu.so cannot be read: it is shorter than its own tables say")
+    library.unlink()
+    item = only(extensions())
+    assert item["unresolved"] == item["missing_library"] == Unknown("libraries of torch itself are missing")
+    shutil.rmtree(site / "torch")
+    assert only(extensions())["unresolved"] == Unknown("there is no torch to compare with")
+
+
+def test_an_extension_for_another_machine_is_not_compared(install: Install, extensions: Read, elf: Path) -> None:
+    content = bytearray((elf / "old-abi.so").read_bytes())
+    content[18] = 183
+    install("flash-attn", "2.8.3", {"flash_attn_2_cuda.so": bytes(content)})
+    item = only(extensions())
+    assert item["arch"] == "aarch64"
+    assert item["unresolved"] == Unknown("flash_attn_2_cuda.so is for aarch64, torch for x86_64")
+
+
+def test_without_a_list_of_files_the_modules_are_looked_for(install: Install, extensions: Read) -> None:
+    files = {"flash_attn_2_cuda.so": "old-abi.so", "flash_attn/ops/deep/x.so": "good.so", "numpy.so": "cuda.so"}
+    install("flash-attn", "2.8.3", files, record=False)
+    item = only(extensions())
+    assert (item["file"], item["missing_library"]) == ("flash_attn_2_cuda.so", ABSENT)
+
+
+def test_libraries_that_a_wheel_brings_along_and_paths_that_lead_away_are_left_alone(
+    install: Install, extensions: Read, site: Path
+) -> None:
+    install("torchvision", "0.28.0", {"torchvision/_C.so": "good.so", "torchvision.libs/libpng.so": b"no ELF"})
+    record = site / "torchvision-0.28.0.dist-info" / "RECORD"
+    (site.parent / "outside.so").write_bytes(b"no ELF")
+    record.write_text(record.read_text() + f"../outside.so,,\n{site.parent}/outside.so,,\n")
+    assert only(extensions())["problem"] is ABSENT
+
+
+def test_more_files_than_any_package_has_leave_the_list_incomplete(install: Install, extensions: Read) -> None:
+    install("vllm", "0.12.0", {f"vllm/_{number:03}.so": "good.so" for number in range(70)})
+    assert extensions().incomplete == "only 64 of 70 compiled files of one package were read"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")
+def test_a_fifo_in_place_of_a_file_is_not_waited_for(install: Install, extensions: Read, site: Path) -> None:
+    install("torchvision", "0.28.0", {"torchvision/_C.so": "good.so"}, record=False)
+    (site / "torchvision" / "_C.so").unlink()
+    os.mkfifo(site / "torchvision" / "_C.so")
+    assert extensions().incomplete == "torchvision/_C.so was not read: it is not a regular file"
+
+
+def test_packages_of_no_interest_cost_nothing(install: Install, site: Path, table: Mapping[str, Any]) -> None:
+    install("numpy", "2.4.6", {"numpy/core.so": b"no ELF"})
+    layout = choose(None, str(site), None, environ={}, cwd=str(site.parent))
+    facts = observe(layout).facts
+    assert extension_fact(facts, layout, table).value == Records((), None)
