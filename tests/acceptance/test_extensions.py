@@ -110,6 +110,13 @@ def test_a_facts_file_carries_what_was_read(run, site, tmp_path):
     assert [entry["id"] for entry in result.json["findings"]] == ["extension-needs-a-library-torch-lacks"]
 
 
+def test_a_torch_that_was_given_is_not_compared_with_files_of_another(run, site):
+    install(site, "flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": "old-abi.so"})
+    result = run("check", "--no-config", "--path", str(site), "--set", "pkg.torch=2.6.0", "--format", "json")
+    assert result.json["findings"] == []
+    assert "extension-built-for-another-torch" in {entry["id"] for entry in result.json["not_checked"]}
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real torch 2.13.0 for CPU with the torchvision 0.28.0 that PyPI gives, which is built for CUDA."""
@@ -133,3 +140,15 @@ def test_the_real_torchvision_of_pypi_beside_the_real_cpu_torch(run, wheels):
     (item,) = facts["extension"]
     assert item["unresolved"] >= 16  # those of libc10_cuda and libtorch_cuda
     assert item["example"].startswith("c10::cuda::")
+
+
+@pytest.mark.slow
+def test_real_wheels_of_one_release_fit_each_other_on_aarch64_too(run, tmp_path):
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "packages")]
+    platform = ["--only-binary", ":all:", "--platform", "manylinux2014_aarch64", "--python-version", "3.11"]
+    wheels = ["torch==2.5.1", "torchvision==0.20.1", "torchaudio==2.5.1"]
+    subprocess.run([*pip, *platform, *wheels], check=True, capture_output=True)
+    assert found(run, tmp_path / "packages") == {}
+    facts = run("facts", "--no-config", "--path", str(tmp_path / "packages"), "--format", "json").json["facts"]
+    read = {item["package"]: (item["arch"], item["unresolved"]) for item in facts["extension"]}
+    assert read == {"torchvision": ("aarch64", 0), "torchaudio": ("aarch64", 0)}

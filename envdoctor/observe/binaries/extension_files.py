@@ -36,6 +36,8 @@ def compiled_files(
             return [], f"RECORD of {os.path.basename(metadata)} cannot be read: {because_of(error)}"
         if b".so," in record:
             return _listed(record, os.path.dirname(metadata), files)
+        if b".pyd," in record:
+            return [], f"compiled files for Windows are not read: {os.path.basename(metadata)}"
         if record:
             return [], None
     found: list[tuple[str, str]] = []
@@ -54,7 +56,7 @@ def _listed(record: bytes, folder: str, files: Files) -> tuple[list[tuple[str, s
     names = [match.decode("utf-8", "replace") for match in _IN_RECORD.findall(record)]
     names = sorted(name for name in set(names) if _is_own(name))
     there = [(os.path.join(folder, *name.split("/")), name) for name in names[:MOST_FILES]]
-    # What RECORD lists and is gone cannot be loaded in vain; metadata rules speak of it.
+    # What is gone was built for no torch at all: that an installation is incomplete is not for this fact to say.
     return [entry for entry in there if files.is_file(entry[0])], _too_many(len(names))
 
 

@@ -133,6 +133,36 @@ def test_libraries_that_a_wheel_brings_along_and_paths_that_lead_away_are_left_a
     assert only(extensions())["problem"] is ABSENT
 
 
+def test_compiled_files_of_windows_leave_the_list_incomplete(install: Install, extensions: Read) -> None:
+    install("torchvision", "0.28.0", {"torchvision/_C.pyd": b"MZ"})
+    assert extensions().incomplete == "compiled files for Windows are not read: torchvision-0.28.0.dist-info"
+
+
+def test_libraries_of_a_conda_torch_may_lie_in_the_folder_of_all_libraries(
+    tmp_path: Path, elf: Path, table: Mapping[str, Any]
+) -> None:
+    prefix = tmp_path / "conda"
+    packages = prefix / "lib" / "python3.11" / "site-packages"
+    (packages / "torch" / "lib").mkdir(parents=True)
+    (prefix / "conda-meta").mkdir()
+    (prefix / "bin").mkdir()
+    (prefix / "conda-meta" / "torchvision-0.28.0-py311_0.json").write_text("{}")
+    (prefix / "conda-meta" / "python-3.11.9-h0_0.json").write_text("{}")
+    (packages / "torch" / "version.py").write_text("__version__ = '2.13.0'\n")
+    (packages / "torchvision").mkdir()
+    for source, place in (
+        ("libc10.so", prefix / "lib"),
+        ("libtorch_cpu.so", prefix / "lib"),
+        ("old-abi.so", packages / "torchvision"),
+    ):
+        shutil.copy(elf / source, place / source)
+    layout = choose(str(prefix), None, None, environ={}, cwd=str(tmp_path))
+    assert layout.kind == "conda"
+    value = extension_fact(observe(layout).facts, layout, table).value
+    assert isinstance(value, Records)
+    assert (only(value)["package"], only(value)["unresolved"]) == ("torchvision", 1)
+
+
 def test_more_files_than_any_package_has_leave_the_list_incomplete(install: Install, extensions: Read) -> None:
     install("vllm", "0.12.0", {f"vllm/_{number:03}.so": "good.so" for number in range(70)})
     assert extensions().incomplete == "only 64 of 70 compiled files of one package were read"
