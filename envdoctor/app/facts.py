@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Unknown
+from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.report.report import Notice, Target
 
@@ -162,7 +162,27 @@ def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
             facts.drop("extension")
         if fact.key == "model.repo":
             facts.drop("model.")
+        if fact.key.startswith("pkg.") or fact.key in ("python.version", "os.platform"):
+            _doubt_conflicts(facts, fact.key)
     facts.update(given)
+
+
+def _doubt_conflicts(facts: FactSet, key: str) -> None:
+    """Requirements were compared with what is installed: what depends on a value that was given is not known any
+    more."""
+    fact = facts.get("conflict")
+    if not isinstance(fact.value, Records):
+        return
+    name = key[4:] if key.startswith("pkg.") else None
+
+    def stands(item: Mapping[str, Value]) -> bool:
+        askers = item.get("required_by")
+        alone = isinstance(askers, tuple) and len(askers) == 1 and askers[0].partition(" ")[0] == name
+        return name is not None and item.get("package") != name and not alone
+
+    kept = tuple(item for item in fact.value if stands(item))
+    reason = fact.value.incomplete or f"{key} was given, and requirements were compared with what is installed"
+    facts.update([fact._replace(value=Records(kept, reason))])
 
 
 def is_known(facts: FactSet, name: str) -> bool:

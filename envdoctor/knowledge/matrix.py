@@ -211,8 +211,8 @@ def _load_compiled(home: Path) -> Matrix:
 
 
 def _rule(entry: list[Any]) -> Rule:
-    rule = Rule(*entry)
-    return rule._replace(
-        affects=[[Condition(*condition) for condition in clause] for clause in rule.affects],
-        unless=[[Condition(*condition) for condition in clause] for clause in rule.unless],
-    )
+    condition = Condition._make
+    # By position: Rule's order of fields is the compiled one, and _replace would cost more than the rest.
+    entry[6] = [[condition(item) for item in clause] for clause in entry[6]]
+    entry[7] = [[condition(item) for item in clause] for clause in entry[7]]
+    return Rule._make(entry)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.environment.conflicts import conflicts
 from envdoctor.observe.environment.distributions import scan_folder
 from envdoctor.observe.environment.files import because_of
 from envdoctor.observe.environment.layout import EnvironmentNotFound, EnvironmentUnreadable, Layout
@@ -38,9 +39,10 @@ __all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout", "Observed",
 class Observed(NamedTuple):
     """What an environment's files say.
 
-    ``facts`` are ``environment.*``, ``python.*``, ``pkg.*``, ``dist``, ``metadata_problem`` and ``torch.*``, each with
-    the source ``environment``. When ``incomplete`` is None every distribution was seen, and a package that is not
-    listed is absent; otherwise it is the reason why some may be missing. ``notes`` are sentences for the user.
+    ``facts`` are ``environment.*``, ``python.*``, ``pkg.*``, ``dist``, ``metadata_problem``, ``conflict`` and
+    ``torch.*``, each with the source ``environment``. When ``incomplete`` is None every distribution was seen, and a
+    package that is not listed is absent; otherwise it is the reason why some may be missing. ``notes`` are sentences
+    for the user.
     """
 
     facts: list[Fact]
@@ -94,6 +96,8 @@ def observe(layout: Layout) -> Observed:
     facts += versions.facts
     facts.append(_records("dist", [_dist(item) for item in versions.distributions], incomplete))
     facts.append(_records("metadata_problem", [item._asdict() for item in problems], incomplete))
+    unmet = conflicts(in_folders, versions.facts, layout, incomplete)
+    facts.append(Fact("conflict", unmet, "requirements of installed packages", "environment"))
     facts += torch_facts(versions.torch_file, versions.torch_record, layout.files)
     return Observed(facts, incomplete, (*layout.notes, *trouble))
 

@@ -36,7 +36,8 @@ class Distribution(NamedTuple):
     """One installed distribution as one metadata directory describes it.
 
     ``name`` is normalised; ``version`` is unknown, with the reason, when it is missing or no version by PEP 440.
-    ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from.
+    ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from. ``requires`` are
+    its Requires-Dist, as written, without those of extras; when they are not all known, ``requires_unknown`` says why.
     """
 
     name: str
@@ -46,6 +47,9 @@ class Distribution(NamedTuple):
     editable: bool | Unknown
     path: str
     origin: str
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    requires_unknown: str | None = None
 
 
 class Problem(NamedTuple):
@@ -130,6 +134,9 @@ def read_directory(
         editable=_editable(path, files),
         path=path,
         origin=origin,
+        requires=header.requires,
+        requires_python=header.requires_python,
+        requires_unknown=f"the header of {origin} is too long" if header.partial else None,
     )
     if trouble is None:
         return found, None

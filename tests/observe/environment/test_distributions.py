@@ -33,7 +33,7 @@ def problems(folder: Path) -> list[tuple[str, str, object]]:
 def test_a_wheel_is_a_distribution(bare: Path, make_dist) -> None:
     path = make_dist(bare, "numpy", "2.4.6", INSTALLER="uv\n")
     found = only(bare)
-    assert found == ("numpy", "2.4.6", "dist-info", "uv", False, str(path), "numpy-2.4.6.dist-info/METADATA")
+    assert found[:7] == ("numpy", "2.4.6", "dist-info", "uv", False, str(path), "numpy-2.4.6.dist-info/METADATA")
     assert problems(bare) == []
 
 

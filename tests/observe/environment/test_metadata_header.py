@@ -52,14 +52,14 @@ def test_a_version_behind_a_long_field_is_found() -> None:
 
 
 def test_a_version_across_the_first_read_is_whole() -> None:
-    for padding in range(980, 1030):
+    for padding in range(8150, 8200):
         start = b"Metadata-Version: 2.1\nName: a\nSummary: "
         content = start + b"x" * (padding - len(start)) + b"\nVersion: 12.34.56\nPlatform: any\n\n"
         assert header(content) == Header("a", "12.34.56")
 
 
 def test_a_header_that_never_ends_is_read_up_to_a_mebibyte() -> None:
-    assert header(b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n") == Header("a", None)
+    assert header(b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n") == Header("a", None, partial=True)
 
 
 def test_a_file_cut_within_its_version_says_so() -> None:

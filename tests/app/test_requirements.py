@@ -1,0 +1,106 @@
+"""Requirements of installed packages that are not met, judged by the shipped rules."""
+
+from __future__ import annotations
+
+import venv
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.check import check
+from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.facts.values import Records
+from envdoctor.judge.policy import Ignore, Policy
+from envdoctor.knowledge.matrix import load_matrix
+
+TODAY = date(2026, 11, 20)
+RULES = ("requirement-missing", "requirement-conflict", "requires-other-python")
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Callable[..., str]:
+    """A folder of packages: name-version → its further header lines."""
+
+    def build(**dists: list[str]) -> str:
+        folder = tmp_path / "packages"
+        for entry, lines in dists.items():
+            name, version = entry.split("__")
+            info = folder / f"{name}-{version.replace('_', '.')}.dist-info"
+            info.mkdir(parents=True)
+            head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version.replace('_', '.')}", *lines]
+            (info / "METADATA").write_text("\n".join(head) + "\n\n")
+        return str(folder)
+
+    return build
+
+
+def judged(folder: str, policy: Policy | None = None, *assignments: str):
+    sources = Sources(path=folder, gpu=False, assignments=assignments, environ={})
+    report = check(sources, policy=policy, today=TODAY)
+    return report, [finding for finding in report.findings if finding.id in RULES]
+
+
+def test_a_missing_package_is_one_finding_that_does_not_fail_the_run(packages) -> None:
+    folder = packages(a__1_0=["Requires-Dist: onnxruntime>=1.17"], b__1_0=["Requires-Dist: onnxruntime"])
+    report, (finding,) = judged(folder)
+    assert (finding.id, finding.severity, finding.gate) == ("requirement-missing", "warning", False)
+    assert finding.message.en == "onnxruntime is not installed, and is required by a (>=1.17), b"
+    assert report.exit_code == 0
+    assert judged(folder, Policy(fail_on="warning"))[0].exit_code == 1
+
+
+def test_a_missing_torch_is_one_finding_whoever_asks(packages) -> None:
+    folder = packages(
+        accelerate__1_15_0=["Requires-Dist: torch>=2.0.0"],
+        peft__0_21_2=["Requires-Dist: torch>=1.13.0", "Requires-Dist: accelerate>=0.21.0"],
+        timm__1_0_31=["Requires-Dist: torch"],
+    )
+    report, told = judged(folder)
+    assert told == []
+    assert [finding.id for finding in report.findings if "torch" in finding.message.en] == ["torch-not-installed"]
+
+
+def test_one_conflict_can_be_accepted_and_the_other_stays(packages) -> None:
+    folder = packages(
+        a__1_0=["Requires-Dist: protobuf<7", "Requires-Dist: click>=99"], protobuf__7_35_1=[], click__8_5_1=[]
+    )
+    accepted = Ignore("requirement-conflict", "works here", where={"conflict.package": "protobuf"})
+    _, told = judged(folder, Policy(ignores=(accepted,)))
+    assert {finding.item["package"]: finding.ignored for finding in told} == {"click": None, "protobuf": "works here"}
+    assert "protobuf 7.35.1 is not a version allowed by a (<7)" in {finding.message.en for finding in told}
+
+
+def test_the_fingerprint_of_a_conflict_is_that_of_its_package(packages) -> None:
+    folder = packages(a__1_0=["Requires-Dist: c<2"], c__2_0=[])
+    before = judged(folder)[1][0].fingerprint
+    packages(b__1_0=["Requires-Dist: c<1.5"])
+    (after,) = judged(folder)[1]
+    assert "b (<1.5)" in after.message.en
+    assert after.fingerprint == before
+
+
+def test_a_release_for_another_python_names_both(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
+    (site / "numpy-9.0.dist-info").mkdir()
+    text = "Metadata-Version: 2.1\nName: numpy\nVersion: 9.0\nRequires-Python: >=3.99\n\n"
+    (site / "numpy-9.0.dist-info" / "METADATA").write_text(text)
+    sources = Sources(python=str(tmp_path / "env"), gpu=False, environ={})
+    (finding,) = [one for one in check(sources, today=TODAY).findings if one.id in RULES]
+    assert finding.message.en.startswith("numpy 9.0 is for Python >=3.99, and this is Python 3.")
+
+
+def test_a_given_version_leaves_open_what_depends_on_it(packages) -> None:
+    folder = packages(
+        a__1_0=["Requires-Dist: b<2", "Requires-Dist: c<2"],
+        b__2_0=["Requires-Dist: d"],
+        c__2_0=[],
+        e__1=["Requires-Dist: d"],
+    )
+    sources = Sources(path=folder, gpu=False, assignments=["pkg.b=1.5"], environ={})
+    records = collect_facts(sources, load_matrix()).facts.value("conflict")
+    assert isinstance(records, Records)
+    assert [item["package"] for item in records] == ["c", "d"]
+    assert "pkg.b was given" in str(records.incomplete)
