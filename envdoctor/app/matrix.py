@@ -16,6 +16,7 @@ from envdoctor.judge.selftest import (
 )
 from envdoctor.knowledge.linting import lint_matrix, lint_rule
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import with_conditions
 
 __all__ = ["Complaint", "lint", "test_rules"]
 
@@ -34,7 +35,7 @@ def lint(matrix: Matrix, *, today: date) -> Iterator[Complaint]:
             yield Complaint(broken.origin, problem)
     for origin, text in lint_matrix(matrix):
         yield Complaint(origin, text)
-    for rule in matrix.rules:
+    for rule in map(with_conditions, matrix.rules):
         for text in lint_rule(rule, matrix, today=today):
             yield Complaint(rule.origin, text)
         failed = [result for result in run_tests(rule, matrix) if not result.passed]
@@ -55,6 +56,6 @@ def lint(matrix: Matrix, *, today: date) -> Iterator[Complaint]:
 
 def test_rules(matrix: Matrix) -> Iterator[tuple[str, CaseResult]]:
     """The embedded tests of every rule, as (rule id, result)."""
-    for rule in matrix.rules:
+    for rule in map(with_conditions, matrix.rules):
         for result in run_tests(rule, matrix):
             yield rule.id, result

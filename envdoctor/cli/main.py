@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -76,6 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by the caller (>&-): the exit code still answers
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     harden_stdout()
+    # A run is short: collecting cycles costs it a tenth of its time and frees nothing.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
         sys.stdout.flush()
@@ -95,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", 3)
     except Exception as error:
         return _named(error)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _named(error: Exception) -> int:

@@ -46,6 +46,9 @@ class _Clause(NamedTuple):
     from_base: tuple[str, ...] = ()
 
 
+_NO = _Clause(False, {})
+
+
 def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
     """Whether the rule applies, to what, or what is missing to tell."""
     if rule.each is None:
@@ -151,12 +154,12 @@ def _attempt(
         if verdict.holds is not False:
             open_exceptions.update(verdict.missing or dict.fromkeys(verdict.from_base, "not a plain release"))
         if assumed and _clause(exception, given).holds is None:
-            exception_keys.update(condition.key for condition in exception)
+            exception_keys.update(condition[0] for condition in exception)
     holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]
     if not holding:
         return Outcome(None, (), {key: why for _, verdict in verdicts for key, why in verdict.missing.items()})
     clause, verdict = min(holding, key=lambda pair: len(pair[1].from_base))
-    keys = tuple(dict.fromkeys(condition.key for condition in clause))
+    keys = tuple(dict.fromkeys(condition[0] for condition in clause))
     used = tuple(
         (key, raw, because, bool(default))
         for key, raw, because, default in assumed
@@ -169,44 +172,44 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
     missing: dict[str, str] = {}
     from_base: list[str] = []
     for condition in clause:
-        if condition.quantifier:
+        key, quantifier, kind, alternatives = condition
+        if quantifier:
             holds = _quantified(condition, read, missing, from_base)
             if holds is False:
-                return _Clause(False, {})
+                return _NO
             continue
-        fact = read(condition.key)
-        result = answer(condition.type, condition.alternatives, fact.value)
+        fact = read(key)
+        result = answer(kind, alternatives, fact.value)
         if result.holds is False:
-            return _Clause(False, {})
+            return _NO
         if result.holds is None:
-            missing[condition.key] = _reason(fact.value)
+            missing[key] = _reason(fact.value)
         elif result.from_base:
-            from_base.append(condition.key)
+            from_base.append(key)
     return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base))
 
 
 def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_base: list[str]) -> bool | None:
-    name, _, column = condition.key.partition(".")
+    key, quantifier, kind, alternatives = condition
+    name, _, column = key.partition(".")
     records = read(name).value
     if isinstance(records, Absent):
         return False
     if not isinstance(records, Records):
         missing[name] = _reason(records)
         return None
-    results = [
-        answer(condition.type, condition.alternatives, item.get(column, Unknown("not known"))) for item in records
-    ]
+    results = [answer(kind, alternatives, item.get(column, Unknown("not known"))) for item in records]
     answers = [result.holds for result in results]
-    decisive = condition.quantifier == "any"
+    decisive = quantifier == "any"
     if decisive in answers:
         if decisive and all(result.from_base for result in results if result.holds):
-            from_base.append(condition.key)
+            from_base.append(key)
         return decisive
     if None in answers or records.incomplete is not None:
-        missing[condition.key] = records.incomplete or f"not known of every {name}"
+        missing[key] = records.incomplete or f"not known of every {name}"
         return None
     if any(result.from_base for result in results):
-        from_base.append(condition.key)
+        from_base.append(key)
     # A statement about all GPUs says nothing of a machine without one.
     return not decisive and bool(answers)
 

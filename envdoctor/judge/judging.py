@@ -147,17 +147,17 @@ def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Cal
 
 def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     """A record column of a condition with any() or all(): the values that fit it."""
-    name, _, column = key.partition(".")
-    fact = facts.get(name)
+    records, _, column = key.partition(".")
+    fact = facts.get(records)
     if not isinstance(fact.value, Records):
         return fact._replace(key=key)
     cells = [item.get(column, Unknown("not known")) for item in fact.value]
     fitting = [
         spell(cell)
         for clause in (*rule.affects, *rule.unless)
-        for condition in clause
+        for name, _, kind, alternatives in clause
         for cell in cells
-        if condition.key == key and answer(condition.type, condition.alternatives, cell).holds
+        if name == key and answer(kind, alternatives, cell).holds
     ]
     if not fitting:
         return fact._replace(key=key, value=Unknown("not known"))

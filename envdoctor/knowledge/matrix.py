@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule, RuleError, parse_rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
@@ -201,18 +200,10 @@ def _load_compiled(home: Path) -> Matrix:
         ) from None
     return Matrix(
         registry=Registry.from_mapping(index["registry"]),
-        rules=[_rule(entry) for entry in index["rules"]],
+        rules=[Rule._make(entry) for entry in index["rules"]],
         broken=[],
         version=index["version"],
         source="bundled",
         home=home,
         compiled=True,
     )
-
-
-def _rule(entry: list[Any]) -> Rule:
-    condition = Condition._make
-    # By position: Rule's order of fields is the compiled one, and _replace would cost more than the rest.
-    entry[6] = [[condition(item) for item in clause] for clause in entry[6]]
-    entry[7] = [[condition(item) for item in clause] for clause in entry[7]]
-    return Rule._make(entry)

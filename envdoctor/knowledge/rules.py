@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.knowledge.conditions import Condition, ConditionError, parse_condition
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
 
-__all__ = ["SCHEMA", "STATUSES", "Rule", "RuleError", "about_revisions", "digest", "parse_rule", "placeholders"]
+__all__ = [
+    "SCHEMA",
+    "STATUSES",
+    "Rule",
+    "RuleError",
+    "about_revisions",
+    "digest",
+    "parse_rule",
+    "placeholders",
+    "with_conditions",
+]
 
 #: The newest rule schema this engine understands.
 SCHEMA = 1
@@ -57,9 +67,11 @@ class RuleError(ValueError):
 class Rule(NamedTuple):
     """One rule, without its texts (they are read only for findings).
 
-    ``affects`` and ``unless`` are lists of clauses, a clause is a list of conditions. ``assume`` holds
-    ``[key, value, because, is_default]``. ``texts`` locates the texts: a mapping, or ``[offset, length]`` in the
-    compiled file.
+    ``affects`` and ``unless`` are lists of clauses, a clause is a list of conditions. In a compiled matrix conditions
+    are plain lists in the order of their fields, because thousands of objects would cost more than evaluating them:
+    read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``.
+    ``scope`` is revision for rules about two revisions. ``texts`` locates the texts: a mapping, or
+    ``[offset, length]`` in the compiled file.
     """
 
     id: str
@@ -74,18 +86,19 @@ class Rule(NamedTuple):
     supersedes: list[str]
     probe: str | None
     origin: str
+    scope: str
     texts: Any
 
     def keys(self) -> Iterator[str]:
         """Every fact key that a condition of the rule reads."""
         for clause in (*self.affects, *self.unless):
             for condition in clause:
-                yield condition.key
+                yield condition[0]
 
 
 def about_revisions(rule: Rule) -> bool:
     """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
-    return rule.each == "change" or any(key.startswith(("change.", "revision.")) for key in rule.keys())  # noqa: SIM118
+    return rule.scope == "revision"
 
 
 def digest(text: str) -> str:
@@ -163,7 +176,22 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         supersedes=supersedes,
         probe=head.get("probe"),
         origin=origin,
+        scope=_scope(each, (*affects, *unless)),
         texts=texts,
+    )
+
+
+def _scope(each: str | None, clauses: Iterable[Sequence[Condition]]) -> str:
+    keys = (condition.key for clause in clauses for condition in clause)
+    compared = each == "change" or any(key.startswith(("change.", "revision.")) for key in keys)
+    return "revision" if compared else "environment"
+
+
+def with_conditions(rule: Rule) -> Rule:
+    """The rule with :class:`Condition` objects, also when it comes from a compiled matrix."""
+    return rule._replace(
+        affects=[[Condition(*condition) for condition in clause] for clause in rule.affects],
+        unless=[[Condition(*condition) for condition in clause] for clause in rule.unless],
     )
 
 
