@@ -10,8 +10,8 @@ from typing import Any
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
-from envdoctor.app.lock import find_lock, find_locked, lock_facts
+from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts, find_lock
+from envdoctor.app.lock import find_locked, lock_facts
 from envdoctor.app.reporting import report_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.report.report import Notice, Target
 
-__all__ = ["Gathered", "Sources", "collect_facts", "working_directory"]
+__all__ = ["Gathered", "Sources", "add_assignments", "collect_facts", "find_lock", "working_directory"]
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,23 @@ def _add_model(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
     facts.update(observed)
 
 
+def find_lock(start: Path) -> Path | None:
+    """The nearest envdoctor.lock from ``start`` up to the project's root (the folder with .git)."""
+    for folder in (start, *start.parents):
+        if (folder / "envdoctor.lock").is_file():
+            return folder / "envdoctor.lock"
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
 def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
     """``lock.*``, when the project has an envdoctor.lock and a model is judged; without one they are absent."""
-    from envdoctor.app.lock import find_lock, find_locked, lock_facts
-
-    lock = find_lock(sources.cwd)
-    if lock is None or sources.model is None:
-        facts.update(lock_facts(None, None, None))
+    lock = find_lock(sources.cwd) if sources.model is not None else None
+    if lock is None:
+        facts.update(Fact(f"lock.{key}", ABSENT, "no envdoctor.lock", "lock") for key in ("revision", "state", "files"))
         return ()
+    from envdoctor.app.lock import find_locked, lock_facts
     from envdoctor.hub.folder import open_folder
 
     name, folder = facts.value("model.repo"), facts.value("model.path")

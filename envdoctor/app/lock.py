@@ -10,19 +10,9 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, compare_lock, locked_model, read_lock
 from envdoctor.hub.snapshot import Snapshot
 
-__all__ = ["find_lock", "find_locked", "lock_facts"]
+__all__ = ["find_locked", "lock_facts"]
 
 _KEYS = ("lock.revision", "lock.state", "lock.files")
-
-
-def find_lock(start: Path) -> Path | None:
-    """The nearest envdoctor.lock from ``start`` up to the project's root (the folder with .git)."""
-    for folder in (start, *start.parents):
-        if (folder / LOCK_NAME).is_file():
-            return folder / LOCK_NAME
-        if (folder / ".git").exists():
-            return None
-    return None
 
 
 def find_locked(lock: Path | None, names: Iterable[str | None], aliases: Mapping[str, str]) -> Locked | None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Sources
-from envdoctor.app.lock import find_lock
+from envdoctor.app.facts import Sources, find_lock
 from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, lock_entry, lock_text, read_lock
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.sources import open_one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
 
@@ -22,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A text in English and, where somebody has written it, in Chinese."""
 
     en: str
@@ -34,8 +34,7 @@ class Text:
         return self.zh if lang == "zh" and self.zh else self.en
 
 
-@dataclass(frozen=True)
-class FoundFact:
+class FoundFact(NamedTuple):
     """A fact that made the rule apply: key, value as spelled for a person, origin ("torch/version.py", "--set")."""
 
     key: str
@@ -43,8 +42,7 @@ class FoundFact:
     origin: str
 
 
-@dataclass(frozen=True)
-class Assumption:
+class Assumption(NamedTuple):
     """A value that was not given and was taken for granted, with the rule's reason."""
 
     key: str
@@ -52,16 +50,14 @@ class Assumption:
     because: str
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """Where the user edits: a file and, when known, its line (1-based)."""
 
     path: str
     line: int | None = None
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """A source of the claim. ``kind`` is issue, release-notes, source, artefact, docs, reproduced or article."""
 
     kind: str
