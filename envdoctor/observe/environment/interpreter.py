@@ -86,9 +86,10 @@ def _run(command: list[str], environ: dict[str, str], cwd: str) -> bytes | None:
     reader.start()
     try:
         reader.join(_TIMEOUT_SECONDS)
+        late = reader.is_alive()  # asked before the kill, which ends the reading too
     finally:
         _kill(child)
-    if reader.is_alive():
+    if late:
         return None
     pipe.close()
     return parts[0] if parts else b""
