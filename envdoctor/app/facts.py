@@ -96,10 +96,8 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     except EnvironmentNotFound as error:
         named = sources.python or sources.path or sources.root
         raise (UsageProblem if named else JobError)(str(error)) from None
-    facts = FactSet(observed.facts)
+    facts = observed.fact_set()
     facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
-    if observed.complete:
-        facts.declare_complete("pkg", "the environment's metadata")
     if layout.live:
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
         facts.declare_complete("env", "the environment variables")

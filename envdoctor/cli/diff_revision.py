@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, environment_options, sources_of
+from envdoctor.cli.options import configuration_of, configuration_options, environment_options, hub_options, sources_of
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -20,15 +20,7 @@ __all__ = ["command"]
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
 @click.option("--lock", is_flag=True, help="Compare the revision in envdoctor.lock with main.")
-@click.option("--offline", is_flag=True, help="Only the local cache and folders.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 3600),
-    metavar="SECONDS",
-    default=60,
-    show_default=True,
-    help="For everything that is asked of the Hub.",
-)
+@hub_options
 @click.option("--max-header", type=click.IntRange(1, 100), metavar="MB", help="Largest safetensors header to read.")
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
 @environment_options

@@ -10,7 +10,14 @@ import click
 
 from envdoctor.app.configuration import Configuration
 
-__all__ = ["configuration_of", "configuration_options", "environment_options", "source_options", "sources_of"]
+__all__ = [
+    "configuration_of",
+    "configuration_options",
+    "environment_options",
+    "hub_options",
+    "source_options",
+    "sources_of",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -52,6 +59,25 @@ def source_options(function: Function) -> Function:
             function
         )
     )
+
+
+def hub_options(function: Function) -> Function:
+    """How far the Hub may be asked."""
+    for option in reversed(
+        [
+            click.option("--offline", is_flag=True, help="Only the local cache and folders."),
+            click.option(
+                "--timeout",
+                type=click.FloatRange(1, 3600),
+                metavar="SECONDS",
+                default=60,
+                show_default=True,
+                help="For everything that is asked of the Hub.",
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
 
 
 def configuration_options(function: Function) -> Function:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import click
 
+from envdoctor.cli.options import hub_options
+
 __all__ = ["command"]
 
 
 @click.command("pin")
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
-@click.option("--offline", is_flag=True, help="Only the local cache and folders.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 3600),
-    metavar="SECONDS",
-    default=60,
-    show_default=True,
-    help="For everything that is asked of the Hub.",
-)
+@hub_options
 @click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache.")
 def command(repo: str, revision: str | None, offline: bool, timeout: float, no_cache: bool) -> int:
     """Write the model's revision, file oids and header digests into envdoctor.lock.

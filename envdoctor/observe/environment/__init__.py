@@ -58,7 +58,7 @@ class Observed(NamedTuple):
         """The facts as a set, with ``pkg`` declared complete where that is known."""
         facts = FactSet(self.facts)
         if self.incomplete is None:
-            facts.declare_complete("pkg", "installed packages")
+            facts.declare_complete("pkg", "the environment's metadata")
         return facts
 
 
