@@ -26,9 +26,9 @@ def build_facts(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) ->
     headers, place = _headers(layout, environ)
     compiled, folder = _compiled(layout, deepspeed, environ)
     return [
-        Fact("build.ninja", _ninja(layout, environ), "PATH", "machine"),
-        Fact("build.python_headers", headers, place, "machine"),
-        Fact("build.compiled", compiled, folder, "machine"),
+        Fact("build.ninja", _ninja(layout, environ), "PATH", "environment"),
+        Fact("build.python_headers", headers, place, "environment"),
+        Fact("build.compiled", compiled, folder, "environment"),
     ]
 
 

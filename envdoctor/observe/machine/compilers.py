@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "observe", "on_path"]
 
-KEYS = ("build.cc", "build.gcc")
+KEYS = ("build.c_compiler", "build.gcc")
 
 #: g++-12, x86_64-linux-gnu-g++-12, gcc-13.2
 _VERSIONED = re.compile(r"(?:\A|-)(?:gcc|g\+\+|c\+\+|cc)-(\d{1,2}(?:\.\d{1,2}){0,2})\Z")
@@ -25,7 +25,7 @@ _MAX_LINKS = 20
 
 
 def observe(request: MachineRequest) -> list[Fact]:
-    """``build.cc``, the C compiler that triton takes, and ``build.gcc``, the version of torch's C++ compiler.
+    """``build.c_compiler``, the C compiler that triton takes, and ``build.gcc``, the version of torch's C++ compiler.
 
     triton (runtime/build.py, 3.5 to 3.9): CC, else gcc, else clang. torch (utils/cpp_extension.py, 2.13): CXX, else
     c++; and CC, when it is set, under nvcc. Nothing is started: a gcc tells its version by the name that its link leads
@@ -37,7 +37,7 @@ def observe(request: MachineRequest) -> list[Fact]:
     cc, cc_origin = _chosen(request, "CC", ("gcc", "clang"))
     cxx, cxx_origin = _chosen(request, "CXX", ("c++", "g++"))
     return [
-        Fact("build.cc", os.path.basename(cc) if isinstance(cc, str) else cc, cc_origin, "machine"),
+        Fact("build.c_compiler", os.path.basename(cc) if isinstance(cc, str) else cc, cc_origin, "machine"),
         Fact("build.gcc", _version(cc if "CC" in request.environ else None, cxx, request), cxx_origin, "machine"),
     ]
 
