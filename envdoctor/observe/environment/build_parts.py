@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 
 from envdoctor.facts.values import Fact, Unknown, Value
@@ -23,6 +24,9 @@ def build_facts(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) ->
 
     ``deepspeed`` is its version, if it is installed.
     """
+    if not sys.platform.startswith("linux"):
+        reason = Unknown("compiling is looked at on Linux only")
+        return [Fact(f"build.{name}", reason, "", "environment") for name in ("ninja", "python_headers", "compiled")]
     headers, place = _headers(layout, environ)
     compiled, folder = _compiled(layout, deepspeed, environ)
     return [
@@ -46,8 +50,6 @@ def _headers(layout: Layout, environ: Mapping[str, str]) -> tuple[Value, str]:
     """
     if layout.executable is None or isinstance(layout.python_version, Unknown):
         return Unknown("the interpreter is not known"), ""
-    if os.name == "nt":
-        return Unknown("Python's headers are looked for on Linux only"), ""
     name = "python" + ".".join(layout.python_version.split(".")[:2])
     real = layout.files.resolved(layout.executable)
     prefixes = list(dict.fromkeys([os.path.dirname(os.path.dirname(real)), layout.prefix]))
