@@ -56,8 +56,9 @@ def test_a_library_that_is_no_library_is_a_reason(machine, by_key):
 )
 def test_a_refusal_at_the_start_is_named(machine, nvml_stub, by_key, code, words):
     facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub(INIT=code))))
-    assert {type(value) for value in facts.values()} == {Unknown}
+    assert {type(value) for key, value in facts.items() if key != "driver.mismatch"} == {Unknown}
     assert words in facts["gpu"].reason
+    assert (facts["driver.mismatch"] is True) == (code == 18)
 
 
 def test_a_driver_that_hangs_costs_the_time_limit_and_no_more(machine, nvml_stub, by_key):
