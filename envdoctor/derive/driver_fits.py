@@ -16,6 +16,7 @@ INPUTS = (
     "driver.max_cuda",
     "driver.library",
     "driver.compat",
+    "env.LD_LIBRARY_PATH",
     "torch.cuda",
     "gpu",
     "os.platform",
@@ -58,6 +59,8 @@ def _fits(cuda: str, value: Read, matrix: Matrix) -> Derived:
     table = matrix.table("cuda-drivers")
     alone = _alone(cuda, value, table)
     compat = value("driver.compat")
+    if alone.value == "no" and isinstance(compat, Unknown) and "compat" in str(value("env.LD_LIBRARY_PATH")):
+        return Derived(Unknown("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known"), "")
     if alone.value != "no" or not isinstance(compat, str):
         return alone
     if _by_version(cuda, compat, "linux", table) not in ("native", "minor"):
@@ -80,7 +83,7 @@ def _alone(cuda: str, value: Read, table: Mapping[str, Any]) -> Derived:
     if not isinstance(driver, str):
         return Derived(driver if isinstance(driver, Unknown) else Unknown("no driver version"), "")
     windows = value("os.platform") == "windows" or value("os.wsl") is True
-    systems = ("windows",) if windows else ("linux",)
+    systems: tuple[str, ...] = ("windows",) if windows else ("linux",)
     if not windows and isinstance(value("os.platform"), Unknown) and driver.count(".") < 2:
         systems = ("linux", "windows")  # 528.33 is how Windows counts; Linux has such numbers only now and then
     answers = [_by_version(cuda, driver, system, table) for system in systems]

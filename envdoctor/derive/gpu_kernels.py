@@ -19,7 +19,7 @@ _Answer = tuple[Value, Value]
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``gpu`` with ``cc`` by name, ``kernels``, ``gap`` and ``taken_gib``; a given one stands where it cannot be told."""
+    """``gpu`` with ``cc`` by name, ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told."""
     gpus = value("gpu")
     if not isinstance(gpus, Records) or not len(gpus):
         return {}
@@ -78,10 +78,10 @@ def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
         return answers.pop()
     oldest, device = oldest_capability(str(cuda), matrix), capability(cc)
     if not answers and oldest is not None and device is not None and device < oldest:
-        return "none", "older"  # whoever built it: that compiler has no code for the GPU, and PTX is for later ones only
-    reason = Unknown(
-        f"torch builds for CUDA {cuda} differ" if answers else f"the tables have no list for this build with CUDA {cuda}"
-    )
+        # Whoever built it: that compiler has no code for the GPU, and PTX is for later GPUs only.
+        return "none", "older"
+    why = f"torch builds for CUDA {cuda} differ" if answers else f"no table has the build of torch for CUDA {cuda}"
+    reason = Unknown(why)
     return reason, reason
 
 

@@ -23,7 +23,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     platform, machine = value("os.platform"), value("os.arch")
     lists = arch_lists(torch, cuda, _text(platform), _text(machine), matrix)
     if len(lists) != 1:
-        return {"torch.arch_list": Derived(Unknown(f"the tables have no list for torch {torch} with CUDA {cuda}"), "")}
+        return {"torch.arch_list": Derived(Unknown(f"no table has the build of torch {torch} for CUDA {cuda}"), "")}
     table = "torch-archs-windows" if platform == "windows" else "torch-archs"
     return {"torch.arch_list": Derived(tuple(lists[0]["archs"]), f"table {table} ({lists[0]['level']})")}
 

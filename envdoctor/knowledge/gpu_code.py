@@ -26,9 +26,10 @@ def capability(text: str) -> Capability | None:
 
 
 def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> str | None:
-    """What a build with these architectures (``sm_86``, ``compute_90``) has for a GPU: ``sass`` (compiled code that runs
-    there), ``ptx`` (code that the driver compiles at first use) or ``none``; None when that cannot be told.
+    """What a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
 
+    ``sass`` is compiled code that runs there, ``ptx`` code that the driver compiles at first use; ``none`` is neither,
+    and None that it cannot be told.
     ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.
     """
     device = capability(cc)

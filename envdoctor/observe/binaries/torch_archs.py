@@ -1,4 +1,4 @@
-"""The GPU architectures of the installed torch: the list in libtorch_python.so that torch.cuda.get_arch_list() gives."""
+"""The GPU architectures of the installed torch: what torch.cuda.get_arch_list() gives, from libtorch_python.so."""
 
 from __future__ import annotations
 

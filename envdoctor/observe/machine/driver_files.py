@@ -1,4 +1,4 @@
-"""The driver's libraries that a process would load: their versions by file name, and whether cuda-compat is in front."""
+"""The driver's libraries that a process would load: versions by file name, and whether cuda-compat is in front."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _USUAL = (
     "/run/opengl-driver/lib",
 )
 _VERSION = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3}(?:\.\d{1,4}){1,2})\Z")
+#: Folders of 32-bit libraries, which no Python that torch is built for would load.
+_FOR_32_BITS = re.compile(r"/i[3-6]86-linux-gnu|/lib32\b")
 _MOST_FOLDERS = 128
 
 
@@ -124,5 +126,5 @@ def _configured(request: MachineRequest) -> Iterator[str]:
     for text in texts:
         for line in text.splitlines()[:_MOST_FOLDERS]:
             place = line.partition("#")[0].strip()
-            if place.startswith("/") and "\0" not in place:
+            if place.startswith("/") and "\0" not in place and not _FOR_32_BITS.search(place):
                 yield place

@@ -161,3 +161,10 @@ def test_hidden_gpus_are_left_out(machine, nvml_stub, by_key):
     facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub())))
     assert facts["gpu"] == Records(())
     assert facts["driver.version"] is not ABSENT
+
+
+def test_a_visible_device_that_is_not_there_is_named(machine, nvml_stub, by_key):
+    machine.environ["CUDA_VISIBLE_DEVICES"] = "1,2"
+    facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub(SAME=1))))
+    assert facts["gpu.visible_missing"] == "2"
+    assert [item["index"] for item in facts["gpu"]] == [1]
