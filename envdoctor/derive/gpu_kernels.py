@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.knowledge.gpu_code import arch_lists, capability, kernels, oldest_capability
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("gpu", "pkg.torch", "torch.cuda", "torch.arch_list", "os.platform", "os.arch")
@@ -61,6 +60,8 @@ def _set_taken(item: dict[str, Value]) -> None:
 
 def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
     """``kernels`` and ``gap`` for a compute capability."""
+    from envdoctor.knowledge.gpu_code import arch_lists, capability, oldest_capability
+
     cuda = value("torch.cuda")
     if isinstance(cuda, (Absent, Unknown)):
         reason = Unknown("torch is no CUDA build" if isinstance(cuda, Absent) else cuda.reason)
@@ -90,6 +91,8 @@ def _text(value: Value) -> str | None:
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str, matrix: Matrix) -> _Answer:
+    from envdoctor.knowledge.gpu_code import kernels
+
     found = kernels(cc, archs, cuda, matrix)
     if found is None:
         reason = Unknown(f"the architectures {', '.join(archs)[:100]} are not understood")
@@ -98,6 +101,8 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str, matrix: Matrix) -> _Ans
 
 
 def _gap(cc: str, archs: tuple[str, ...]) -> str:
+    from envdoctor.knowledge.gpu_code import capability
+
     device, built = capability(cc), sorted(_numbers(archs))
     if device is None or not built:
         return "between"

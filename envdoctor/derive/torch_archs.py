@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import Absent, Unknown, Value
-from envdoctor.knowledge.gpu_code import arch_lists
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("pkg.torch", "torch.cuda", "torch.hip", "os.platform", "os.arch")
@@ -20,6 +19,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {"torch.arch_list": Derived((), "torch is a build without CUDA")}
     if not isinstance(torch, str) or not isinstance(cuda, str) or not isinstance(value("torch.arch_list"), Unknown):
         return {}
+    from envdoctor.knowledge.gpu_code import arch_lists
+
     platform, machine = value("os.platform"), value("os.arch")
     lists = arch_lists(torch, cuda, _text(platform), _text(machine), matrix)
     if len(lists) != 1:

@@ -10,7 +10,6 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.judge.compare import base_release, satisfies
-from envdoctor.knowledge.gpu_code import kernels
 from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["Build", "python_forbids", "torch_build", "torch_row"]
@@ -103,6 +102,8 @@ def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str
     gpus = facts.value("gpu")
     if not isinstance(gpus, Records) or facts.value("os.platform") in ("windows", "darwin"):
         return None  # the table holds Linux builds
+    from envdoctor.knowledge.gpu_code import kernels
+
     machine = facts.value("os.arch")
     machine = machine if isinstance(machine, str) else "x86_64"
     for row in _rows(matrix.table("torch-archs"), version):
