@@ -102,6 +102,8 @@ def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str
     gpus = facts.value("gpu")
     if not isinstance(gpus, Records) or facts.value("os.platform") in ("windows", "darwin"):
         return None  # the table holds Linux builds
+    from envdoctor.knowledge.gpu_code import kernels
+
     machine = facts.value("os.arch")
     machine = machine if isinstance(machine, str) else "x86_64"
     for row in _rows(matrix.table("torch-archs"), version):
@@ -109,22 +111,9 @@ def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str
             continue
         for item in gpus:
             cc = item.get("cc")
-            if isinstance(cc, str) and dotted(cc) is not None and not _runs(cc, row["archs"]):
+            if isinstance(cc, str) and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
                 return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
     return None
-
-
-def _runs(cc: str, archs: list[str]) -> bool:
-    """sm_86 runs on 8.6 and later minors of its major; compute_90 is compiled for 9.0 and everything later."""
-    major, minor = (*_numbers(cc), 0)[:2]
-    for arch in archs:
-        kind, _, digits = arch.rstrip("abcdef").partition("_")
-        if not digits.isdecimal() or len(digits) < 2:
-            return True  # an architecture that this reading does not know: no objection
-        has = int(digits[:-1]), int(digits[-1])
-        if (kind == "sm" and has[0] == major and has[1] <= minor) or (kind == "compute" and has <= (major, minor)):
-            return True
-    return False
 
 
 def _numbers(text: str) -> tuple[int, ...]:

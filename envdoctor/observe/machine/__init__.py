@@ -12,13 +12,16 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.observe.machine.request import MachineRequest
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = ["MachineRequest", "observe", "observe_machine"]
+
+#: What driver_files supplies; a machine without a driver need not import it.
+_LIBRARY_KEYS = ("driver.library", "driver.compat")
 
 
 def observe_machine(*, environ: Mapping[str, str], gpu: bool) -> list[Fact]:
@@ -41,10 +44,18 @@ def _driver_facts(request: MachineRequest) -> list[Fact]:
     from envdoctor.observe.machine import proc_driver
 
     if not request.gpu:
-        return [Fact(key, Unknown("--no-gpu was given"), "--no-gpu", "machine") for key in proc_driver.KEYS]
+        keys = (*proc_driver.KEYS, *_LIBRARY_KEYS)
+        return [Fact(key, Unknown("--no-gpu was given"), "--no-gpu", "machine") for key in keys]
     if not proc_driver.driver_traces(request) and not request.nvml_library:
-        return _guarded(proc_driver, request)
-    from envdoctor.observe.machine import nvml
+        none = [Fact(key, ABSENT, "no NVIDIA driver", "machine") for key in _LIBRARY_KEYS]
+        return _guarded(proc_driver, request) + none
+    from envdoctor.observe.machine import driver_files
+
+    return _nvml_or_proc(request) + _guarded(driver_files, request)
+
+
+def _nvml_or_proc(request: MachineRequest) -> list[Fact]:
+    from envdoctor.observe.machine import nvml, proc_driver
 
     facts = _guarded(nvml, request)
     problems = {fact.key: fact.value.reason for fact in facts if isinstance(fact.value, Unknown)}
