@@ -7,7 +7,6 @@ users' reports; each row names its source. None of them is read from ``matrices/
 from __future__ import annotations
 
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -24,6 +23,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
 TODAY = date(2026, 11, 20)
@@ -37,7 +37,7 @@ KINDS = {"report", "artefact", "literal", "nvidia", "file names"}
 
 
 class Row(NamedTuple):
-    """One environment and its answer. ``runs``: True, False, "partly" (one GPU of several) or "cpu" (the GPU is unused)."""
+    """One environment and its answer. ``runs`` is True, False, "partly" (one GPU of several) or "cpu" (GPU unused)."""
 
     id: str
     facts: dict[str, Any]
@@ -48,11 +48,11 @@ class Row(NamedTuple):
     peer: bool
 
 
-# --- reading the table --------------------------------------------------------------------------------------------------
+# --- reading the table -----------------------------------------------------------------------------------------------
 
 
 def load(name: str) -> dict[str, Any]:
-    return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
+    return load_toml(HERE / f"{name}.toml")
 
 
 def facts_of(entry: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ ROWS = [
 RULES = {rule.id for rule in MATRIX.rules}
 
 
-# --- the judgement ------------------------------------------------------------------------------------------------------
+# --- the judgement ---------------------------------------------------------------------------------------------------
 
 
 def severities(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -219,7 +219,7 @@ def test_a_facts_file_gets_the_same_answer_from_the_public_api(row_id: str, tmp_
     assert errors == set(row.rules)
 
 
-# --- the table itself ---------------------------------------------------------------------------------------------------
+# --- the table itself ------------------------------------------------------------------------------------------------
 
 
 def test_the_table_is_large_and_every_row_says_where_it_comes_from() -> None:
@@ -289,7 +289,7 @@ def test_every_error_of_a_peer_is_among_the_rows() -> None:
 
 
 # torch 2.15.0, torch/cuda/__init__.py: DEVICE_REQUIREMENT says of each compiled architecture which GPUs run its code:
-# the same major and the same or a higher minor, without these; from CUDA 13.2 on those of 7.x and 8.x are no exceptions.
+# the same major and the same or a higher minor, without these; from CUDA 13.2 on those of 7.x and 8.x are none.
 WITHOUT = {
     "5.0": "5.3",
     "5.2": "5.3",
