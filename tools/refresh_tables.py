@@ -150,6 +150,7 @@ def gpus(cards: list[Json]) -> Iterator[Json]:
             "key": name,
             "names": globs + [alias for alias in aliases if not any(fnmatchcase(alias, glob) for glob in globs)],
             "cc": variants[0]["compute_capability"],
+            "kind": variants[0]["kind"],
             "memory_gb": sorted({size for card in variants for size in card["memory_gb"]}),
             "level": "declared" if vendor else "reported",
             "levels": {"memory_gb": "inferred"} if guessed else {},

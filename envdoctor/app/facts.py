@@ -84,7 +84,7 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 
 
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
-    from envdoctor.observe.binaries import extension_fact
+    from envdoctor.observe.binaries import arch_list_fact, extension_fact
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.machine import observe_machine
 
@@ -101,6 +101,9 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     if layout.live:
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
         facts.declare_complete("env", "the environment variables")
+    archs = arch_list_fact(observed.facts, facts.value("gpu"), layout)
+    if archs is not None:
+        facts.add(archs)
     notices = tuple(Notice("warning", note) for note in observed.notes)
     return Gathered(facts, Target(layout.kind, str(layout.prefix), layout.because), notices)
 

@@ -10,6 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.judge.compare import base_release, satisfies
+from envdoctor.knowledge.gpu_code import kernels
 from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["Build", "python_forbids", "torch_build", "torch_row"]
@@ -109,22 +110,9 @@ def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str
             continue
         for item in gpus:
             cc = item.get("cc")
-            if isinstance(cc, str) and dotted(cc) is not None and not _runs(cc, row["archs"]):
+            if isinstance(cc, str) and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
                 return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
     return None
-
-
-def _runs(cc: str, archs: list[str]) -> bool:
-    """sm_86 runs on 8.6 and later minors of its major; compute_90 is compiled for 9.0 and everything later."""
-    major, minor = (*_numbers(cc), 0)[:2]
-    for arch in archs:
-        kind, _, digits = arch.rstrip("abcdef").partition("_")
-        if not digits.isdecimal() or len(digits) < 2:
-            return True  # an architecture that this reading does not know: no objection
-        has = int(digits[:-1]), int(digits[-1])
-        if (kind == "sm" and has[0] == major and has[1] <= minor) or (kind == "compute" and has <= (major, minor)):
-            return True
-    return False
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -153,7 +153,9 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
 
 
 def _follows(key: str, known: set[str]) -> bool:
-    """``model.name`` is known whenever anything of the model is."""
+    """``model.name`` is known whenever anything of the model is, ``gpu.cc`` whenever what torch has for the GPU is."""
+    if key == "gpu.cc":
+        return not known.isdisjoint(("gpu.kernels", "gpu.gap"))
     return key == "model.name" and any(other.startswith("model.") for other in known)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.environment.layout import Layout
 
-__all__ = ["extension_fact"]
+__all__ = ["arch_list_fact", "extension_fact"]
 
 
 def extension_fact(facts: Sequence[Fact], layout: Layout, table: Mapping[str, Any]) -> Fact:
@@ -32,3 +32,14 @@ def extension_fact(facts: Sequence[Fact], layout: Layout, table: Mapping[str, An
     from envdoctor.observe.binaries.extensions import read_extensions
 
     return read_extensions(chosen, modules, layout, known.get("torch.missing_files"), dists.incomplete)
+
+
+def arch_list_fact(facts: Sequence[Fact], gpus: Value, layout: Layout) -> Fact | None:
+    """The fact ``torch.arch_list``, read from torch's library when it is a CUDA build and there may be a GPU to ask
+    about; None otherwise."""
+    cuda = next((fact.value for fact in facts if fact.key == "torch.cuda"), None)
+    if not isinstance(cuda, str) or (isinstance(gpus, Records) and not len(gpus)):
+        return None
+    from envdoctor.observe.binaries.torch_archs import read_arch_list
+
+    return read_arch_list(layout)

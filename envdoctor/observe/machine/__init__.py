@@ -38,13 +38,19 @@ def observe(request: MachineRequest) -> list[Fact]:
 
 def _driver_facts(request: MachineRequest) -> list[Fact]:
     """NVML's answers, and ``/proc`` for what it cannot tell; without any trace of a driver it is not asked."""
-    from envdoctor.observe.machine import proc_driver
+    from envdoctor.observe.machine import driver_files, proc_driver
 
     if not request.gpu:
-        return [Fact(key, Unknown("--no-gpu was given"), "--no-gpu", "machine") for key in proc_driver.KEYS]
+        keys = (*proc_driver.KEYS, *driver_files.KEYS)
+        return [Fact(key, Unknown("--no-gpu was given"), "--no-gpu", "machine") for key in keys]
+    libraries = _guarded(driver_files, request)
     if not proc_driver.driver_traces(request) and not request.nvml_library:
-        return _guarded(proc_driver, request)
-    from envdoctor.observe.machine import nvml
+        return _guarded(proc_driver, request) + libraries
+    return _nvml_or_proc(request) + libraries
+
+
+def _nvml_or_proc(request: MachineRequest) -> list[Fact]:
+    from envdoctor.observe.machine import nvml, proc_driver
 
     facts = _guarded(nvml, request)
     problems = {fact.key: fact.value.reason for fact in facts if isinstance(fact.value, Unknown)}

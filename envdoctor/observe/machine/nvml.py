@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.machine.driver_files import compat_library
 from envdoctor.observe.machine.proc_driver import WSL_LIBRARY, windows_library
 from envdoctor.observe.machine.system import container, is_wsl
-from envdoctor.observe.machine.text_file import exists
-from envdoctor.observe.machine.visible_devices import visible
+from envdoctor.observe.machine.visible_devices import missing, visible
 
 if TYPE_CHECKING:
     from envdoctor.observe.machine.request import MachineRequest
 
 __all__ = ["KEYS", "observe"]
 
-KEYS = ("driver.version", "driver.max_cuda", "gpu")
+KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
 
 _GIB = 1 << 30
 _MAX_DEVICES = 256
 _COLUMNS = ("name", "cc", "memory_gib", "free_gib", "processes", "uuid")
-_NOT_SUPPORTED, _NO_PERMISSION, _INSUFFICIENT_SIZE, _LIBRARY_NOT_FOUND = 3, 4, 7, 12
+_NOT_SUPPORTED, _NO_PERMISSION, _INSUFFICIENT_SIZE, _LIBRARY_NOT_FOUND, _MISMATCH = 3, 4, 7, 12, 18
 
 #: Return codes of nvml.h that a person can do something with, in words; the others are given by number.
 _ERRORS = {
@@ -37,7 +36,7 @@ _ERRORS = {
     15: "the GPU is lost (it has fallen off the bus)",
     16: "the GPU must be reset",
     17: "the operating system or the container forbids access to the GPU",
-    18: "driver/library version mismatch: the driver was updated while the old one is still loaded; reboot",
+    _MISMATCH: "driver/library version mismatch: the driver was updated while the old one is still loaded; reboot",
     20: "out of memory in the driver",
     999: "unknown error of the driver",
 }
@@ -65,7 +64,7 @@ def observe(request: MachineRequest) -> list[Fact]:
         try:
             answers.append(_ask(request))
         except _NvmlError as error:
-            answers.append(_unknown(str(error)))
+            answers.append(_unknown(str(error), True if error.code == _MISMATCH else None))
         except Exception as error:
             answers.append(_unknown(f"NVML could not be used: {type(error).__name__}"))
 
@@ -75,8 +74,11 @@ def observe(request: MachineRequest) -> list[Fact]:
     return answers[0] if answers else _unknown(f"NVML did not answer in {request.nvml_timeout:g} s")
 
 
-def _unknown(reason: str) -> list[Fact]:
-    return [Fact(key, Unknown(reason), "NVML", "machine") for key in KEYS]
+def _unknown(reason: str, mismatch: bool | None = None) -> list[Fact]:
+    facts = [Fact(key, Unknown(reason), "NVML", "machine") for key in KEYS]
+    if mismatch is not None:
+        facts[KEYS.index("driver.mismatch")] = Fact("driver.mismatch", mismatch, "NVML", "machine")
+    return facts
 
 
 def _ask(request: MachineRequest) -> list[Fact]:
@@ -86,7 +88,9 @@ def _ask(request: MachineRequest) -> list[Fact]:
     call("nvmlInit_v2")
     try:
         version = _cell(lambda: _driver_version(call))
-        values = (version, _cell(lambda: _max_cuda(call, request, version)), _gpus(call, request))
+        gpus, unnamed = _gpus(call, request)
+        # A library that answers is the kernel module's own.
+        values = (version, _cell(lambda: _max_cuda(call, request, version)), False, gpus, unnamed)
         return [Fact(key, value, "NVML", "machine") for key, value in zip(KEYS, values, strict=True)]
     finally:
         _cell(lambda: call("nvmlShutdown"))
@@ -150,9 +154,10 @@ def _driver_version(call: Call) -> Value:
 def _max_cuda(call: Call, request: MachineRequest, driver: Value) -> Value:
     import ctypes
 
-    compat = _forward_compatibility(request, driver)
-    if compat:
-        return Unknown(f"LD_LIBRARY_PATH puts {compat} of a forward-compatibility package before the driver's own")
+    compat = compat_library(request, driver) if isinstance(driver, str) else None
+    if compat is not None:
+        # NVML asks the libcuda that it finds, and would tell what that one supports.
+        return Unknown(f"libcuda.so.{compat} of a forward-compatibility package is in front of the driver's own")
     number = ctypes.c_int()
     try:
         call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))
@@ -164,28 +169,15 @@ def _max_cuda(call: Call, request: MachineRequest, driver: Value) -> Value:
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
-def _forward_compatibility(request: MachineRequest, driver: Value) -> str:
-    """The libcuda before the driver's own on LD_LIBRARY_PATH, whose version NVML would report; empty if none."""
-    if request.platform != "linux" or not isinstance(driver, str):
-        return ""
-    for folder in request.environ.get("LD_LIBRARY_PATH", "").split(":"):
-        path = os.path.join(folder, "libcuda.so.1")
-        if os.path.isabs(folder) and "\0" not in folder and exists(path):
-            # The first one found is the one that is loaded.
-            name = os.path.basename(os.path.realpath(path))
-            version = name.partition("libcuda.so.")[2]
-            return name if dotted(version) and version not in ("1", driver) else ""
-    return ""
-
-
-def _gpus(call: Call, request: MachineRequest) -> Value:
+def _gpus(call: Call, request: MachineRequest) -> tuple[Value, Value]:
+    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
     import ctypes
 
     count = ctypes.c_uint()
     try:
         call("nvmlDeviceGetCount_v2", ctypes.byref(count))
     except _NvmlError as error:
-        return Unknown(str(error))
+        return Unknown(str(error)), Unknown(str(error))
     items: list[dict[str, Value]] = []
     incomplete = None
     for index in range(min(count.value, _MAX_DEVICES)):
@@ -204,7 +196,7 @@ def _gpus(call: Call, request: MachineRequest) -> Value:
             item.update(memory_gib=slices, free_gib=slices)
             incomplete = f"MIG is on for GPU {index}, and its slices are not read"
         items.append(item)
-    return visible(request.environ, items, incomplete)
+    return visible(request.environ, items, incomplete), missing(request.environ, items, incomplete)
 
 
 def _gpu(call: Call, request: MachineRequest, index: int, handle: Any) -> dict[str, Value]:

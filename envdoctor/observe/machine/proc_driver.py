@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.machine.text_file import exists, names, read_text
-from envdoctor.observe.machine.visible_devices import visible
+from envdoctor.observe.machine.visible_devices import missing, visible
 
 if TYPE_CHECKING:
     from envdoctor.observe.machine.request import MachineRequest
 
-__all__ = ["KEYS", "WSL_LIBRARY", "driver_traces", "observe", "windows_library"]
+__all__ = ["KEYS", "WSL_LIBRARY", "driver_traces", "kernel_module", "observe", "windows_library"]
 
-KEYS = ("driver.version", "driver.max_cuda", "gpu")
+KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
 
 WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 
@@ -56,15 +56,25 @@ def observe(request: MachineRequest) -> list[Fact]:
     """
     if not driver_traces(request):
         origin = "no NVIDIA driver: /proc/driver/nvidia, /sys/module/nvidia, /dev/nvidia*"
-        none: tuple[Value, ...] = (ABSENT, ABSENT, Records(()))
+        named: Value = Unknown("there is no NVIDIA driver") if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
+        none: tuple[Value, ...] = (ABSENT, ABSENT, ABSENT, Records(()), named)
         return [Fact(key, value, origin, "machine") for key, value in zip(KEYS, none, strict=True)]
     problem = request.nvml_problem or "only NVML tells it"
     version, origin = _version(request, problem)
+    gpus, unnamed = _gpus(request, problem)
     return [
         Fact("driver.version", version, origin, "machine"),
         Fact("driver.max_cuda", Unknown(problem), origin, "machine"),
-        Fact("gpu", _gpus(request, problem), "/proc/driver/nvidia/gpus", "machine"),
+        Fact("driver.mismatch", Unknown(problem), origin, "machine"),
+        Fact("gpu", gpus, "/proc/driver/nvidia/gpus", "machine"),
+        Fact("gpu.visible_missing", unnamed, "/proc/driver/nvidia/gpus", "machine"),
     ]
+
+
+def kernel_module(request: MachineRequest) -> str | None:
+    """Version of the loaded kernel module; None where it is not written down (WSL, a container without it)."""
+    version, _ = _version(request, "")
+    return version if isinstance(version, str) else None
 
 
 def _version(request: MachineRequest, problem: str) -> tuple[Value, str]:
@@ -79,15 +89,16 @@ def _version(request: MachineRequest, problem: str) -> tuple[Value, str]:
     return Unknown(problem), "/proc/driver/nvidia"
 
 
-def _gpus(request: MachineRequest, problem: str) -> Value:
+def _gpus(request: MachineRequest, problem: str) -> tuple[Value, Value]:
+    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
     folder = request.path("/proc/driver/nvidia/gpus")
     places = names(folder)
     if not places:
-        return Unknown(problem)
+        return Unknown(problem), Unknown(problem)
     nodes = set(names(request.path("/dev")))
     # /proc is the host's also where a container was given no GPU; the device nodes are what was given to it.
     if "nvidiactl" not in nodes and container(request) is not ABSENT:
-        return Records(())
+        return Records(()), missing(request.environ, ())
     items: list[dict[str, Value]] = []
     for index, place in enumerate(places):
         text = read_text(os.path.join(folder, place, "information")) or ""
@@ -108,4 +119,4 @@ def _gpus(request: MachineRequest, problem: str) -> Value:
                 "uuid": uuid if uuid and "?" not in uuid else Unknown("/proc/driver/nvidia does not say it"),
             }
         )
-    return visible(request.environ, items)
+    return visible(request.environ, items), missing(request.environ, items)

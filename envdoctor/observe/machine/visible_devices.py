@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 
-__all__ = ["visible"]
+__all__ = ["missing", "visible"]
 
 Item = Mapping[str, Value]
 
@@ -29,6 +29,31 @@ def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str |
     if entries[0].startswith("GPU-"):
         return _by_uuid(entries, items, incomplete)
     return _by_ordinal(environ, entries, items, incomplete)
+
+
+def missing(environ: Mapping[str, str], items: Sequence[Item], incomplete: str | None = None) -> Value:
+    """Entries of ``CUDA_VISIBLE_DEVICES`` that name no GPU, comma-separated; absent when each names one.
+
+    Words that are no device at all (``-1``, ``NoDevFiles``, ``none``) hide the GPUs on purpose and are not among them.
+    """
+    entries = [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")][:4096]
+    lost: list[str] = []
+    uuids = [item.get("uuid") for item in items]
+    for entry in entries:
+        if entry.startswith("MIG-"):
+            return Unknown("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")
+        if entry.startswith("GPU-"):
+            if not all(isinstance(uuid, str) for uuid in uuids):
+                return Unknown("CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read")
+            found = any(str(uuid).startswith(entry) for uuid in uuids)
+        else:
+            number = re.match(r"\+?(\d{1,9})", entry)
+            found = number is None or int(number[1]) < len(items)
+        if not found:
+            lost.append(entry[:60])
+    if lost and incomplete is not None:
+        return Unknown(incomplete)
+    return ",".join(dict.fromkeys(lost))[:200] if lost else ABSENT
 
 
 def _by_uuid(entries: Sequence[str], items: Sequence[Item], incomplete: str | None) -> Records:

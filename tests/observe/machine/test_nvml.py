@@ -56,8 +56,9 @@ def test_a_library_that_is_no_library_is_a_reason(machine, by_key):
 )
 def test_a_refusal_at_the_start_is_named(machine, nvml_stub, by_key, code, words):
     facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub(INIT=code))))
-    assert {type(value) for value in facts.values()} == {Unknown}
+    assert {type(value) for key, value in facts.items() if key != "driver.mismatch"} == {Unknown}
     assert words in facts["gpu"].reason
+    assert (facts["driver.mismatch"] is True) == (code == 18)
 
 
 def test_a_driver_that_hangs_costs_the_time_limit_and_no_more(machine, nvml_stub, by_key):
@@ -160,3 +161,10 @@ def test_hidden_gpus_are_left_out(machine, nvml_stub, by_key):
     facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub())))
     assert facts["gpu"] == Records(())
     assert facts["driver.version"] is not ABSENT
+
+
+def test_a_visible_device_that_is_not_there_is_named(machine, nvml_stub, by_key):
+    machine.environ["CUDA_VISIBLE_DEVICES"] = "1,2"
+    facts = by_key(nvml.observe(machine.request(nvml_library=nvml_stub(SAME=1))))
+    assert facts["gpu.visible_missing"] == "2"
+    assert [item["index"] for item in facts["gpu"]] == [1]

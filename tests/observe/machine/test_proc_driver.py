@@ -99,3 +99,19 @@ def test_garbage_in_proc_is_unknown(machine, by_key):
 def test_accelerators_are_recognised_by_their_signs(machine, by_key, path, kind):
     machine.file(path)
     assert by_key(observe(machine.request(gpu=False)))["machine.accelerators"] == (kind,)
+
+
+def test_visible_devices_are_not_judged_where_there_is_no_driver(machine, by_key):
+    assert by_key(observe(machine.request()))["gpu.visible_missing"] is ABSENT
+    machine.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    assert by_key(observe(machine.request()))["gpu.visible_missing"] == Unknown("there is no NVIDIA driver")
+
+
+def test_visible_devices_are_compared_with_what_proc_lists(machine, by_key):
+    machine.driver()
+    machine.file("/dev/nvidiactl")
+    machine.gpu("0000:01:00.0", "NVIDIA A100-SXM4-80GB", 0)
+    machine.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    facts = by_key(proc_driver.observe(machine.request()))
+    assert facts["gpu.visible_missing"] == "1"
+    assert facts["gpu"] == Records(())

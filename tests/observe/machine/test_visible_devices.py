@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import Records, Unknown
-from envdoctor.observe.machine.visible_devices import visible
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.observe.machine.visible_devices import missing, visible
 
 SAME = tuple({"index": index, "name": "H100", "uuid": f"GPU-{index}abc-def{index}"} for index in range(4))
 MIXED = ({"index": 0, "name": "T4", "uuid": "GPU-aa1"}, {"index": 1, "name": "H100", "uuid": "GPU-aa2"})
@@ -90,3 +90,37 @@ def test_no_setting_invents_a_gpu(setting):
     seen = [item["index"] for item in records]
     assert len(set(seen)) == len(seen)
     assert set(seen) <= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("setting", "lost"),
+    [
+        (None, ABSENT),
+        ("", ABSENT),
+        ("-1", ABSENT),
+        ("NoDevFiles", ABSENT),
+        ("0,3", ABSENT),
+        ("0,4", "4"),
+        ("7, 8,7", "7,8"),
+        ("GPU-1abc-def1", ABSENT),
+        ("GPU-0,GPU-ffff", "GPU-ffff"),
+        ("MIG-1234", Unknown("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")),
+    ],
+)
+def test_entries_that_name_no_gpu_are_told(setting, lost):
+    assert missing({} if setting is None else {"CUDA_VISIBLE_DEVICES": setting}, SAME) == lost
+
+
+def test_an_entry_beyond_a_list_that_may_hold_more_is_not_known():
+    environ = {"CUDA_VISIBLE_DEVICES": "5"}
+    assert missing(environ, SAME, "MIG is on") == Unknown("MIG is on")
+    assert missing({"CUDA_VISIBLE_DEVICES": "1"}, SAME, "MIG is on") is ABSENT
+
+
+def test_uuids_cannot_be_compared_with_unknown_ones():
+    assert isinstance(missing({"CUDA_VISIBLE_DEVICES": "GPU-1"}, ({"uuid": Unknown("?")},)), Unknown)
+
+
+@given(st.text(alphabet="0123456789,-+ GPUMIax", max_size=40))
+def test_no_setting_makes_the_reader_fail(setting):
+    assert isinstance(missing({"CUDA_VISIBLE_DEVICES": setting}, SAME), (str, type(ABSENT), Unknown))

@@ -1,0 +1,111 @@
+"""What torch has for each GPU, how much of its memory is taken, and the compute capability of GPUs known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from envdoctor.derive.running import Derived
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.gpu_code import arch_lists, capability, kernels, oldest_capability
+from envdoctor.knowledge.matrix import Matrix
+
+INPUTS = ("gpu", "pkg.torch", "torch.cuda", "torch.arch_list", "os.platform", "os.arch")
+OUTPUTS = ("gpu",)
+
+_NOT_KNOWN = Unknown("not known of this GPU")
+#: The answer about one GPU: kernels and gap.
+_Answer = tuple[Value, Value]
+
+
+def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+    """``gpu`` with ``cc`` by name, ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told."""
+    gpus = value("gpu")
+    if not isinstance(gpus, Records) or not len(gpus):
+        return {}
+    asked: dict[str, _Answer] = {}
+    items: list[dict[str, Value]] = []
+    for gpu in gpus:
+        item = dict(gpu)
+        cc = item.get("cc", _NOT_KNOWN)
+        if isinstance(cc, Unknown):
+            known = _by_name(item.get("name", _NOT_KNOWN), matrix)
+            cc = item["cc"] = known if known is not None else cc
+        if isinstance(cc, str) and cc not in asked:
+            asked[cc] = _kernels(cc, value, matrix)
+        unknown = (_NOT_KNOWN, _NOT_KNOWN)
+        for column, cell in zip(("kernels", "gap"), asked.get(str(cc), unknown), strict=True):
+            if not isinstance(cell, Unknown) or column not in item:
+                item[column] = cell
+        _set_taken(item)
+        items.append(item)
+    return {"gpu": Derived(Records(tuple(items), gpus.incomplete), "the GPUs that were found, and torch's build")}
+
+
+def _by_name(name: Value, matrix: Matrix) -> str | None:
+    if not isinstance(name, str):
+        return None
+    lowered = name.lower()
+    for table in ("gpus", "gpu-series"):
+        for row in matrix.table(table).get("row", ()):
+            if any(fnmatchcase(lowered, glob.lower()) for glob in row["names"]):
+                return str(row["cc"])
+    return None
+
+
+def _set_taken(item: dict[str, Value]) -> None:
+    total, free = item.get("memory_gib"), item.get("free_gib")
+    if isinstance(total, (int, float)) and isinstance(free, (int, float)):
+        item["taken_gib"] = round(max(0.0, total - free), 3)
+
+
+def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
+    """``kernels`` and ``gap`` for a compute capability."""
+    cuda = value("torch.cuda")
+    if isinstance(cuda, (Absent, Unknown)):
+        reason = Unknown("torch is no CUDA build" if isinstance(cuda, Absent) else cuda.reason)
+        return reason, reason
+    torch, listed = value("pkg.torch"), value("torch.arch_list")
+    if isinstance(listed, tuple) and not isinstance(listed, Unknown):
+        return _of_list(cc, listed, str(cuda), matrix)
+    if isinstance(torch, Absent):
+        reason = Unknown("torch is not installed")
+        return reason, reason
+    platform, machine = value("os.platform"), value("os.arch")
+    rows = arch_lists(_text(torch), str(cuda), _text(platform), _text(machine), matrix)
+    answers = {_of_list(cc, tuple(row["archs"]), str(cuda), matrix) for row in rows}
+    if len(answers) == 1:
+        return answers.pop()
+    oldest, device = oldest_capability(str(cuda), matrix), capability(cc)
+    if not answers and oldest is not None and device is not None and device < oldest:
+        # Whoever built it: that compiler has no code for the GPU, and PTX is for later GPUs only.
+        return "none", "older"
+    why = f"torch builds for CUDA {cuda} differ" if answers else f"no table has the build of torch for CUDA {cuda}"
+    reason = Unknown(why)
+    return reason, reason
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _of_list(cc: str, archs: tuple[str, ...], cuda: str, matrix: Matrix) -> _Answer:
+    found = kernels(cc, archs, cuda, matrix)
+    if found is None:
+        reason = Unknown(f"the architectures {', '.join(archs)[:100]} are not understood")
+        return reason, reason
+    return found, ABSENT if found != "none" else _gap(cc, archs)
+
+
+def _gap(cc: str, archs: tuple[str, ...]) -> str:
+    device, built = capability(cc), sorted(_numbers(archs))
+    if device is None or not built:
+        return "between"
+    return "newer" if device > built[-1] else "older" if device < built[0] else "between"
+
+
+def _numbers(archs: Iterable[str]) -> Iterable[tuple[int, int]]:
+    for arch in archs:
+        digits = arch.partition("_")[2].rstrip("af")
+        if digits.isdecimal() and len(digits) > 1:
+            yield int(digits[:-1]), int(digits[-1])

@@ -1,0 +1,120 @@
+"""Which GPUs run code that was compiled for which architectures, and which architectures a build of torch has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.registry import dotted
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["arch_lists", "capability", "kernels", "oldest_capability"]
+
+_ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)\Z")
+#: A release of torch, with the local tag of the wheel index or none: other builds have lists of their own.
+_RELEASE = re.compile(r"(\d+(?:\.\d+)+)(?:\+cu\d+)?\Z")
+_BOUND = re.compile(r"(>=|<=|==|<|>)(\d+(?:\.\d+)*)\Z")
+
+Capability = tuple[int, int]
+
+
+def capability(text: str) -> Capability | None:
+    """``8.6`` as numbers; None for what is no compute capability."""
+    numbers = dotted(text)
+    return (numbers[0], (*numbers, 0)[1]) if numbers else None
+
+
+def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> str | None:
+    """What a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
+
+    ``sass`` is compiled code that runs there, ``ptx`` code that the driver compiles at first use; ``none`` is neither,
+    and None that it cannot be told.
+    ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.
+    """
+    device = capability(cc)
+    if device is None:
+        return None
+    exceptions = {row["key"]: row for row in matrix.table("gpu-code").get("row", ())}
+    found = "none"
+    for arch in archs:
+        match = _ARCH.match(arch)
+        if match is None:
+            return None  # a kind of code that this reading does not know
+        built = int(match[2]), int(match[3])
+        if match[1] == "sm":
+            if _runs(device, built, match[4], exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
+                return "sass"
+        elif _compiles(device, built, match[4]):
+            found = "ptx"
+    return found
+
+
+def _runs(device: Capability, built: Capability, suffix: str, row: Mapping[str, Any], cuda: str | None) -> bool:
+    if suffix == "a":  # architecture-specific: this GPU and no other
+        return device == built
+    if "only" in row:
+        return f"{device[0]}.{device[1]}" in row["only"]
+    if device[0] != built[0] or device[1] < built[1]:
+        return False
+    if f"{device[0]}.{device[1]}" not in row.get("except", ()):
+        return True
+    ends, version = dotted(row.get("until_cuda", "")), dotted(cuda or "")
+    return ends is not None and version is not None and version >= ends
+
+
+def _compiles(device: Capability, built: Capability, suffix: str) -> bool:
+    """PTX is compiled for every later GPU, that of one architecture or family only for these."""
+    if suffix:
+        return device == built if suffix == "a" else device[0] == built[0] and device[1] >= built[1]
+    return device >= built
+
+
+def arch_lists(
+    torch: str | None, cuda: str, platform: str | None, machine: str | None, matrix: Matrix
+) -> list[Mapping[str, Any]]:
+    """Rows of the tables torch-archs and torch-archs-windows that this build can be; none when they do not know it.
+
+    ``torch`` None stands for any release with this ``cuda``; ``platform`` and ``machine`` None for Linux on x86_64.
+    """
+    release = _RELEASE.match(torch) if torch is not None else None
+    if torch is not None and release is None:
+        return []
+    if platform not in (None, "linux", "windows"):
+        return []
+    windows = platform == "windows"
+    if windows and machine not in (None, "x86_64"):
+        return []
+    number = dotted(release[1]) if release else None
+    return [row for row in _rows(matrix, windows, cuda, machine or "x86_64") if number is None or _covers(row, number)]
+
+
+def _rows(matrix: Matrix, windows: bool, cuda: str, machine: str) -> Iterator[Mapping[str, Any]]:
+    for row in matrix.table("torch-archs-windows" if windows else "torch-archs").get("row", ()):
+        if row["cuda"] == cuda and row.get("machine", "x86_64") == machine:
+            yield row
+
+
+def _covers(row: Mapping[str, Any], number: tuple[int, ...]) -> bool:
+    for clause in row["key"].split(","):
+        match = _BOUND.match(clause)
+        bound = dotted(match[2]) if match else None
+        if match is None or bound is None or not _holds(number, match[1], bound):
+            return False
+    return True
+
+
+def _holds(number: tuple[int, ...], operator: str, bound: tuple[int, ...]) -> bool:
+    if operator == "==":
+        return number == bound
+    if operator.endswith("="):
+        return number >= bound if operator == ">=" else number <= bound
+    return number > bound if operator == ">" else number < bound
+
+
+def oldest_capability(cuda: str, matrix: Matrix) -> Capability | None:
+    """The lowest compute capability that the compiler of a CUDA version has code for, by the table cuda-drivers."""
+    for row in matrix.table("cuda-drivers").get("row", ()):
+        if row["key"] == cuda and "oldest_cc" in row:
+            return capability(row["oldest_cc"])
+    return None
