@@ -62,10 +62,14 @@ def _derivations() -> tuple[Derivation, ...]:
     ordered: list[Derivation] = []
     waiting = modules
     while waiting:
-        pending = {key for module in waiting for key in module.OUTPUTS if key not in module.INPUTS}
-        ready = [module for module in waiting if not pending.intersection(module.INPUTS)]
+        ready = [module for module in waiting if not any(_waits_for(module, other) for other in waiting)]
         if not ready:
-            raise RuntimeError(f"derivations depend on each other: {sorted(pending)}")
+            raise RuntimeError(f"derivations depend on each other: {[module.OUTPUTS for module in waiting]}")
         ordered += ready
         waiting = [module for module in waiting if module not in ready]
     return tuple(ordered)
+
+
+def _waits_for(module: Derivation, other: Derivation) -> bool:
+    """Whether ``other`` supplies an input. Those that refine the same record list do not wait for each other."""
+    return module is not other and any(key in other.OUTPUTS and key not in module.OUTPUTS for key in module.INPUTS)

@@ -25,7 +25,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if len(lists) != 1:
         return {"torch.arch_list": Derived(Unknown(f"no table has the build of torch {torch} for CUDA {cuda}"), "")}
     table = "torch-archs-windows" if platform == "windows" else "torch-archs"
-    return {"torch.arch_list": Derived(tuple(lists[0]["archs"]), f"table {table} ({lists[0]['level']})")}
+    origin = f"table {table} ({lists[0].get('level', 'declared')})"
+    return {"torch.arch_list": Derived(tuple(lists[0]["archs"]), origin)}
 
 
 def _text(value: Value) -> str | None:

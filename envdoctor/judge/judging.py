@@ -146,18 +146,21 @@ def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Cal
 
 
 def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
-    """A record column of a condition with any() or all(): the values that fit it."""
+    """A record column of a condition with any() or all(): the values that fit it. For a column without a condition of
+    its own, the values of the items that fit a condition on another column."""
     records, _, column = key.partition(".")
     fact = facts.get(records)
     if not isinstance(fact.value, Records):
         return fact._replace(key=key)
-    cells = [item.get(column, Unknown("not known")) for item in fact.value]
+    conditions = [condition for clause in (*rule.affects, *rule.unless) for condition in clause]
+    own = [condition for condition in conditions if condition[0] == key]
+    others = [condition for condition in conditions if condition[0].startswith(records + ".") and condition[1]]
+    unknown = Unknown("not known")
     fitting = [
-        spell(cell)
-        for clause in (*rule.affects, *rule.unless)
-        for name, _, kind, alternatives in clause
-        for cell in cells
-        if name == key and answer(kind, alternatives, cell).holds
+        spell(item.get(column, unknown))
+        for item in fact.value
+        for name, _, kind, alternatives in own or others
+        if answer(kind, alternatives, item.get(name.partition(".")[2], unknown)).holds
     ]
     if not fitting:
         return fact._replace(key=key, value=Unknown("not known"))
