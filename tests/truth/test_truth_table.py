@@ -1,0 +1,378 @@
+"""GPU × torch build × driver × Python: answers known from elsewhere, against what the shipped matrix says.
+
+The expectations are data (``*.toml`` beside this file), written from torch's own code and files, NVIDIA's pages and
+users' reports; each row names its source. None of them is read from ``matrices/tables``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from envdoctor.app.check import check
+from envdoctor.app.facts import Sources
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import parse_value
+from envdoctor.facts.values import Fact
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge.toml_files import load_toml
+
+HERE = Path(__file__).parent
+TODAY = date(2026, 11, 20)
+MATRIX = load_matrix()
+NO_KERNELS = {
+    "older": "gpu-older-than-torch-build",
+    "newer": "gpu-newer-than-torch-build",
+    "missing": "gpu-left-out-of-torch-build",
+}
+KINDS = {"report", "artefact", "literal", "nvidia", "file names"}
+
+
+class Row(NamedTuple):
+    """One environment and its answer. ``runs`` is True, False, "partly" (one GPU of several) or "cpu" (GPU unused)."""
+
+    id: str
+    facts: dict[str, Any]
+    runs: bool | str
+    rules: tuple[str, ...]
+    source: str
+    kind: str
+    peer: bool
+
+
+# --- reading the table -----------------------------------------------------------------------------------------------
+
+
+def load(name: str) -> dict[str, Any]:
+    return load_toml(HERE / f"{name}.toml")
+
+
+def facts_of(entry: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The facts of an entry as a facts file spells them; what it does not say is not there."""
+    entry = {**entry, **more}
+    system = entry.get("os", "linux")
+    facts: dict[str, Any] = {
+        "os.platform": "linux" if system == "wsl" else system,
+        "os.arch": entry.get("machine", "x86_64"),
+        "os.wsl": system == "wsl",
+    }
+    keys = {"torch": "pkg.torch", "cuda": "torch.cuda", "hip": "torch.hip", "archs": "torch.arch_list"}
+    keys |= {"python": "python.version", "driver": "driver.version", "max_cuda": "driver.max_cuda", "gpu": "gpu"}
+    keys |= {"compat": "driver.compat", "accelerators": "machine.accelerators"}
+    facts |= {key: entry[field] for field, key in keys.items() if field in entry}
+    if entry.get("cuda") == "absent":
+        facts["torch.hip"] = "absent"  # what torch/version.py says of a CPU build
+    if "driver" in entry:
+        facts.setdefault("driver.compat", "absent")
+    return facts
+
+
+def gpu(cc: str) -> list[dict[str, str]]:
+    """A GPU of which the capability alone is known: a name of no product, so that no list of names answers for it."""
+    return [{"name": f"a GPU of {cc}", "cc": cc}]
+
+
+def single_rows() -> Iterator[Row]:
+    for name in ("reports", "machines"):
+        document = load(name)
+        for entry in document["row"]:
+            kind = entry.get("kind", document.get("kind"))
+            rules = tuple(entry.get("rules", ()))
+            yield Row(
+                f"{name}/{entry['id']}", facts_of(entry), entry["runs"], rules, entry["source"], kind, "peer" in entry
+            )
+
+
+def architecture_rows() -> Iterator[Row]:
+    for build in load("architectures")["build"]:
+        for answer in ("runs", *NO_KERNELS):
+            for cc in build.get(answer, ()):
+                yield Row(
+                    f"architectures/{build['id']}/{cc}",
+                    facts_of(build, gpu=gpu(cc)),
+                    answer == "runs",
+                    tuple(NO_KERNELS[word] for word in (answer,) if word in NO_KERNELS),
+                    build["source"],
+                    build["kind"],
+                    cc in build.get("peer", ()),
+                )
+
+
+def driver_rows() -> Iterator[Row]:
+    document = load("drivers")
+    for build in document["build"]:
+        for answer in ("runs", "fails"):
+            for driver in build[answer]:
+                yield Row(
+                    f"drivers/{build['id']}/{driver}",
+                    facts_of(build, driver=driver, gpu=gpu(build["gpu"])),
+                    answer == "runs",
+                    (build["rule"],) if answer == "fails" else (),
+                    document["source"],
+                    document["kind"],
+                    driver in build.get("peer", ()),
+                )
+
+
+def python_rows() -> Iterator[Row]:
+    document = load("pythons")
+    for release in document["release"]:
+        machine = "-".join(release[field] for field in ("os", "machine") if field in release)
+        gpus = gpu("8.0") if "driver" in release else []
+        for python in [*release["wheels"], *release.get("none", ())]:
+            yield Row(
+                f"pythons/{release['torch']}{'-' if machine else ''}{machine}/{python}",
+                facts_of(release, python=f"{python}.1", gpu=gpus),
+                True,
+                (),
+                release["source"],
+                document["kind"],
+                python in release.get("peer", ()),
+            )
+
+
+def name_rows() -> Iterator[Row]:
+    document = load("gpu-names")
+    for name, entry in document["gpus"].items():
+        for build_id in document["builds"].keys() & entry.keys():
+            build, answer = document["builds"][build_id], entry[build_id]
+            yield Row(
+                f"gpu-names/{build_id}/{name}",
+                facts_of(build, gpu=[{"name": name}]),
+                answer == "runs",
+                tuple(NO_KERNELS[word] for word in (answer,) if word in NO_KERNELS),
+                f"{document[entry['page']]} {build['source']}",
+                document["kind"],
+                entry.get("peer", False),
+            )
+
+
+ROWS = [
+    *single_rows(),
+    *architecture_rows(),
+    *driver_rows(),
+    *python_rows(),
+    *sorted(name_rows(), key=lambda row: row.id),
+]
+RULES = {rule.id for rule in MATRIX.rules}
+
+
+# --- the judgement ---------------------------------------------------------------------------------------------------
+
+
+def severities(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The worst severity of each rule that finds something."""
+    known = FactSet()
+    for key, raw in facts.items():
+        spec = MATRIX.registry.find(key)
+        assert spec is not None, key
+        known.add(Fact(key, parse_value(spec, raw), "truth table", "given"))
+    known.declare_complete("env", "truth table")
+    found: dict[str, str] = {}
+    for finding in judge(known, MATRIX, Policy(), today=TODAY).findings:
+        if found.get(finding.id) != "error":
+            found[finding.id] = finding.severity
+    return found
+
+
+# Rows that the matrix answers wrongly today, and what it lacks. An entry whose row is answered rightly has to go.
+OPEN = {
+    "reports/thor-580-cu130": "Jetson drivers of CUDA 13 call themselves 580.00, which is below 580.65.06",
+    "reports/rtx5090-nightly-cu124": "no list for nightly builds, though CUDA 12.4 knows no GPU of 12.0",
+    "reports/rtx5070ti-nightly-cu121": "no list for nightly builds, though CUDA 12.1 knows no GPU of 12.0",
+    "reports/rtx5070ti-2.2.2-cu118-windows": "the PTX for 3.7 counts as runnable; the libraries of CUDA 11.8 have none",
+    "reports/thor-2.9.1-cu128": "no list for the aarch64 build of CUDA 12.8",
+    "reports/gtx1070-2.8-cu129-windows": "no list for the Windows build of CUDA 12.9",
+    "reports/v100-2.11-cu128-windows": "no list for the Windows build of CUDA 12.8",
+    "architectures/2.9.1-cu128-aarch64/8.7": "no list for the aarch64 build of CUDA 12.8",
+    "architectures/2.9.1-cu128-aarch64/11.0": "no list for the aarch64 build of CUDA 12.8",
+    "architectures/2.10.0-cu128-windows/5.2": "no list for the Windows build of CUDA 12.8",
+    "architectures/2.10.0-cu128-windows/6.1": "no list for the Windows build of CUDA 12.8",
+    "architectures/2.8.0-cu126-windows/5.0": "the Windows list of CUDA 12.6 is taken for 2.8 too, which begins at 6.1",
+    "architectures/2.8.0-cu126-windows/5.2": "the Windows list of CUDA 12.6 is taken for 2.8 too, which begins at 6.1",
+    "architectures/2.13.0-cu126-aarch64/7.5": "no list for the aarch64 build of CUDA 12.6",
+    "architectures/2.13.0-cu126-aarch64/10.0": "no list for the aarch64 build of CUDA 12.6",
+    "architectures/2.13.0-cu126-aarch64/12.1": "no list for the aarch64 build of CUDA 12.6",
+}
+
+
+def cases() -> list[Any]:
+    """The rows, those of :data:`OPEN` as expected failures."""
+    marks = {row_id: [pytest.mark.xfail(strict=True, reason=reason)] for row_id, reason in OPEN.items()}
+    return [pytest.param(row, id=row.id, marks=marks.get(row.id, [])) for row in ROWS]
+
+
+@pytest.mark.parametrize("row", cases())
+def test_the_matrix_gives_the_known_answer(row: Row) -> None:
+    found = severities(row.facts)
+    errors = {rule for rule, severity in found.items() if severity == "error"}
+    expected = set(row.rules)
+    if row.runs is True:
+        assert not errors, f"{row.source} shows that it runs"
+    elif row.runs is False:
+        assert errors, f"{row.source} shows that it fails; found: {found}"
+        assert errors <= expected, row.source
+    else:
+        assert expected & found.keys(), f"{row.source}; found: {found}"
+        assert errors <= expected, row.source
+
+
+@pytest.mark.parametrize(
+    "row_id",
+    [
+        "reports/a10-535-cu124",
+        "reports/rtx5090d-cu126",
+        "reports/v100-2.7.1-cu128",
+        "reports/qwen3-tts-550-cu130",
+        "architectures/2.9.1-cu128/12.1",
+        "drivers/2.5.1-cu124/535.129.03",
+        "pythons/2.15.0+cu132/3.14",
+    ],
+)
+def test_a_facts_file_gets_the_same_answer_from_the_public_api(row_id: str, tmp_path: Path) -> None:
+    row = next(row for row in ROWS if row.id == row_id)
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": row.facts, "complete": ["env"]}))
+    report = check(Sources(facts_file=str(path)), matrix=MATRIX, today=TODAY)
+    errors = {finding.id for finding in report.findings if finding.severity == "error"}
+    assert errors == set(row.rules)
+
+
+# --- the table itself ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_large_and_every_row_says_where_it_comes_from() -> None:
+    assert len(ROWS) >= 300
+    doubles = [name for name, times in Counter(row.id for row in ROWS).items() if times > 1]
+    assert not doubles
+    assert OPEN.keys() <= {row.id for row in ROWS}
+    for row in ROWS:
+        assert row.source.startswith(("https://", "pkg:pypi/")), row.id
+        assert row.kind in KINDS, row.id
+        assert set(row.rules) <= RULES, row.id
+        assert bool(row.rules) == (row.runs is not True), row.id
+
+
+def test_many_rows_are_what_users_reported() -> None:
+    reports = [row for row in ROWS if row.id.startswith("reports/")]
+    assert len(reports) >= 60
+    assert len({row.source for row in reports}) >= 60
+
+
+def test_the_table_covers_the_range() -> None:
+    cases = [row.facts for row in ROWS]
+    capabilities = {item["cc"] for facts in cases for item in facts.get("gpu", ()) if "cc" in item}
+    assert capabilities >= {
+        *("3.7", "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.7", "8.9"),
+        *("9.0", "10.0", "10.3", "11.0", "12.0", "12.1"),
+    }
+    releases = {".".join(facts["pkg.torch"].split("+")[0].split(".")[:2]) for facts in cases if "pkg.torch" in facts}
+    assert releases >= {"1.13", *(f"2.{minor}" for minor in range(16))}
+    tags = {facts["pkg.torch"].partition("+")[2] for facts in cases if "pkg.torch" in facts}
+    assert tags >= {f"cu{cuda}" for cuda in (116, 117, 118, 121, 124, 126, 128, 129, 130, 132)} | {"cpu"}
+    assert {facts["os.platform"] for facts in cases} == {"linux", "windows"}
+    assert {facts["os.arch"] for facts in cases} == {"x86_64", "aarch64"}
+    assert any(facts["os.wsl"] for facts in cases)
+    branches = {
+        int(facts["driver.version"].split(".")[0])
+        for facts in cases
+        if facts.get("driver.version", "a") != "absent" and "driver.version" in facts
+    }
+    assert min(branches) < 450 and {450, 470, 525, 535, 550, 570, 580, 590} <= branches
+    pythons = {".".join(facts["python.version"].split(".")[:2]) for facts in cases if "python.version" in facts}
+    assert pythons >= {f"3.{minor}" for minor in range(7, 16)}
+
+
+def test_every_error_of_a_peer_is_among_the_rows() -> None:
+    wrong = [row.facts for row in ROWS if row.peer]
+    assert len(wrong) >= 100
+
+    def named(torch: str, cc: str) -> bool:
+        return any(
+            facts.get("pkg.torch") == torch and any(item.get("cc") == cc for item in facts["gpu"])
+            for facts in wrong
+            if "gpu" in facts
+        )
+
+    assert named("2.0.1+cu117", "8.9")  # the list ends at sm_86
+    assert named("2.4.1+cu121", "8.9")  # the list ends at sm_90
+    assert named("2.9.1+cu128", "10.3") and named("2.9.1+cu128", "12.1")  # 10.3 on sm_100, 12.1 on sm_120
+    assert named("2.11.0+cu130", "8.6")  # 8.6 on the sm_80 of the aarch64 build
+    assert any(
+        facts.get("driver.version", "").startswith("535.") and facts.get("pkg.torch") == "2.5.1+cu124"
+        for facts in wrong
+    )
+    for python in ("3.13", "3.14"):
+        assert any(
+            facts.get("pkg.torch") == "2.15.0+cu132" and facts["python.version"].startswith(python) for facts in wrong
+        )
+
+
+# torch 2.15.0, torch/cuda/__init__.py: DEVICE_REQUIREMENT says of each compiled architecture which GPUs run its code:
+# the same major and the same or a higher minor, without these; from CUDA 13.2 on those of 7.x and 8.x are none.
+WITHOUT = {
+    "5.0": "5.3",
+    "5.2": "5.3",
+    "6.0": "6.2",
+    "6.1": "6.2",
+    "7.0": "7.2",
+    "8.0": "8.7",
+    "8.6": "8.7",
+    "10.0": "10.1",
+}
+
+
+def runs_on(compiled: str, cc: str, cuda: tuple[int, int]) -> bool:
+    """Whether torch's rule gives one of the compiled architectures to the GPU."""
+    major, minor = (int(part) for part in cc.split("."))
+    for architecture in compiled.split():
+        if not architecture.startswith("sm_"):
+            continue
+        code = f"{architecture[3:-1]}.{architecture[-1]}"
+        code_major, code_minor = (int(part) for part in code.split("."))
+        excepted = WITHOUT.get(code) == cc and not (cuda >= (13, 2) and code_major in (7, 8))
+        if code_major == major and code_minor <= minor and not excepted:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("build", load("architectures")["build"], ids=lambda build: build["id"])
+def test_the_answers_for_a_list_are_those_of_torchs_own_rule(build: Mapping[str, Any]) -> None:
+    tag = build["torch"].partition("+cu")[2]
+    cuda = (int(tag[:2]), int(tag[2:]))
+    lowest, highest = (
+        [int(part[3:]) for part in build["compiled"].split() if part.startswith("sm_")][end] for end in (0, -1)
+    )
+    for answer in ("runs", *NO_KERNELS):
+        for cc in build.get(answer, ()):
+            number = int(cc.replace(".", ""))
+            assert runs_on(build["compiled"], cc, cuda) is (answer == "runs"), cc
+            assert answer != "older" or number < lowest, cc
+            assert answer != "newer" or number > highest, cc
+            assert answer != "missing" or lowest <= number <= highest, cc
+    assert set(build.get("peer", ())) <= set(build["runs"])
+
+
+def test_the_answers_for_a_driver_are_on_the_two_sides_of_nvidias_number() -> None:
+    first = {
+        ("linux", "11"): (450, 80, 2),
+        ("linux", "12"): (525, 60, 13),
+        ("linux", "13"): (580, 65, 6),
+        ("windows", "11"): (452, 39),
+        ("windows", "12"): (528, 33),
+        ("windows", "13"): (580,),
+    }
+    for build in load("drivers")["build"]:
+        system = "linux" if build.get("os", "linux") == "linux" else "windows"
+        number = first[system, build["torch"].partition("+cu")[2][:2]]
+        for answer in ("runs", "fails"):
+            for driver in build[answer]:
+                assert (tuple(int(part) for part in driver.split(".")) >= number) is (answer == "runs"), driver
