@@ -167,6 +167,10 @@ def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
         if fact.key == "pkg.torch":
             facts.drop("torch.")  # they described the torch that is installed, not the one that was given
             facts.drop("extension")
+        if fact.key.startswith("pkg.torch"):
+            facts.drop("torch_companion")
+        if fact.key == "pkg.torch" or fact.key.startswith("pkg.nvidia-"):
+            facts.drop("cuda_library")
         if fact.key == "model.repo":
             facts.drop("model.")
         if fact.key.startswith("pkg.") or fact.key in ("python.version", "os.platform"):

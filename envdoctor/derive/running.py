@@ -62,10 +62,16 @@ def _derivations() -> tuple[Derivation, ...]:
     ordered: list[Derivation] = []
     waiting = modules
     while waiting:
-        pending = {key for module in waiting for key in module.OUTPUTS if key not in module.INPUTS}
-        ready = [module for module in waiting if not pending.intersection(module.INPUTS)]
+        ready = [module for module in waiting if not any(_comes_before(other, module) for other in waiting)]
         if not ready:
-            raise RuntimeError(f"derivations depend on each other: {sorted(pending)}")
+            raise RuntimeError(f"derivations depend on each other: {sorted(key for m in waiting for key in m.OUTPUTS)}")
         ordered += ready
         waiting = [module for module in waiting if module not in ready]
     return tuple(ordered)
+
+
+def _comes_before(one: Derivation, other: Derivation) -> bool:
+    """Whether ``other`` reads what ``one`` gives. Those that refine the same list may come in any order."""
+    return one is not other and any(
+        key in other.INPUTS and (key not in one.INPUTS or key not in other.OUTPUTS) for key in one.OUTPUTS
+    )

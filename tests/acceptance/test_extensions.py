@@ -53,14 +53,14 @@ def test_a_cuda_torchvision_on_a_cpu_torch_is_one_finding_that_names_both(run, s
         site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so", "torchvision/image.so": "cuda.so"}, "+cu130"
     )
     (entry,) = found(run, site).values()
-    assert entry["id"] == "extension-needs-a-library-torch-lacks"
-    assert entry["message"] == "torchvision 0.28.0+cu130 needs libc10_cuda.so, which torch 2.13.0+cpu does not have"
+    assert entry["id"] == "torch-companion-of-another-build"
+    assert entry["message"] == "torchvision 0.28.0+cu130 is beside torch 2.13.0+cpu: 0.28.0+cpu belongs there"
     assert entry["item"] == {"package": "torchvision"}
 
 
 def test_a_torchvision_of_another_release_is_one_finding(run, site):
     install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu")
-    assert list(found(run, site)) == ["extension-built-for-another-torch"]
+    assert list(found(run, site)) == ["torchvision-of-another-torch-release"]
 
 
 def test_a_torchvision_of_another_release_that_loads_all_the_same_is_still_found_by_its_version(run, site):
@@ -74,13 +74,13 @@ def test_each_package_that_does_not_fit_has_its_own_cause(run, site):
     install(site, "xformers", "0.0.35", {"xformers/_C.so": "good.so"})
     named = {entry["item"]["package"]: rule for rule, entry in found(run, site).items()}
     assert named == {
-        "torchvision": "extension-needs-a-library-torch-lacks",
+        "torchvision": "torch-companion-of-another-build",
         "flash-attn": "extension-built-for-another-torch",
     }
 
 
 def test_a_torch_without_its_libraries_is_the_only_finding(run, site):
-    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
+    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cpu")
     (site / "torch" / "lib" / "libtorch_cpu.so").unlink()
     assert list(found(run, site)) == ["torch-files-missing"]
 
@@ -108,7 +108,8 @@ def test_a_facts_file_carries_what_was_read(run, site, tmp_path):
     assert str(site) not in json.dumps(written.json["facts"])
     (tmp_path / "here.json").write_text(json.dumps(written.json))
     result = run("check", "--no-config", "--facts", str(tmp_path / "here.json"), "--format", "json")
-    assert [entry["id"] for entry in result.json["findings"]] == ["extension-needs-a-library-torch-lacks"]
+    shown = [entry["id"] for entry in result.json["findings"] if entry.get("superseded_by") is None]
+    assert shown == ["torch-companion-of-another-build"]
 
 
 def test_a_torch_that_was_given_is_not_compared_with_files_of_another(run, site):

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.environment.companions import companion_fact
 from envdoctor.observe.environment.conflicts import conflicts
 from envdoctor.observe.environment.distributions import scan_folder
 from envdoctor.observe.environment.files import because_of
@@ -98,6 +99,7 @@ def observe(layout: Layout) -> Observed:
     facts.append(_records("metadata_problem", [item._asdict() for item in problems], incomplete))
     unmet = conflicts(in_folders, versions.facts, layout, incomplete)
     facts.append(Fact("conflict", unmet, "requirements of installed packages", "environment"))
+    facts.append(companion_fact(versions.distributions, versions.facts, incomplete))
     facts += torch_facts(versions.torch_file, versions.torch_record, layout.files)
     return Observed(facts, incomplete, (*layout.notes, *trouble))
 
