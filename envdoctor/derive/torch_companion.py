@@ -71,9 +71,7 @@ def _completed(
         "apart": _apart(build, there),
         "made_for": made_for,
         "same_release": same_release,
-        "wanted": _with_build(
-            _release(version) if same_release is True else _listed(row["name"], release, rows), there
-        ),
+        "wanted": _with_build(wanted, there),
     }
     apart = item.get("apart", computed["apart"])
     computed["same_build"] = apart if isinstance(apart, Unknown) else apart == "same"

@@ -16,7 +16,7 @@ ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
 TORCH = {"torch/lib/libc10.so": "libc10.so", "torch/lib/libtorch_cpu.so": "libtorch_cpu.so"}
 
 
-def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: str = "") -> None:
+def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: str = "", header: str = "") -> None:
     """A package made of small ELF files; with a tag it gets a version file, as torch and torchvision have."""
     for file, source in files.items():
         (site / file).parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: 
         (site / name / "version.py").write_text(f"__version__ = '{version}{tag}'\ncuda = None\nhip = None\n")
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{header}\n")
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
 
 
@@ -59,7 +59,11 @@ def test_a_cuda_torchvision_on_a_cpu_torch_is_one_finding_that_names_both(run, s
 
 
 def test_a_torchvision_of_another_release_is_one_finding(run, site):
-    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu")
+    pin = "Requires-Dist: torch==2.5.1\n"
+    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu", pin)
+    result = run("check", "--no-config", "--path", str(site), "--format", "json")
+    conflict = [entry for entry in result.json["findings"] if entry["id"] == "requirement-conflict"]
+    assert [entry["superseded_by"] for entry in conflict] == ["torchvision-of-another-torch-release"]
     assert list(found(run, site)) == ["torchvision-of-another-torch-release"]
 
 
@@ -134,10 +138,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels of other systems hold no ELF files")
 def test_the_real_torchvision_of_pypi_beside_the_real_cpu_torch(run, wheels):
     (entry,) = found(run, wheels).values()
-    assert entry["id"] == "extension-needs-a-library-torch-lacks"
-    assert entry["message"] == (
-        "torchvision 0.28.0+cu130 needs libc10_cuda.so, libtorch_cuda.so, which torch 2.13.0+cpu does not have"
-    )
+    assert entry["id"] == "torch-companion-of-another-build"
+    assert entry["message"] == "torchvision 0.28.0+cu130 is beside torch 2.13.0+cpu: 0.28.0+cpu belongs there"
     facts = run("facts", "--no-config", "--path", str(wheels), "--format", "json").json["facts"]
     (item,) = facts["extension"]
     assert item["unresolved"] >= 16  # those of libc10_cuda and libtorch_cuda
