@@ -26,6 +26,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.environment.companions import companion_fact
 from envdoctor.observe.environment.conflicts import conflicts
+from envdoctor.observe.environment.cuda_libraries import cuda_library_fact
 from envdoctor.observe.environment.distributions import scan_folder
 from envdoctor.observe.environment.files import because_of
 from envdoctor.observe.environment.layout import EnvironmentNotFound, EnvironmentUnreadable, Layout
@@ -100,6 +101,7 @@ def observe(layout: Layout) -> Observed:
     unmet = conflicts(in_folders, versions.facts, layout, incomplete)
     facts.append(Fact("conflict", unmet, "requirements of installed packages", "environment"))
     facts.append(companion_fact(versions.distributions, versions.facts, incomplete))
+    facts.append(cuda_library_fact(versions.distributions, versions.torch_file, layout, incomplete))
     facts += torch_facts(versions.torch_file, versions.torch_record, layout.files)
     return Observed(facts, incomplete, (*layout.notes, *trouble))
 
