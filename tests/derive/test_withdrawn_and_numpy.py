@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
 from envdoctor.derive import numpy_binary, withdrawn
 from envdoctor.facts.values import ABSENT, Records, Unknown
-
-TABLES = Path(__file__).resolve().parents[2] / "matrices" / "tables"
+from envdoctor.knowledge.matrix import load_matrix
 
 
 def rows(table: str, kind: str) -> list[dict[str, str]]:
-    return tomllib.loads((TABLES / f"{table}.toml").read_text())[kind]
+    return load_matrix().table(table)[kind]
 
 
 @pytest.fixture
