@@ -86,6 +86,7 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     from envdoctor.observe.binaries import extension_fact, library_shadow_fact
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
+    from envdoctor.observe.environment.import_shadow import import_shadow_fact
     from envdoctor.observe.machine import observe_machine
 
     try:
@@ -98,6 +99,8 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
         raise (UsageProblem if named else JobError)(str(error)) from None
     facts = observed.fact_set()
     facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
+    modules = matrix.table("stack-modules")
+    facts.add(import_shadow_fact(observed.facts, layout, sources.environ, str(sources.cwd), modules))
     facts.add(library_shadow_fact(observed.facts, layout, sources.environ))
     if layout.live:
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))

@@ -34,6 +34,7 @@ from envdoctor.observe.environment.metadata_directory import Distribution, Probl
 from envdoctor.observe.environment.package_versions import decide_versions
 from envdoctor.observe.environment.target import choose
 from envdoctor.observe.environment.torch_build import torch_facts
+from envdoctor.observe.environment.wheel_tags import wheel_problems
 
 __all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout", "Observed", "choose", "observe"]
 
@@ -94,6 +95,7 @@ def observe(layout: Layout) -> Observed:
     incomplete = trouble[0] if trouble else layout.incomplete
     versions = decide_versions(in_folders, layout.site_packages, layout.files)
     problems += versions.problems
+    problems += wheel_problems(versions.distributions, layout)
     facts = _own_facts(layout)
     facts += versions.facts
     facts.append(_records("dist", [_dist(item) for item in versions.distributions], incomplete))
