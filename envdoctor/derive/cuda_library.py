@@ -21,6 +21,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if not isinstance(found, Records) or not len(found):
         return {}
     components = {row["name"] for row in matrix.table("cuda-wheels").get("component", ())}
+    if not components:
+        return {}
     items = tuple(
         {"order": _order(item.get("installed"), item.get("pinned")), **item}
         for item in found

@@ -26,6 +26,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if isinstance(found, Records) and not len(found):
         return {}
     table = {row["name"]: row for row in matrix.table("torch-companions").get("package", ())}
+    if not table:
+        return {}
     if isinstance(found, Records):
         chosen = [item for item in found if item.get("package") in table]
         incomplete = found.incomplete
