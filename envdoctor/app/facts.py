@@ -84,9 +84,10 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 
 
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
-    from envdoctor.observe.binaries import arch_list_fact, extension_fact
+    from envdoctor.observe.binaries import arch_list_fact, extension_fact, library_shadow_fact
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.environment.build_parts import build_facts
+    from envdoctor.observe.environment.import_shadow import import_shadow_fact
     from envdoctor.observe.machine import observe_machine
 
     try:
@@ -99,6 +100,9 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
         raise (UsageProblem if named else JobError)(str(error)) from None
     facts = observed.fact_set()
     facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
+    modules = matrix.table("stack-modules")
+    facts.add(import_shadow_fact(observed.facts, layout, sources.environ, str(sources.cwd), modules))
+    facts.add(library_shadow_fact(observed.facts, layout, sources.environ))
     if layout.live:
         facts.update(build_facts(layout, facts.value("pkg.deepspeed"), sources.environ))
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
@@ -172,6 +176,10 @@ def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
         if fact.key == "pkg.torch":
             facts.drop("torch.")  # they described the torch that is installed, not the one that was given
             facts.drop("extension")
+        if fact.key.startswith("pkg.torch"):
+            facts.drop("torch_companion")
+        if fact.key == "pkg.torch" or fact.key.startswith("pkg.nvidia-"):
+            facts.drop("cuda_library")
         if fact.key == "model.repo":
             facts.drop("model.")
         if fact.key.startswith("pkg.") or fact.key in ("python.version", "os.platform"):

@@ -62,14 +62,16 @@ def _derivations() -> tuple[Derivation, ...]:
     ordered: list[Derivation] = []
     waiting = modules
     while waiting:
-        ready = [module for module in waiting if not any(_waits_for(module, other) for other in waiting)]
+        ready = [module for module in waiting if not any(_comes_before(other, module) for other in waiting)]
         if not ready:
-            raise RuntimeError(f"derivations depend on each other: {[module.OUTPUTS for module in waiting]}")
+            raise RuntimeError(f"derivations depend on each other: {sorted(key for m in waiting for key in m.OUTPUTS)}")
         ordered += ready
         waiting = [module for module in waiting if module not in ready]
     return tuple(ordered)
 
 
-def _waits_for(module: Derivation, other: Derivation) -> bool:
-    """Whether ``other`` supplies an input. Those that refine the same record list do not wait for each other."""
-    return module is not other and any(key in other.OUTPUTS and key not in module.OUTPUTS for key in module.INPUTS)
+def _comes_before(one: Derivation, other: Derivation) -> bool:
+    """Whether ``other`` reads what ``one`` gives. Those that refine the same list may come in any order."""
+    return one is not other and any(
+        key in other.INPUTS and (key not in one.INPUTS or key not in other.OUTPUTS) for key in one.OUTPUTS
+    )

@@ -16,7 +16,7 @@ ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
 TORCH = {"torch/lib/libc10.so": "libc10.so", "torch/lib/libtorch_cpu.so": "libtorch_cpu.so"}
 
 
-def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: str = "") -> None:
+def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: str = "", header: str = "") -> None:
     """A package made of small ELF files; with a tag it gets a version file, as torch and torchvision have."""
     for file, source in files.items():
         (site / file).parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def install(site: Path, name: str, version: str, files: Mapping[str, str], tag: 
         (site / name / "version.py").write_text(f"__version__ = '{version}{tag}'\ncuda = None\nhip = None\n")
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{header}\n")
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
 
 
@@ -53,14 +53,18 @@ def test_a_cuda_torchvision_on_a_cpu_torch_is_one_finding_that_names_both(run, s
         site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so", "torchvision/image.so": "cuda.so"}, "+cu130"
     )
     (entry,) = found(run, site).values()
-    assert entry["id"] == "extension-needs-a-library-torch-lacks"
-    assert entry["message"] == "torchvision 0.28.0+cu130 needs libc10_cuda.so, which torch 2.13.0+cpu does not have"
+    assert entry["id"] == "torch-companion-of-another-build"
+    assert entry["message"] == "torchvision 0.28.0+cu130 is beside torch 2.13.0+cpu: 0.28.0+cpu belongs there"
     assert entry["item"] == {"package": "torchvision"}
 
 
 def test_a_torchvision_of_another_release_is_one_finding(run, site):
-    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu")
-    assert list(found(run, site)) == ["extension-built-for-another-torch"]
+    pin = "Requires-Dist: torch==2.5.1\n"
+    install(site, "torchvision", "0.20.1", {"torchvision/_C.so": "old-abi.so"}, "+cpu", pin)
+    result = run("check", "--no-config", "--path", str(site), "--format", "json")
+    conflict = [entry for entry in result.json["findings"] if entry["id"] == "requirement-conflict"]
+    assert [entry["superseded_by"] for entry in conflict] == ["torchvision-of-another-torch-release"]
+    assert list(found(run, site)) == ["torchvision-of-another-torch-release"]
 
 
 def test_a_torchvision_of_another_release_that_loads_all_the_same_is_still_found_by_its_version(run, site):
@@ -74,13 +78,13 @@ def test_each_package_that_does_not_fit_has_its_own_cause(run, site):
     install(site, "xformers", "0.0.35", {"xformers/_C.so": "good.so"})
     named = {entry["item"]["package"]: rule for rule, entry in found(run, site).items()}
     assert named == {
-        "torchvision": "extension-needs-a-library-torch-lacks",
+        "torchvision": "torch-companion-of-another-build",
         "flash-attn": "extension-built-for-another-torch",
     }
 
 
 def test_a_torch_without_its_libraries_is_the_only_finding(run, site):
-    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
+    install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cpu")
     (site / "torch" / "lib" / "libtorch_cpu.so").unlink()
     assert list(found(run, site)) == ["torch-files-missing"]
 
@@ -108,7 +112,8 @@ def test_a_facts_file_carries_what_was_read(run, site, tmp_path):
     assert str(site) not in json.dumps(written.json["facts"])
     (tmp_path / "here.json").write_text(json.dumps(written.json))
     result = run("check", "--no-config", "--facts", str(tmp_path / "here.json"), "--format", "json")
-    assert [entry["id"] for entry in result.json["findings"]] == ["extension-needs-a-library-torch-lacks"]
+    shown = [entry["id"] for entry in result.json["findings"] if entry.get("superseded_by") is None]
+    assert shown == ["torch-companion-of-another-build"]
 
 
 def test_a_torch_that_was_given_is_not_compared_with_files_of_another(run, site):
@@ -133,10 +138,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels of other systems hold no ELF files")
 def test_the_real_torchvision_of_pypi_beside_the_real_cpu_torch(run, wheels):
     (entry,) = found(run, wheels).values()
-    assert entry["id"] == "extension-needs-a-library-torch-lacks"
-    assert entry["message"] == (
-        "torchvision 0.28.0+cu130 needs libc10_cuda.so, libtorch_cuda.so, which torch 2.13.0+cpu does not have"
-    )
+    assert entry["id"] == "torch-companion-of-another-build"
+    assert entry["message"] == "torchvision 0.28.0+cu130 is beside torch 2.13.0+cpu: 0.28.0+cpu belongs there"
     facts = run("facts", "--no-config", "--path", str(wheels), "--format", "json").json["facts"]
     (item,) = facts["extension"]
     assert item["unresolved"] >= 16  # those of libc10_cuda and libtorch_cuda

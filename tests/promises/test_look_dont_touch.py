@@ -40,7 +40,7 @@ def test_of_the_target_only_metadata_and_version_files_are_opened(watch, environ
     assert opened, "the environment was not read at all"
     names = {os.path.basename(path) for path in opened}
     # the first bytes of `python` tell a wrapper script from a program
-    allowed = {"python", "METADATA", "INSTALLER", "RECORD", "PKG-INFO", "direct_url.json"} | {
+    allowed = {"python", "METADATA", "INSTALLER", "RECORD", "PKG-INFO", "direct_url.json", "WHEEL"} | {
         "pyvenv.cfg",
         "version.py",
         "_version.py",

@@ -1,19 +1,21 @@
 """Reading compiled files of an environment: the extensions that packages built against torch, and torch's libraries.
 
 Nothing is loaded. Files are read in bounded pieces, never mapped: a mapped file that shrinks would kill the process.
-Only files of the packages in the table torch-extensions are opened, and of torch when there is one of those: an
-environment without them costs nothing.
+Only files of the packages in the table torch-extensions are opened, and of torch when there is one of those or when
+the loader would look elsewhere first: an environment without them costs nothing.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.environment.layout import Layout
 
-__all__ = ["arch_list_fact", "extension_fact"]
+__all__ = ["arch_list_fact", "extension_fact", "library_shadow_fact"]
 
 
 def extension_fact(facts: Sequence[Fact], layout: Layout, table: Mapping[str, Any]) -> Fact:
@@ -43,3 +45,35 @@ def arch_list_fact(facts: Sequence[Fact], gpus: Value, layout: Layout) -> Fact |
     from envdoctor.observe.binaries.torch_archs import read_arch_list
 
     return read_arch_list(layout)
+
+
+def library_shadow_fact(facts: Sequence[Fact], layout: Layout, environ: Mapping[str, str]) -> Fact:
+    """The fact ``library_shadow``. Nothing is read when no variable points the loader elsewhere, outside of conda."""
+    key, origin = "library_shadow", "LD_LIBRARY_PATH, LD_PRELOAD"
+    if not layout.live or not sys.platform.startswith("linux"):
+        reason = "the loader's variables are those of the machine that it runs on"
+        return Fact(key, Unknown(reason), "", "environment")
+    folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
+    preloaded = [path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if "/" in path]
+    conda = os.path.join(layout.prefix, "lib") if layout.kind == "conda" else None
+    if not folders and not preloaded and conda is None:
+        return Fact(key, Records(()), origin, "environment")
+    files = layout.files
+    home = next((place for place in layout.site_packages if files.is_folder(os.path.join(place, "torch", "lib"))), None)
+    wheels: dict[str, str] = {}
+    if home is not None:
+        nvidia = os.path.join(home, "nvidia")
+        for part in files.names_or_none(nvidia):
+            folder = os.path.join(nvidia, part, "lib")
+            wheels.update({name: os.path.join(folder, name) for name in files.names_or_none(folder) if ".so" in name})
+    elsewhere = {name for place in (*folders, *([conda] if conda else ())) for name in files.names_or_none(place)}
+    elsewhere.update(os.path.basename(path) for path in preloaded)
+    if home is None or not elsewhere.intersection(wheels):
+        return Fact(key, Records(()), origin, "environment")
+    from envdoctor.observe.binaries.library_shadow import Elsewhere, shadows
+
+    known = next((fact.value for fact in facts if fact.key == "cuda_library"), None)
+    libraries = known.items if isinstance(known, Records) else ()
+    return Fact(
+        key, shadows(home, wheels, Elsewhere(folders, preloaded, conda), libraries, files), origin, "environment"
+    )

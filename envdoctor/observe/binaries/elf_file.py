@@ -14,6 +14,7 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}
 _SHARED_OBJECT = 3  # e_type
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 1, 4, 5, 6, 10
+_DT_RPATH, _DT_RUNPATH = 15, 29
 _DT_GNU_HASH, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFFE, 0x6FFFFFFF
 _WEAK_VERSION = 2
 _GLOBAL, _WEAK = 1, 2
@@ -24,6 +25,7 @@ _MOST_DYNAMIC = 4096
 _MOST_UNDEFINED = 1 << 18
 _MOST_STRINGS = 32 << 20
 _LONGEST_FILE_NAME = 256
+_LONGEST_PATHS = 8192
 _MOST_VERSIONS = 1024
 _LONGEST_CHAIN = 4096
 
@@ -126,6 +128,17 @@ class ElfFile:
                 break
             address += following
         return found
+
+    def search_paths(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The folders of DT_RPATH and of DT_RUNPATH as written (``$ORIGIN/../lib``). Where there is a RUNPATH, the
+        loader does not look at RPATH, which is then empty."""
+        runpath = self._folders(_DT_RUNPATH)
+        return ((), runpath) if runpath else (self._folders(_DT_RPATH), ())
+
+    def _folders(self, tag: int) -> tuple[str, ...]:
+        if tag not in self._tags:
+            return ()
+        return tuple(folder for folder in self._short_name(self._tags[tag], _LONGEST_PATHS).split(":") if folder)
 
     # --- what a file gives ----------------------------------------------------------------------------------------
 
@@ -236,10 +249,10 @@ class ElfFile:
             raise ElfError("its dynamic section lacks a table")
         return value
 
-    def _short_name(self, offset: int) -> str:
-        """The name of a library or a version."""
+    def _short_name(self, offset: int, longest: int = _LONGEST_FILE_NAME) -> str:
+        """The name of a library or a version, or a list of folders."""
         room = self._tag(_DT_STRSZ) - offset
-        text, end, _ = self._at(self._tag(_DT_STRTAB) + offset, max(0, min(_LONGEST_FILE_NAME, room))).partition(b"\0")
+        text, end, _ = self._at(self._tag(_DT_STRTAB) + offset, max(0, min(longest, room))).partition(b"\0")
         if not end:
             raise ElfError("a name lies outside its table of names")
         return text.decode("utf-8", "replace")

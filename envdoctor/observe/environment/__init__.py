@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.environment.companions import companion_fact
 from envdoctor.observe.environment.conflicts import conflicts
+from envdoctor.observe.environment.cuda_libraries import cuda_library_fact
 from envdoctor.observe.environment.distributions import scan_folder
 from envdoctor.observe.environment.files import because_of
 from envdoctor.observe.environment.layout import EnvironmentNotFound, EnvironmentUnreadable, Layout
@@ -32,6 +34,7 @@ from envdoctor.observe.environment.metadata_directory import Distribution, Probl
 from envdoctor.observe.environment.package_versions import decide_versions
 from envdoctor.observe.environment.target import choose
 from envdoctor.observe.environment.torch_build import torch_facts
+from envdoctor.observe.environment.wheel_tags import wheel_problems
 
 __all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout", "Observed", "choose", "observe"]
 
@@ -92,12 +95,15 @@ def observe(layout: Layout) -> Observed:
     incomplete = trouble[0] if trouble else layout.incomplete
     versions = decide_versions(in_folders, layout.site_packages, layout.files)
     problems += versions.problems
+    problems += wheel_problems(versions.distributions, layout)
     facts = _own_facts(layout)
     facts += versions.facts
     facts.append(_records("dist", [_dist(item) for item in versions.distributions], incomplete))
     facts.append(_records("metadata_problem", [item._asdict() for item in problems], incomplete))
     unmet = conflicts(in_folders, versions.facts, layout, incomplete)
     facts.append(Fact("conflict", unmet, "requirements of installed packages", "environment"))
+    facts.append(companion_fact(versions.distributions, versions.facts, incomplete))
+    facts.append(cuda_library_fact(versions.distributions, versions.torch_file, layout, incomplete))
     facts += torch_facts(versions.torch_file, versions.torch_record, layout.files)
     return Observed(facts, incomplete, (*layout.notes, *trouble))
 

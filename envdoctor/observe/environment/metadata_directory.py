@@ -28,6 +28,7 @@ _PLAIN_NAME = re.compile(r"[a-z0-9]{1,100}(?:-[a-z0-9]{1,50}){0,2}\Z")
 _SEPARATORS = re.compile(r"[-_.]+")
 _VERSION = FactSpec("pkg.*", "version", "", "environment", "free", "public", "", {}, ())
 _PLAIN_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}\Z")
+_REQUIRES_LIMIT = 1 << 16
 #: ``name-version-py3.8.egg-info``; everything after the name may be missing.
 _EGG_NAME = r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[^-]+(?:-.+)?)?)?\Z"
 
@@ -37,7 +38,8 @@ class Distribution(NamedTuple):
 
     ``name`` is normalised; ``version`` is unknown, with the reason, when it is missing or no version by PEP 440.
     ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from. ``requires`` are
-    its Requires-Dist, as written, without those of extras; when they are not all known, ``requires_unknown`` says why.
+    its Requires-Dist as written (of an egg-info its requires.txt), without those of extras; when they are not all
+    known, ``requires_unknown`` says why.
     """
 
     name: str
@@ -126,6 +128,9 @@ def read_directory(
     if valid is None:
         return None, invalid_name(name, origin, path)
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else "")
+    requires = header.requires
+    if kind == "egg-info" and not requires:
+        requires = _requires_text(path, files)
     found = Distribution(
         name=valid,
         version=checked,
@@ -134,7 +139,7 @@ def read_directory(
         editable=_editable(path, files),
         path=path,
         origin=origin,
-        requires=header.requires,
+        requires=requires,
         requires_python=header.requires_python,
         requires_unknown=f"the header of {origin} is too long" if header.partial else None,
     )
@@ -160,6 +165,24 @@ def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header,
         return Header(None, None), origin, ("no-metadata", f"{label} has no {metadata}")
     except OSError as error:
         return Header(None, None), origin, ("unreadable", f"{origin} cannot be read: {because_of(error)}")
+
+
+def _requires_text(path: str, files: Files) -> tuple[str, ...]:
+    """What setuptools writes in ``requires.txt`` in place of Requires-Dist: one requirement a line, below ``[:marker]``
+    those for which the marker must hold, below ``[extra]`` those of an extra, which are left out."""
+    try:
+        text = files.text(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT)
+    except OSError:
+        return ()
+    found: list[str] = []
+    extra, marker = False, ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            name, _, marker = line.strip("[]").partition(":")
+            extra = bool(name.strip())
+        elif line and not extra and not line.startswith("#"):
+            found.append(f"{line} ; {marker}" if marker else line)
+    return tuple(found)
 
 
 def _installer(path: str, files: Files) -> str | Absent | Unknown:

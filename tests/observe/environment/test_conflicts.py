@@ -258,3 +258,19 @@ def test_no_file_is_opened_twice_for_its_requirements(
     monkeypatch.setattr(Files, "open", lambda self, path: opened.append(path) or real(self, path))
     assert len(found().items) == 1
     assert len([path for path in opened if path.endswith("METADATA")]) == 1
+
+
+def test_an_egg_info_names_its_requirements_in_a_file_of_their_own(site: Path, put: Put, found) -> None:
+    info = site / "old-1.0-py3.11.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Metadata-Version: 1.2\nName: old\nVersion: 1.0\n\n")
+    sections = (
+        'gone>=2\nthere<2\n\n[:python_version < "3"]\nnever\n\n[:python_version >= "3"]\nalways\n\n[more]\nextra\n'
+    )
+    (info / "requires.txt").write_text(sections + '\n[more:python_version >= "3"]\nextra-too\n')
+    put("there", "2.1")
+    assert [(item["package"], item["kind"], item["asked_by"]) for item in found()] == [
+        ("always", "missing", "old"),
+        ("gone", "missing", "old (>=2)"),
+        ("there", "conflict", "old (<2)"),
+    ]

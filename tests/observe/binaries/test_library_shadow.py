@@ -1,0 +1,241 @@
+"""Libraries that the loader would take instead of those of torch's wheels: its own search, followed in tiny files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.observe.binaries import library_shadow_fact
+from envdoctor.observe.environment.layout import Layout
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
+
+RPATH, RUNPATH, NEEDED = 15, 29, 1
+
+
+def shared_object(path: Path, *, needed=(), rpath: str = "", runpath: str = "") -> Path:
+    """A shared object that has nothing but its dynamic section, with these entries."""
+    entries = [(NEEDED, name) for name in needed]
+    entries += [(tag, text) for tag, text in ((RPATH, rpath), (RUNPATH, runpath)) if text]
+    strings, dynamic = b"\0", []
+    for tag, text in entries:
+        dynamic.append((tag, len(strings)))
+        strings += text.encode() + b"\0"
+    start = 64 + 2 * 56
+    dynamic += [(5, start), (10, len(strings)), (0, 0)]
+    table = start + len(strings)
+    size = table + 16 * len(dynamic)
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )
+    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, size, size, 64)
+    where = struct.pack("<IIQQQQQQ", 2, 4, table, table, table, 16 * len(dynamic), 16 * len(dynamic), 8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + load + where + strings + b"".join(struct.pack("<QQ", *entry) for entry in dynamic))
+    return path
+
+
+def toolkit(folder: Path, name: str, version: str) -> Path:
+    """A library as a CUDA toolkit has it: a link to a file that carries its version."""
+    real = shared_object(folder / f"{name.partition('.so')[0]}.so.{version}")
+    (folder / name).symlink_to(real.name)
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """torch 2.5.1 with its wheels, as far as the loader sees it: torch's own files have a DT_RPATH that leaves out
+    nvjitlink, cuSPARSE has none, cuDNN a DT_RUNPATH."""
+    folder = tmp_path / "packages"
+    rpath = (
+        ":".join(f"$ORIGIN/../../nvidia/{part}/lib" for part in ("cublas", "cudnn", "cusparse", "nccl")) + ":$ORIGIN"
+    )
+    lib, nvidia = folder / "torch" / "lib", folder / "nvidia"
+    shared_object(lib / "libtorch_global_deps.so", needed=["libc.so.6"], rpath=rpath)
+    shared_object(lib / "libtorch_python.so", needed=["libtorch_cuda.so", "libcudnn.so.9"], rpath=rpath)
+    needed = ["libcublas.so.12", "libcusparse.so.12", "libnccl.so.2", "libcudnn.so.9"]
+    shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=rpath)
+    shared_object(nvidia / "cublas" / "lib" / "libcublas.so.12")
+    shared_object(nvidia / "nccl" / "lib" / "libnccl.so.2")
+    shared_object(nvidia / "cusparse" / "lib" / "libcusparse.so.12", needed=["libnvJitLink.so.12"])
+    shared_object(nvidia / "nvjitlink" / "lib" / "libnvJitLink.so.12")
+    shared_object(nvidia / "cudnn" / "lib" / "libcudnn.so.9", runpath="$ORIGIN")
+    shared_object(nvidia / "cudnn" / "lib" / "libcudnn_ops.so.9", runpath="$ORIGIN")
+    return folder
+
+
+WHEELS = Records(
+    tuple(
+        {"component": component, "package": f"nvidia-{component}-cu12", "installed": version}
+        for component, version in (
+            ("cublas", "12.4.5.8"),
+            ("cudnn", "9.1.0.70"),
+            ("cusparse", "12.3.1.170"),
+            ("nccl", "2.21.5"),
+            ("nvjitlink", "12.4.127"),
+        )
+    )
+)
+
+
+@pytest.fixture
+def found(site: Path, tmp_path: Path):
+    """The records by library, for these variables."""
+
+    def run(kind: str = "venv", live: bool = True, **environ: str):
+        layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", kind, "", live)
+        fact = library_shadow_fact([Fact("cuda_library", WHEELS, "", "environment")], layout, environ)
+        if not isinstance(fact.value, Records):
+            return fact.value
+        assert fact.value.incomplete is None
+        return {item["library"]: item for item in fact.value}
+
+    return run
+
+
+def test_nothing_is_looked_at_without_variables(found, site):
+    shutil.rmtree(site / "torch")
+    assert found() == {}
+
+
+def test_a_library_without_search_path_of_its_own_is_found_in_ld_library_path(found, tmp_path):
+    folder = toolkit(tmp_path / "cuda-12.1" / "lib64", "libnvJitLink.so.12", "12.1.105")
+    assert found(LD_LIBRARY_PATH=f"/nowhere:{folder}") == {
+        "libnvJitLink.so.12": {
+            "library": "libnvJitLink.so.12",
+            "source": "LD_LIBRARY_PATH",
+            "path": str(folder / "libnvJitLink.so.12"),
+            "version": "12.1.105",
+            "wheel": "nvidia-nvjitlink-cu12",
+            "wheel_version": "12.4.127",
+            "order": "older",
+        }
+    }
+
+
+@pytest.mark.parametrize("name", ["libcublas.so.12", "libnccl.so.2", "libcusparse.so.12", "libcudnn.so.9"])
+def test_rpath_of_torch_comes_before_ld_library_path(found, tmp_path, name):
+    assert found(LD_LIBRARY_PATH=str(toolkit(tmp_path / "lib64", name, "1.2.3"))) == {}
+
+
+def test_runpath_comes_after_ld_library_path(found, tmp_path):
+    folder = toolkit(tmp_path / "lib64", "libcudnn_ops.so.9", "9.5.1")
+    item = found(LD_LIBRARY_PATH=str(folder))["libcudnn_ops.so.9"]
+    assert (item["version"], item["wheel"], item["order"]) == ("9.5.1", "nvidia-cudnn-cu12", "newer")
+
+
+def test_the_same_release_is_told_as_that(found, tmp_path):
+    folder = toolkit(tmp_path / "lib64", "libcudnn_ops.so.9", "9.1.0")
+    assert found(LD_LIBRARY_PATH=str(folder))["libcudnn_ops.so.9"]["order"] == "same"
+
+
+def test_a_preloaded_file_is_taken_before_everything(found, tmp_path):
+    folder = toolkit(tmp_path / "lib64", "libnccl.so.2", "2.18.3")
+    item = found(LD_PRELOAD=f"/nowhere/x.so {folder / 'libnccl.so.2'}")["libnccl.so.2"]
+    assert (item["source"], item["order"]) == ("LD_PRELOAD", "older")
+
+
+def test_a_conda_environment_has_its_library_folder_in_front_of_the_variable(found, tmp_path):
+    toolkit(tmp_path / "lib", "libnvJitLink.so.12", "12.8.93")
+    folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
+    item = found("conda", LD_LIBRARY_PATH=str(folder))["libnvJitLink.so.12"]
+    assert (item["source"], item["order"]) == ("conda", "newer")
+
+
+def test_the_wheels_own_folder_in_the_variable_shadows_nothing(found, site):
+    assert found(LD_LIBRARY_PATH=str(site / "nvidia" / "nvjitlink" / "lib")) == {}
+
+
+def test_a_hard_link_to_the_wheels_file_shadows_nothing(found, site, tmp_path):
+    (tmp_path / "lib64").mkdir()
+    os.link(site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", tmp_path / "lib64" / "libnvJitLink.so.12")
+    assert found(LD_LIBRARY_PATH=str(tmp_path / "lib64")) == {}
+
+
+def test_a_broken_link_is_passed_over(found, tmp_path):
+    (tmp_path / "lib64").mkdir()
+    (tmp_path / "lib64" / "libnvJitLink.so.12").symlink_to("gone")
+    assert found(LD_LIBRARY_PATH=str(tmp_path / "lib64")) == {}
+
+
+def test_the_toolkits_folder_tells_the_version_of_what_counts_with_cuda(found, tmp_path):
+    shared_object(tmp_path / "cuda-12.1" / "lib64" / "libnvJitLink.so.12")
+    item = found(LD_LIBRARY_PATH=str(tmp_path / "cuda-12.1" / "lib64"))["libnvJitLink.so.12"]
+    assert (item["version"], item["order"]) == ("12.1", "older")
+
+
+def test_a_file_that_carries_no_version_is_of_unknown_order(found, tmp_path):
+    shared_object(tmp_path / "lib64" / "libnvJitLink.so.12")
+    assert isinstance(found(LD_LIBRARY_PATH=str(tmp_path / "lib64"))["libnvJitLink.so.12"]["order"], Unknown)
+
+
+def test_a_damaged_library_leaves_the_list_open(site, tmp_path):
+    (site / "nvidia/cusparse/lib/libcusparse.so.12").write_bytes(b"\x7fELF")
+    folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    fact = library_shadow_fact([], layout, {"LD_LIBRARY_PATH": str(folder)})
+    assert fact.value == Records((), "libcusparse.so.12 cannot be read: it is cut off")
+
+
+def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(site, tmp_path):
+    shutil.rmtree(site / "nvidia" / "nvjitlink")
+    shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
+    folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    fact = library_shadow_fact(
+        [Fact("cuda_library", WHEELS, "", "environment")], layout, {"LD_LIBRARY_PATH": str(folder)}
+    )
+    (item,) = fact.value
+    assert item["wheel"] == "nvidia-nvjitlink-cu12"
+
+
+def test_an_environment_of_another_machine_is_not_followed(found):
+    assert isinstance(found(live=False), Unknown)
+
+
+def test_torch_without_wheels_of_nvidia_has_nothing_to_shadow(found, site, tmp_path):
+    shutil.rmtree(site / "nvidia")
+    assert found(LD_LIBRARY_PATH=str(toolkit(tmp_path / "lib64", "libnccl.so.2", "2.18.3"))) == {}
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+@pytest.mark.parametrize("ask", ["rpath", "runpath", "none"])
+@pytest.mark.parametrize("asked", ["rpath", "runpath", "none"])
+def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
+    """Built for real and loaded for real: libtorch_cuda.so asks for libcusparse.so.12, which asks for nvJitLink."""
+    site, shadow = tmp_path / "packages", tmp_path / "lib64"
+
+    def build(path: Path, kind: str, folder: str, *needs: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tags = {"rpath": "-Wl,--disable-new-dtags", "runpath": "-Wl,--enable-new-dtags"}
+        options = [tags[kind], f"-Wl,-rpath,{folder}"] if kind != "none" else []
+        source = tmp_path / "empty.c"
+        source.write_text("")
+        command = ["gcc", "-shared", "-fPIC", "-nostdlib", f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed", *options]
+        subprocess.run([*command, "-o", str(path), str(source), *map(str, needs)], check=True)
+        return path
+
+    jit = build(site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "none", "")
+    sparse = build(site / "nvidia/cusparse/lib/libcusparse.so.12", asked, "$ORIGIN/../../nvjitlink/lib", jit)
+    rpath = "$ORIGIN/../../nvidia/cusparse/lib:$ORIGIN/../../nvidia/nvjitlink/lib"
+    cuda = build(site / "torch/lib/libtorch_cuda.so", ask, rpath, sparse)
+    for name in (jit.name, sparse.name):
+        build(shadow / name, "none", "")
+    program = (
+        "import ctypes; ctypes.CDLL(" + repr(str(cuda)) + ");"
+        "print('\\n'.join(sorted({line.split()[-1] for line in open('/proc/self/maps') if '.so.12' in line})))"
+    )
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(shadow)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    real = {path for path in done.stdout.split() if path.startswith(str(shadow))}
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    fact = library_shadow_fact([], layout, {"LD_LIBRARY_PATH": str(shadow)})
+    assert {item["path"] for item in fact.value} == real
+    assert all(item["wheel"] is ABSENT for item in fact.value)

@@ -1,0 +1,95 @@
+"""Wheels for another Python or platform: the answers of uv pip check, in an environment that is built and asked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MINOR = sys.version_info[1]
+OWN = f"cp3{MINOR}"
+
+FITS = {
+    "pure": "py3-none-any",
+    "both": "py2.py3-none-any",
+    "minor": f"py3{MINOR}-none-any",
+    "olderminor": "py37-none-any",
+    "linux": f"{OWN}-{OWN}-linux_x86_64",
+    "many": f"{OWN}-{OWN}-manylinux_2_17_x86_64.manylinux2014_x86_64",
+    "named": f"{OWN}-{OWN}-manylinux1_x86_64",
+    "stable": "cp39-abi3-manylinux_2_17_x86_64",
+    "two": f"cp38-cp38-linux_x86_64\nTag: {OWN}-{OWN}-linux_x86_64",
+    "platformonly": "py3-none-manylinux_2_17_x86_64",
+    "notag": "",
+}
+DOES_NOT = {
+    "older": "cp38-cp38-manylinux_2_17_x86_64",
+    "newerstable": f"cp3{MINOR + 1}-abi3-linux_x86_64",
+    "newerpure": f"py3{MINOR + 1}-none-any",
+    "olderown": "cp38-none-any",
+    "python2": "py2-none-any",
+    "threads": f"{OWN}-{OWN}t-linux_x86_64",
+    "pypy": "pp310-pypy310_pp73-linux_x86_64",
+    "windows": f"{OWN}-{OWN}-win_amd64",
+    "otherprocessor": f"{OWN}-{OWN}-manylinux_2_17_aarch64",
+    "musl": f"{OWN}-{OWN}-musllinux_1_2_x86_64",
+    "newerglibc": f"{OWN}-{OWN}-manylinux_2_99_x86_64",
+}
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or sys.implementation.name != "cpython", reason="tags of CPython on Linux are compared"
+)
+
+
+def wheel(tag: str) -> str:
+    return "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n" + (f"Tag: {tag}\n" if tag else "")
+
+
+@pytest.fixture
+def built(venv: Path, site: Path, make_dist) -> Path:
+    """An environment with one distribution a tag."""
+    import platform
+
+    if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
+        pytest.skip("the tags are those of x86-64 with glibc")
+    for name, tag in {**FITS, **DOES_NOT}.items():
+        make_dist(site, name, "1.0", WHEEL=wheel(tag), RECORD="", INSTALLER="pip\n")
+    return venv
+
+
+def told(problems) -> set[str]:
+    return {item["name"] for item in problems if item["kind"] == "other-platform"}
+
+
+def test_what_does_not_fit_is_told_and_nothing_else(built, read):
+    _, _, facts = read(python=built / "bin" / "python")
+    assert told(facts["metadata_problem"]) == set(DOES_NOT)
+    assert {item["kind"] for item in facts["metadata_problem"]} == {"other-platform"}
+
+
+@pytest.mark.skipif(shutil.which("uv") is None and not Path(sys.executable).with_name("uv").exists(), reason="needs uv")
+def test_uv_pip_check_says_the_same(built, read):
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    done = subprocess.run(
+        [uv, "pip", "check", "--python", str(built / "bin" / "python")], capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stderr.splitlines() if "different platform" in line]
+    assert {line.split("`")[1] for line in lines} == set(DOES_NOT), done.stderr
+
+
+def test_a_tag_that_is_none_is_a_damaged_record(venv, site, make_dist, read):
+    make_dist(site, "odd", "1.0", WHEEL=wheel("nonsense"))
+    _, _, facts = read(python=venv / "bin" / "python")
+    (item,) = facts["metadata_problem"]
+    assert (item["kind"], item["detail"]) == ("unreadable", "odd-1.0.dist-info/WHEEL has a tag that is none: nonsense")
+
+
+def test_a_folder_of_packages_of_another_machine_is_not_compared(tmp_path, make_dist, read):
+    make_dist(
+        tmp_path / "root" / "usr" / "lib" / "python3.11" / "site-packages", "odd", "1.0", WHEEL=wheel("cp27-none-any")
+    )
+    _, _, facts = read(root=tmp_path / "root")
+    assert told(facts["metadata_problem"]) == set()
