@@ -84,7 +84,8 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 
 
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
-    from envdoctor.observe.binaries import extension_fact
+    from envdoctor.observe.binaries import extension_fact, libstdcxx_fact
+    from envdoctor.observe.cache_home import cache_home
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.machine import observe_machine
 
@@ -97,9 +98,11 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
         named = sources.python or sources.path or sources.root
         raise (UsageProblem if named else JobError)(str(error)) from None
     facts = observed.fact_set()
-    facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
+    cache = cache_home(sources.environ) if sources.cache else None
+    facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions"), cache=cache))
     if layout.live:
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
+        facts.add(libstdcxx_fact(facts.value("extension"), layout, sources.environ, cache=cache))
         facts.declare_complete("env", "the environment variables")
     notices = tuple(Notice("warning", note) for note in observed.notes)
     return Gathered(facts, Target(layout.kind, str(layout.prefix), layout.because), notices)
