@@ -45,6 +45,8 @@ def _columns(
 ) -> dict[str, Value] | None:
     read, problem = package.files, package.problem
     item: dict[str, Value] = {"problem": problem[2] if problem else ABSENT}
+    if package.unread and not read and not problem:
+        item["problem"] = Unknown(package.unread)
     if problem:
         item["path"], item["file"] = problem[0], problem[1]
     if not read:
@@ -57,7 +59,10 @@ def _columns(
     item["arch"] = ", ".join(sorted({one.machine for one in read}))
     item["glibc_needs"] = max((one.glibc for one in read if one.glibc), key=numbers, default=ABSENT)
     item["glibcxx_needs"] = max((one.glibcxx for one in read if one.glibcxx), key=numbers, default=ABSENT)
-    item["built_cuda"] = max((one.cuda for one in read if one.cuda), key=int, default=ABSENT)
+    runtimes = sorted({one.cuda for one in read if one.cuda}, key=int)
+    item["built_cuda"] = runtimes[0] if runtimes else ABSENT
+    if len(runtimes) > 1:
+        item["built_cuda"] = Unknown(f"its files are linked to CUDA {' and '.join(runtimes)}")
     worst, verdict = read[0], _looked_up(read, torch, packages, answers, files)
     if isinstance(verdict, Unknown):
         item.update(dict.fromkeys(("unresolved", "example", "missing_library"), verdict))
