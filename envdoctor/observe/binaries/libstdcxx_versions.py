@@ -53,10 +53,11 @@ def _parts(version: str) -> tuple[int, ...]:
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:
     """The version of the first of these files that can be read (the loader too passes over what is not for this
     machine), and its path."""
+    machine = os.uname().machine if hasattr(os, "uname") else ""
     for path in paths:
         try:
             with ElfFile(Files().open(path)) as file:
-                if file.machine != os.uname().machine:
+                if file.machine != machine:
                     continue
                 versions = [match[1] for name in file.defined_versions() if (match := _VERSION.match(name))]
         except (ElfError, OSError, ValueError):
