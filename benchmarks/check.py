@@ -179,9 +179,11 @@ def report_extensions(python: str, env: Path, scratch: Path, runs: int) -> None:
         f"{counts['packages']} packages with {counts['files']} files that ask for {counts['symbols']} symbols of torch"
     )
     ms = {state: statistics.median(one["ms"] for one in samples) for state, samples in found.items()}
+    print(f"{'':<40}{'median ms':>10}{'min ms':>10}{'max ms':>10}{'cpu ms':>10}")
     for state, samples in found.items():
         low, high = min(one["ms"] for one in samples), max(one["ms"] for one in samples)
-        print(f"{'ABI check, ' + state + ', ms':<40}{ms[state]:>10.2f}{low:>10.2f}{high:>10.2f}")
+        cpu = statistics.median(one["cpu"] for one in samples)
+        print(f"{'ABI check, ' + state:<40}{ms[state]:>10.2f}{low:>10.2f}{high:>10.2f}{cpu:>10.2f}")
     check = [python, "-m", "envdoctor", "check", "--no-config", "--exit-zero", "--python", target]
     variables = {"XDG_CACHE_HOME": str(cache)}
     whole = measure(

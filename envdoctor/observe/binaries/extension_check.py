@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.extension_reading import CompiledFile, Package, numbers, read_package
-from envdoctor.observe.binaries.torch_libraries import TorchLibraries, open_torch_libraries
+from envdoctor.observe.binaries.extension_reading import MOST_NAMES, CompiledFile, Package, numbers, read_package
+from envdoctor.observe.binaries.torch_libraries import CORE
 from envdoctor.observe.binaries.torch_symbols import spelled, unresolved
 from envdoctor.observe.environment.files import Files, because_of
 
@@ -17,6 +18,14 @@ __all__ = ["check_extensions"]
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
+
+
+class TorchLibraries(NamedTuple):
+    """Opened libraries and their names. ``lacks`` says why nothing can be looked up in them; None when it can."""
+
+    opened: list[ElfFile]
+    names: frozenset[str]
+    lacks: str | None
 
 
 def check_extensions(
@@ -29,8 +38,12 @@ def check_extensions(
     ``chosen`` are items of ``dist`` with their files (path, name) and ``torch`` the paths of its libraries, or why
     there are none. None stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
     """
-    packages = [read_package(dist, found, files) for dist, found in chosen]
-    libraries = open_torch_libraries(torch if any(package.files for package in packages) else "not needed", files)
+    packages: list[Package] = []
+    room = MOST_NAMES
+    for dist, found in chosen:
+        packages.append(read_package(dist, found, files, room))
+        room -= sum(one.size for one in packages[-1].files)
+    libraries = _open_torch(torch if any(package.files for package in packages) else "not needed", files)
     try:
         answers: dict[bytes, bool] = {}
         items = [_columns(package, libraries, packages, answers, files) for package in packages]
@@ -38,6 +51,23 @@ def check_extensions(
         for library in libraries.opened:
             library.close()
     return items, next((package.unread for package in packages if package.unread), None)
+
+
+def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
+    """Open the libraries. The caller closes them."""
+    if isinstance(paths, str):
+        return TorchLibraries([], frozenset(), paths)
+    opened: list[ElfFile] = []
+    # Most symbols are of libtorch_cpu and libc10.
+    for name in sorted(paths, key=lambda name: (name not in CORE[::-1], name)):
+        try:
+            opened.append(ElfFile(files.open(paths[name])))
+        except (ElfError, OSError) as error:
+            for library in opened:
+                library.close()
+            reason = because_of(error) if isinstance(error, OSError) else str(error)
+            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {reason}")
+    return TorchLibraries(opened, frozenset(paths), None)
 
 
 def _columns(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 
 from envdoctor.observe.environment.files import Files, because_of
@@ -15,7 +14,6 @@ MOST_FILES = 64
 _RECORD_LIMIT = 32 << 20
 _ENDINGS = (".so", ".pyd")
 _LONGEST_NAME = 400
-_TAG = re.compile(r"\.(?:cpython-|cp)(\d{2,4})")
 _MOST_LISTED = 4000
 
 
@@ -44,8 +42,12 @@ def compiled_files(
 
 def python_tag(name: str) -> str | None:
     """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
-    match = _TAG.search(os.path.basename(name))
-    return f"cp{match[1]}" if match else None
+    base = name.rpartition("/")[2]
+    for mark in (".cpython-", ".cp"):
+        digits = base.partition(mark)[2].partition("-")[0].rstrip("tdm")
+        if digits.isdecimal() and 2 <= len(digits) <= 4:
+            return f"cp{digits}"
+    return None
 
 
 def _listed(record: bytes, folder: str, files: Files) -> tuple[list[tuple[str, str]], str | None]:

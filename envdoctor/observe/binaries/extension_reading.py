@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Value
 from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.torch_libraries import OF_TORCH
+from envdoctor.observe.binaries.torch_libraries import is_of_torch
 from envdoctor.observe.binaries.torch_symbols import is_torch_symbol
 from envdoctor.observe.environment.files import Files, because_of
 
-__all__ = ["CompiledFile", "Package", "numbers", "read_package"]
+__all__ = ["MOST_NAMES", "CompiledFile", "Package", "numbers", "read_package"]
 
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
+#: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
+MOST_NAMES = 48 << 20
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
 
 
@@ -31,6 +33,11 @@ class CompiledFile(NamedTuple):
     glibcxx: str | None
     cuda: str | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of its symbols."""
+        return sum(map(len, self.symbols))
+
 
 class Package(NamedTuple):
     """Everything read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
@@ -42,13 +49,18 @@ class Package(NamedTuple):
     unread: str | None
 
 
-def read_package(dist: Mapping[str, Value], found: Sequence[tuple[str, str]], files: Files) -> Package:
+def read_package(
+    dist: Mapping[str, Value], found: Sequence[tuple[str, str]], files: Files, room: int = MOST_NAMES
+) -> Package:
     """Read the files (path, name) of a distribution (an item of ``dist``). Those that ask nothing of torch are left
-    out. Never raises for what a file holds."""
+    out, and those that come when ``room`` bytes of symbols were read. Never raises for what a file holds."""
     read: list[CompiledFile] = []
     problem: tuple[str, str, str] | None = None
     unread: str | None = None
     for path, name in found:
+        if room <= 0:
+            unread = unread or f"{name} was not read: the files before it ask for too many symbols"
+            break
         if name.endswith(".pyd"):
             unread = unread or f"compiled files for Windows are not read: {name}"
             continue
@@ -67,11 +79,12 @@ def read_package(dist: Mapping[str, Value], found: Sequence[tuple[str, str]], fi
             continue
         if one.symbols or one.libraries:
             read.append(one)
+            room -= one.size
     return Package(dist, read, problem, unread)
 
 
 def _read_file(path: str, name: str, file: ElfFile) -> CompiledFile:
-    libraries = [library for library in file.needed if OF_TORCH.match(library)]
+    libraries = [library for library in file.needed if is_of_torch(library)]
     symbols = [symbol for symbol in file.undefined() if is_torch_symbol(symbol)]
     highest: dict[str, str] = {}
     for version in file.versions():

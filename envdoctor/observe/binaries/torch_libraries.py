@@ -1,33 +1,27 @@
-"""The shared libraries of the installed torch: where they are, and opening them to look symbols up."""
+"""Where the shared libraries of the installed torch are."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
-from envdoctor.observe.environment.files import because_of
 from envdoctor.observe.environment.layout import Layout
 
-if TYPE_CHECKING:
-    from envdoctor.observe.binaries.elf_file import ElfFile
-    from envdoctor.observe.environment.files import Files
+__all__ = ["CORE", "find_torch_libraries", "is_of_torch"]
 
-__all__ = ["OF_TORCH", "TorchLibraries", "find_torch_libraries", "open_torch_libraries"]
-
-#: libc10.so, libtorch_cuda.so, libtorch_cuda_cu.so; not libtorchaudio.so, which is torchaudio's own.
-OF_TORCH = re.compile(r"lib(?:c10|torch)(?:_[a-z_]{1,40})?\.so\Z")
-_CORE = ("libc10.so", "libtorch_cpu.so")
+_STEMS = ("libc10", "libtorch")
+_LONGEST = 40
+CORE = ("libc10.so", "libtorch_cpu.so")
 
 
-class TorchLibraries(NamedTuple):
-    """Opened libraries and their names. ``lacks`` says why nothing can be looked up in them; None when it can."""
-
-    opened: list[ElfFile]
-    names: frozenset[str]
-    lacks: str | None
+def is_of_torch(library: str) -> bool:
+    """Whether a library's name is one of torch's: libc10.so, libtorch_cuda.so, libtorch_cuda_cu.so; not
+    libtorchaudio.so, which is torchaudio's own."""
+    if not library.startswith(_STEMS) or not library.endswith(".so"):
+        return False
+    stem, _, rest = library[:-3].partition("_")
+    plain = rest.replace("_", "").isalpha() and rest.islower() and len(rest) <= _LONGEST
+    return stem in _STEMS and (plain or not rest)
 
 
 def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | str:
@@ -49,26 +43,7 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
     paths: dict[str, str] = {}
     for folder in folders:
         for name in files.names_or_none(folder):
-            if OF_TORCH.match(name):
+            if is_of_torch(name):
                 paths.setdefault(name, os.path.join(folder, name))
-    lacking = [name for name in _CORE if name not in paths]
+    lacking = [name for name in CORE if name not in paths]
     return f"torch/lib has no {lacking[0]}" if lacking else paths
-
-
-def open_torch_libraries(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
-    """Open what :func:`find_torch_libraries` found. The caller closes them."""
-    from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-
-    if isinstance(paths, str):
-        return TorchLibraries([], frozenset(), paths)
-    opened: list[ElfFile] = []
-    # Most symbols are of libtorch_cpu and libc10.
-    for name in sorted(paths, key=lambda name: (name not in _CORE[::-1], name)):
-        try:
-            opened.append(ElfFile(files.open(paths[name])))
-        except (ElfError, OSError) as error:
-            for library in opened:
-                library.close()
-            reason = because_of(error) if isinstance(error, OSError) else str(error)
-            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {reason}")
-    return TorchLibraries(opened, frozenset(paths), None)

@@ -12,7 +12,9 @@ import pytest
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import extension_fact
+from envdoctor.observe.binaries.extension_reading import read_package
 from envdoctor.observe.environment import choose, observe
+from envdoctor.observe.environment.files import Files
 
 Install = Callable[..., None]
 Read = Callable[[], Records]
@@ -175,6 +177,15 @@ def test_files_for_several_cudas_are_built_for_none_of_them(install: Install, ex
 def test_the_highest_glibcxx_is_kept(install: Install, extensions: Read) -> None:
     install("deepspeed", "0.19.8", {"deepspeed/ops/a.so": "new-glibcxx.so", "deepspeed/ops/b.so": "good.so"})
     assert only(extensions())["glibcxx_needs"] == "3.4.28"
+
+
+def test_symbols_are_read_until_there_is_no_more_room_for_them(install: Install, site: Path) -> None:
+    install("vllm", "0.12.0", {"vllm/a.so": "good.so", "vllm/b.so": "good.so", "vllm/c.so": "good.so"})
+    found = [(str(site / "vllm" / name), name) for name in ("a.so", "b.so", "c.so")]
+    once = read_package({}, found[:1], Files()).files[0].size
+    package = read_package({}, found, Files(), room=once + 1)
+    assert [one.name for one in package.files] == ["a.so", "b.so"]
+    assert package.unread == "c.so was not read: the files before it ask for too many symbols"
 
 
 def test_names_in_record_that_are_quoted_or_too_long_are_passed_over(
