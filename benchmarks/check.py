@@ -1,9 +1,11 @@
 """How quick and how small is ``envdoctor check``? Ratios against other tools, measured side by side in one run.
 
-    python benchmarks/check.py REQUIREMENTS [--env DIR] [--runs 9]
+    python benchmarks/check.py REQUIREMENTS [--env DIR] [--extension-env DIR] [--runs 9]
 
 REQUIREMENTS is a list of ``name==version`` lines. The environment is built in DIR (default ``.benchmark-env``), or
-reused when it is there; the checkout's wheel is installed into it. Commands are run in turn, round by round, so that a
+reused when it is there; the checkout's wheel is installed into it. A second one is built of ``extension-env.txt``
+(default ``.benchmark-extension-env``; ``--no-extensions`` leaves it out): it has real extensions of torch, whose check
+is timed without and with envdoctor's cache. Commands are run in turn, round by round, so that a
 machine that gets slower or faster meanwhile does the same to all of them. Wall time is the median of the rounds; memory
 is the largest peak RSS the kernel accounts to the process.
 """
@@ -26,6 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 #: The largest private set: how many rules a big organisation might keep, and how many are shipped today or soon.
 SMALL, LARGE = 250, 2000
+#: Some containers switch bytecode off; then nothing would ever be warm.
+WITH_BYTECODE = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def main() -> int:
@@ -33,24 +37,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("requirements", type=Path)
     parser.add_argument("--env", type=Path, default=ROOT / ".benchmark-env")
+    parser.add_argument("--extension-env", type=Path, default=ROOT / ".benchmark-extension-env")
+    parser.add_argument("--no-extensions", action="store_true")
     parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
     env = options.env.absolute()
     build_environment(env, options.requirements)
+    install_envdoctor(env)
     python = str(env / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         results = measure(commands_of(env, python, scratch), options.runs, scratch)
     report(results, env, options.runs)
+    if not options.no_extensions:
+        extension_env = options.extension_env.absolute()
+        build_environment(extension_env, ROOT / "benchmarks" / "extension-env.txt")
+        with tempfile.TemporaryDirectory() as folder:
+            report_extensions(python, extension_env, Path(folder), options.runs)
     return 0
 
 
 def build_environment(env: Path, requirements: Path) -> None:
-    """Create the environment once; install this checkout's wheel every time."""
+    """Create the environment once."""
     if not (env / "bin" / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", str(env)], check=True)
         install = [str(env / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps"]
         subprocess.run([*install, "-r", str(requirements)], check=True)
+
+
+def install_envdoctor(env: Path) -> None:
+    """Install this checkout's wheel."""
     with tempfile.TemporaryDirectory() as wheels:
         pip = [str(env / "bin" / "python"), "-m", "pip"]
         subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", wheels, str(ROOT)], check=True)
@@ -145,6 +161,50 @@ def report(results: Mapping[str, list[list[float]]], env: Path, runs: int) -> No
         print(f"{name:<40}{value:>10.2f}   bar: at most {bar:g}   {'met' if value <= bar else 'NOT MET'}")
     faster = wall["collect_env"] / wall[warm]  # it is in the requirements: torch is there
     print(f"{'collect_env / warm':<40}{faster:>10.2f}   bar: at least 12   {'met' if faster >= 12 else 'NOT MET'}")
+
+
+def report_extensions(python: str, env: Path, scratch: Path, runs: int) -> None:
+    """Check an environment of real extensions: the ABI alone, and the whole command."""
+    target, cache = str(env / "bin" / "python"), scratch / "cache"
+    abi = [python, "-I", str(ROOT / "benchmarks" / "extensions.py"), target]
+    states = {"cold": "-", "cached": str(cache / "envdoctor")}
+    found: dict[str, list[dict[str, float]]] = {state: [] for state in states}
+    for number in range(runs + 1):  # the first round fills the cache and warms the disk's
+        for state, home in states.items():
+            output = subprocess.run([*abi, home], check=True, stdout=subprocess.PIPE, env=WITH_BYTECODE).stdout
+            found[state] += [json.loads(output)] if number else []
+    counts = found["cold"][0]
+    print()
+    print(
+        f"{counts['packages']} packages with {counts['files']} files that ask for {counts['symbols']} symbols of torch"
+    )
+    ms = {state: statistics.median(one["ms"] for one in samples) for state, samples in found.items()}
+    print(f"{'':<40}{'median ms':>10}{'min ms':>10}{'max ms':>10}{'cpu ms':>10}")
+    for state, samples in found.items():
+        low, high = min(one["ms"] for one in samples), max(one["ms"] for one in samples)
+        cpu = statistics.median(one["cpu"] for one in samples)
+        print(f"{'ABI check, ' + state:<40}{ms[state]:>10.2f}{low:>10.2f}{high:>10.2f}{cpu:>10.2f}")
+    check = [python, "-m", "envdoctor", "check", "--no-config", "--exit-zero", "--python", target]
+    variables = {"XDG_CACHE_HOME": str(cache)}
+    whole = measure(
+        {
+            "python -c pass": command(python, "-c", "pass"),
+            "cold": command(*check, "--no-cache"),
+            "cached": command(*check, env=variables),
+        },
+        runs,
+        scratch,
+    )
+    wall = {name: statistics.median(sample[0] for sample in samples) for name, samples in whole.items()}
+    rows = [
+        ("ABI check, cold, ms per 1,000 symbols", 1000 * ms["cold"] / counts["symbols"], 60.0),
+        ("ABI check, cached, ms", ms["cached"], 5.0),
+        ("check of it, cached / python -c pass", wall["cached"] / wall["python -c pass"], 12.0),
+    ]
+    for name, value, bar in rows:
+        print(f"{name:<40}{value:>10.2f}   bar: at most {bar:g}   {'met' if value <= bar else 'NOT MET'}")
+    print(f"{'ABI check, cold / cached':<40}{ms['cold'] / ms['cached']:>10.2f}")
+    print(f"{'check of it, cold / cached':<40}{wall['cold'] / wall['cached']:>10.2f}")
 
 
 if __name__ == "__main__":

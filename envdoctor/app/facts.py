@@ -84,7 +84,8 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 
 
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
-    from envdoctor.observe.binaries import arch_list_fact, extension_fact, library_shadow_fact
+    from envdoctor.observe.binaries import arch_list_fact, extension_fact, library_shadow_fact, libstdcxx_fact
+    from envdoctor.observe.cache_home import cache_home
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.environment.build_parts import build_facts
     from envdoctor.observe.environment.import_shadow import import_shadow_fact
@@ -99,13 +100,15 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
         named = sources.python or sources.path or sources.root
         raise (UsageProblem if named else JobError)(str(error)) from None
     facts = observed.fact_set()
-    facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
+    cache = cache_home(sources.environ) if sources.cache else None
+    facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions"), cache=cache))
     modules = matrix.table("stack-modules")
     facts.add(import_shadow_fact(observed.facts, layout, sources.environ, str(sources.cwd), modules))
     facts.add(library_shadow_fact(observed.facts, layout, sources.environ))
     if layout.live:
         facts.update(build_facts(layout, facts.value("pkg.deepspeed"), sources.environ))
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
+        facts.add(libstdcxx_fact(facts.value("extension"), layout, sources.environ, cache=cache))
         facts.declare_complete("env", "the environment variables")
     archs = arch_list_fact(observed.facts, facts.value("gpu"), layout)
     if archs is not None:

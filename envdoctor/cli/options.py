@@ -44,7 +44,9 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs."),
             click.option(
-                "--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache (of tensor headers)."
+                "--no-cache",
+                is_flag=True,
+                help="Neither read nor write envdoctor's cache (tensor headers; what compiled files ask for).",
             ),
         ]
     ):

@@ -1,4 +1,4 @@
-"""Whether the compiled extensions fit this system's C library and this Python: two facts a rule cannot compare."""
+"""Whether the compiled extensions fit this system, this Python and this torch: facts that a rule cannot compare."""
 
 from __future__ import annotations
 
@@ -6,23 +6,40 @@ from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.registry import dotted
-from envdoctor.facts.values import Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 
-INPUTS = ("extension", "os.libc", "os.libc_version", "python.version", "python.implementation")
+INPUTS = (
+    "extension",
+    "os.arch",
+    "os.libc",
+    "os.libc_version",
+    "os.libstdcxx",
+    "os.platform",
+    "pkg.torch",
+    "python.implementation",
+    "python.version",
+    "torch.cuda",
+)
 OUTPUTS = ("extension",)
+
+_NOT_KNOWN = Unknown("not known")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``extension`` with its columns ``glibc_ok`` and ``python_ok``; a given one stands where it cannot be computed."""
+    """``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
     extensions = value("extension")
     if not isinstance(extensions, Records) or not len(extensions):
         return {}
     items: list[dict[str, Value]] = []
     for item in extensions:
         fits = {
-            "glibc_ok": _glibc_ok(item.get("glibc_needs", Unknown("not known")), value),
-            "python_ok": _python_ok(item.get("python_tag", Unknown("not known")), value),
+            "glibc_ok": _glibc_ok(item.get("glibc_needs", _NOT_KNOWN), value),
+            "glibcxx_ok": _glibcxx_ok(item.get("glibcxx_needs", _NOT_KNOWN), value),
+            "arch_ok": _arch_ok(item.get("arch", _NOT_KNOWN), value),
+            "python_ok": _python_ok(item.get("python_tag", _NOT_KNOWN), value),
+            "built_ok": _built_ok(item.get("built_torch", _NOT_KNOWN), value("pkg.torch")),
+            "cuda_ok": _cuda_ok(item.get("built_cuda", _NOT_KNOWN), value("torch.cuda")),
         }
         items.append({**item, **{key: cell for key, cell in fits.items() if not isinstance(cell, Unknown)}})
         for key, cell in fits.items():
@@ -33,14 +50,39 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
 def _glibc_ok(needs: Value, value: Callable[[str], Value]) -> Value:
     if isinstance(needs, Absent):
         return True
-    libc, version = value("os.libc"), value("os.libc_version")
-    for one in (needs, libc, version):
+    libc = value("os.libc")
+    if isinstance(needs, Unknown) or isinstance(libc, Unknown):
+        return needs if isinstance(needs, Unknown) else libc
+    if libc != "glibc":
+        return Unknown("this system's C library is not glibc")
+    return _at_least(value("os.libc_version"), needs)
+
+
+def _glibcxx_ok(needs: Value, value: Callable[[str], Value]) -> Value:
+    return True if isinstance(needs, Absent) else _at_least(value("os.libstdcxx"), needs)
+
+
+def _at_least(there: Value, needs: Value) -> Value:
+    for one in (needs, there):
         if isinstance(one, Unknown):
             return one
-    wanted, there = dotted(str(needs)), dotted(str(version))
-    if libc != "glibc" or wanted is None or there is None:
-        return Unknown("this system's C library is not glibc")
-    return wanted <= there
+    wanted, found = dotted(str(needs)), dotted(str(there))
+    if wanted is None or found is None:
+        return Unknown("it is no dotted version")
+    return wanted <= found
+
+
+def _arch_ok(archs: Value, value: Callable[[str], Value]) -> Value:
+    """Whether one of the machines (``aarch64, x86_64``) is this one; only those of torch's Linux builds are judged."""
+    if isinstance(archs, Absent):
+        return True
+    machine, platform = value("os.arch"), value("os.platform")
+    for one in (archs, machine, platform):
+        if isinstance(one, Unknown):
+            return one
+    if platform != "linux" or machine not in ("x86_64", "aarch64"):
+        return Unknown(f"files for Linux are not judged on {platform} {machine}")
+    return machine in str(archs).split(", ")
 
 
 def _python_ok(tags: Value, value: Callable[[str], Value]) -> Value:
@@ -55,3 +97,30 @@ def _python_ok(tags: Value, value: Callable[[str], Value]) -> Value:
         return Unknown("only the tags of CPython are compared")
     mine = "cp" + "".join(str(version).split(".")[:2])
     return mine in str(tags).split(", ")
+
+
+def _built_ok(built: Value, torch: Value) -> Value:
+    """Whether the release it was built for is the installed one, its patch number left out; absent when it names
+    none."""
+    if isinstance(built, Absent):
+        return ABSENT
+    return _same(built, torch, 2, "torch is not installed")
+
+
+def _cuda_ok(built: Value, cuda: Value) -> Value:
+    """Whether the CUDA major it was built for is torch's: libraries of one major serve all its minor versions."""
+    if isinstance(built, Absent):
+        return ABSENT
+    if isinstance(cuda, Absent) and not isinstance(built, Unknown):
+        return False
+    return _same(built, cuda, 1, "torch is not installed")
+
+
+def _same(built: Value, there: Value, parts: int, otherwise: str) -> Value:
+    for one in (built, there):
+        if isinstance(one, Unknown):
+            return one
+    if isinstance(there, Absent):
+        return Unknown(otherwise)
+    mine, theirs = ([*str(one).partition("+")[0].split("."), "0"][:parts] for one in (built, there))
+    return mine == theirs

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from envdoctor.facts.values import Unknown
+from envdoctor.observe.cache_home import cache_home
 from envdoctor.observe.model.model_file import read_bytes
 
 __all__ = ["HeaderCache", "cache_folder"]
@@ -19,11 +20,8 @@ _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 
 def cache_folder(environ: Mapping[str, str]) -> str | None:
     """Where envdoctor keeps headers with these variables; None when no place is named."""
-    for name, below in (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"), ("USERPROFILE", ".cache")):
-        folder = environ.get(name)
-        if folder and os.path.isabs(folder) and "\0" not in folder:
-            return os.path.join(folder, below, "envdoctor", "headers")
-    return None
+    home = cache_home(environ)
+    return os.path.join(home, "headers") if home else None
 
 
 class HeaderCache:

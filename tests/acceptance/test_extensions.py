@@ -106,6 +106,59 @@ def test_a_file_that_was_cut_off_is_a_finding(run, site):
     assert entry["message"] == "xformers/_C.so of xformers 0.0.35 is damaged: it is shorter than its own tables say"
 
 
+def named_wheel(site: Path, package: str, wheel: str) -> None:
+    """Say that a package was installed from this wheel."""
+    (info,) = site.glob(f"{package}-*.dist-info")
+    (info / "direct_url.json").write_text(json.dumps({"url": f"https://host/{wheel}", "archive_info": {}}))
+
+
+def test_a_wheel_that_names_another_torch_and_does_not_fit_is_one_finding_that_names_it(run, site):
+    install(site, "flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": "old-abi.so"})
+    named_wheel(site, "flash_attn", "flash_attn-2.7.4.post1%2Bcu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl")
+    (entry,) = found(run, site).values()
+    assert entry["id"] == "extension-made-for-another-torch-release"
+    assert entry["message"] == "flash-attn 2.7.4.post1 was built for torch 2.6 and does not load with 2.13.0+cpu"
+
+
+def test_a_wheel_that_names_another_torch_and_fits_all_the_same_is_no_finding(run, site):
+    install(site, "flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "good.so"})
+    named_wheel(site, "flash_attn", "flash_attn-2.8.3%2Bcu13torch2.10cxx11abiTRUE-cp312-cp312-linux_x86_64.whl")
+    result = run("check", "--no-config", "--path", str(site), "--format", "json", "--set", "torch.cuda=13.0")
+    assert [entry for entry in result.json["findings"] if entry["id"].startswith("extension")] == []
+
+
+def test_where_symbols_cannot_be_compared_what_the_wheel_names_is_a_warning(run, site):
+    install(site, "flash-attn", "2.8.3", {"flash_attn_2_cuda.cp311-win_amd64.pyd": "good.so"})
+    named_wheel(site, "flash_attn", "flash_attn-2.8.3+cu128torch2.8.0cxx11abiFALSE-cp311-cp311-win_amd64.whl")
+    result = run("check", "--no-config", "--path", str(site), "--format", "json")
+    shown = {entry["id"]: entry for entry in result.json["findings"]}
+    entry = shown["extension-may-be-for-another-torch-release"]
+    assert entry["severity"] == "warning"
+    assert entry["message"] == "flash-attn 2.8.3 says it was built for torch 2.8.0; this is 2.13.0+cpu"
+
+
+def test_a_package_for_another_machine_c_library_or_cuda_says_which(run, site):
+    install(site, "flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "cudart.so"})
+    install(site, "deepspeed", "0.19.8", {"deepspeed/ops/op.so": "new-glibcxx.so"})
+    given = ["os.platform=linux", "os.arch=aarch64", "os.libstdcxx=3.4.25", "torch.cuda=13.0"]
+    result = run(
+        "check",
+        "--no-config",
+        "--path",
+        str(site),
+        "--format",
+        "json",
+        *(f"--set={assignment}" for assignment in given),
+    )
+    shown = {(entry["id"], (entry.get("item") or {}).get("package")) for entry in result.json["findings"]}
+    assert {
+        ("extension-for-another-machine", "flash-attn"),
+        ("extension-for-another-machine", "deepspeed"),
+        ("extension-built-for-another-cuda", "flash-attn"),
+        ("extension-needs-newer-libstdcxx", "deepspeed"),
+    } <= shown
+
+
 def test_a_facts_file_carries_what_was_read(run, site, tmp_path):
     install(site, "torchvision", "0.28.0", {"torchvision/_C.so": "cuda.so"}, "+cu130")
     written = run("facts", "--no-config", "--path", str(site), "--format", "json", "--public")

@@ -52,11 +52,12 @@ class Watched(NamedTuple):
     other: list[tuple[str, list[str]]]
 
     def written(self) -> list[str]:
-        """Files opened for anything but reading."""
+        """Files opened for anything but reading. A number is a descriptor, whose file was seen when it was opened."""
         return [
             path
             for path, mode, flags in self.opened
-            if any(letter in mode for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if not path.isdigit()
+            and (any(letter in mode for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
         ]
 
 

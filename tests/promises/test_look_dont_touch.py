@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -97,6 +98,45 @@ def test_nothing_is_written(watch, environment, python_of, tmp_path, command):
     ]
     assert not changes or all("__pycache__" in str(entry) for entry in seen.other if entry[0] in changes)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def with_an_extension(environment: Path) -> None:
+    """Give the environment's torch its libraries and its flash-attn a compiled file."""
+    (site,) = environment.glob("lib/python3*/site-packages") if os.name != "nt" else [environment / "Lib/site-packages"]
+    (site / "torch" / "lib").mkdir()
+    for source, name in (
+        ("libc10.so", "torch/lib/libc10.so"),
+        ("libtorch_cpu.so", "torch/lib/libtorch_cpu.so"),
+        ("new-glibcxx.so", "flash_attn_2_cuda.so"),
+    ):
+        shutil.copy(ELF / source, site / name)
+    (site / "flash_attn-2.6.3.dist-info" / "RECORD").write_text("flash_attn_2_cuda.so,,\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_with_extensions_nothing_is_written_either(watch, environment, python_of, tmp_path, command):
+    with_an_extension(environment)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    seen = watch(*command, "--python", python_of(environment))
+    assert not [path for path in seen.written() if "__pycache__" not in path and path != os.devnull]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_without_no_cache_only_envdoctors_cache_is_written(watch, environment, python_of, tmp_path, command):
+    with_an_extension(environment)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    arguments = [word for word in command if word != "--no-cache"]
+    first = watch(*arguments, "--python", python_of(environment))
+    home = tmp_path / "cache"
+    ours = [path for path in first.written() if "__pycache__" not in path and path != os.devnull]
+    assert ours
+    assert all(path.startswith(str(home / "envdoctor" / "abi")) for path in ours)
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if home not in path.parents and path != home}
+    assert after == before
+    second = watch(*arguments, "--python", python_of(environment))
+    assert not [path for path in second.written() if "__pycache__" not in path and path != os.devnull]
+    assert re.sub(r"in [\d.]+ s", "", second.out) == re.sub(r"in [\d.]+ s", "", first.out)
 
 
 def test_a_file_in_the_working_directory_is_never_imported(run, tmp_path, environment, python_of):

@@ -2,7 +2,8 @@
 
 Nothing is loaded. Files are read in bounded pieces, never mapped: a mapped file that shrinks would kill the process.
 Only files of the packages in the table torch-extensions are opened, and of torch when there is one of those or when
-the loader would look elsewhere first: an environment without them costs nothing.
+the loader would look elsewhere first: an environment without them costs nothing. What was found is kept in envdoctor's
+cache, when a folder for it is given.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.environment.layout import Layout
 
-__all__ = ["arch_list_fact", "extension_fact", "library_shadow_fact"]
+__all__ = ["arch_list_fact", "extension_fact", "library_shadow_fact", "libstdcxx_fact"]
 
 
-def extension_fact(facts: Sequence[Fact], layout: Layout, table: Mapping[str, Any]) -> Fact:
-    """The fact ``extension`` of an environment whose other facts were observed; ``table`` is torch-extensions."""
+def extension_fact(
+    facts: Sequence[Fact], layout: Layout, table: Mapping[str, Any], *, cache: str | None = None
+) -> Fact:
+    """The fact ``extension`` of an environment whose other facts were observed; ``table`` is torch-extensions and
+    ``cache`` the folder of envdoctor's cache (None: neither read nor written)."""
     known = {fact.key: fact.value for fact in facts}
     dists = known.get("dist")
     if not isinstance(dists, Records):
@@ -33,7 +37,21 @@ def extension_fact(facts: Sequence[Fact], layout: Layout, table: Mapping[str, An
         return Fact("extension", Records((), dists.incomplete), "installed packages", "environment")
     from envdoctor.observe.binaries.extensions import read_extensions
 
-    return read_extensions(chosen, modules, layout, known.get("torch.missing_files"), dists.incomplete)
+    missing = known.get("torch.missing_files")
+    return read_extensions(chosen, modules, layout, missing, dists.incomplete, cache=cache)
+
+
+def libstdcxx_fact(extensions: Value, layout: Layout, environ: Mapping[str, str], *, cache: str | None = None) -> Fact:
+    """The fact ``os.libstdcxx`` for an environment that runs on this machine; read only when an extension asks for a
+    version of it."""
+    wanted: list[str] = []
+    if isinstance(extensions, Records):
+        wanted = [needs for item in extensions if isinstance(needs := item.get("glibcxx_needs"), str)]
+    if not wanted:
+        return Fact("os.libstdcxx", Unknown("no extension asks for a version of it"), "", "machine")
+    from envdoctor.observe.binaries.libstdcxx import find_libstdcxx
+
+    return find_libstdcxx(wanted, layout, environ, cache=cache)
 
 
 def arch_list_fact(facts: Sequence[Fact], gpus: Value, layout: Layout) -> Fact | None:

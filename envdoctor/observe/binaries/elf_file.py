@@ -16,18 +16,23 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 1, 4, 5, 6, 10
 _DT_RPATH, _DT_RUNPATH = 15, 29
 _DT_GNU_HASH, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFFE, 0x6FFFFFFF
+_DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
 _WEAK_VERSION = 2
 _GLOBAL, _WEAK = 1, 2
 _SYMBOL = struct.Struct("<IBBHQQ")
 # libtorch_cuda.so of torch 2.13 has 12 program headers, 60 dynamic entries and 140,000 symbols, and 18 MB of names.
 _MOST_SEGMENTS = 512
 _MOST_DYNAMIC = 4096
-_MOST_UNDEFINED = 1 << 18
+# The extension with the most to ask for, vllm's _C, has some thousands of undefined symbols.
+_MOST_UNDEFINED = 1 << 17
 _MOST_STRINGS = 32 << 20
+_MOST_NAMES = 16 << 20
 _LONGEST_FILE_NAME = 256
 _LONGEST_PATHS = 8192
 _MOST_VERSIONS = 1024
 _LONGEST_CHAIN = 4096
+# Chains have one or two entries on average; together they must not become the hours that the longest ones would be.
+_MOST_STEPS = 1 << 19
 
 
 class ElfError(Exception):
@@ -59,6 +64,7 @@ class ElfFile:
             self.machine, self._segments, dynamic = self._program()
             self._tags, needed = self._dynamic(*dynamic)
             self._table: tuple[int, int, int, int, int] | None = None
+            self._steps = _MOST_STEPS
             self.needed = tuple(map(self._short_name, needed))
         except BaseException:
             os.close(descriptor)
@@ -91,7 +97,7 @@ class ElfFile:
             raise ElfError("its table of names is too large")
         strings = self._at(self._tag(_DT_STRTAB), size)
         found: list[bytes] = []
-        room = 2 * _MOST_STRINGS  # names may share their ends, but a few bytes must not stand for gigabytes of names
+        room = _MOST_NAMES  # names may share their ends, but a few bytes must not stand for gigabytes of names
         for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table):
             if section == 0 and info >> 4 == _GLOBAL and name:
                 end = strings.find(b"\0", name)
@@ -140,6 +146,20 @@ class ElfFile:
             return ()
         return tuple(folder for folder in self._short_name(self._tags[tag], _LONGEST_PATHS).split(":") if folder)
 
+    def defined_versions(self) -> list[str]:
+        """Symbol versions that it gives to other files (``GLIBCXX_3.4.30``), its own name among them."""
+        address, found = self._tags.get(_DT_VERDEF), []
+        if address is None:
+            return []
+        for _ in range(min(self._tags.get(_DT_VERDEFNUM, 0), _MOST_VERSIONS)):
+            _, _, _, count, _, first, following = struct.unpack("<HHHHIII", self._at(address, 20))
+            if count:
+                found.append(self._short_name(int.from_bytes(self._at(address + first, 4), "little")))
+            if not following:
+                break
+            address += following
+        return found
+
     # --- what a file gives ----------------------------------------------------------------------------------------
 
     def exports(self, name: bytes, hashed: int) -> bool:
@@ -162,6 +182,9 @@ class ElfFile:
             if entry & 1:
                 return False
             index += 1
+            self._steps -= 1
+            if self._steps < 0:
+                break
         raise ElfError("a chain of its symbol table has no end")
 
     def _defines(self, index: int, name: bytes) -> bool:

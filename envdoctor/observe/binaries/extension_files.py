@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 
 from envdoctor.observe.environment.files import Files, because_of
@@ -13,16 +12,15 @@ __all__ = ["compiled_files", "python_tag"]
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
 MOST_FILES = 64
 _RECORD_LIMIT = 32 << 20
-#: A line of RECORD: the path, its hash, its size. Quoted paths hold commas or quotes, which no module's name does.
-_IN_RECORD = re.compile(rb"^([^\",\r\n]{1,400}\.so),", re.MULTILINE)
-_TAG = re.compile(r"\.cpython-(\d{2,4})")
+_ENDINGS = (".so", ".pyd")
+_LONGEST_NAME = 400
 _MOST_LISTED = 4000
 
 
 def compiled_files(
     metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
 ) -> tuple[list[tuple[str, str]], str | None]:
-    """The ``.so`` files of a distribution as (path, name below its folder of packages), and why some may be missing.
+    """The compiled files of a distribution as (path, name below its folder of packages), and why some may be missing.
 
     ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
     along (``torchvision.libs``) are left out: nobody built those against torch.
@@ -34,12 +32,8 @@ def compiled_files(
             record = b""
         except OSError as error:
             return [], f"RECORD of {os.path.basename(metadata)} cannot be read: {because_of(error)}"
-        if b".so," in record:
-            return _listed(record, os.path.dirname(metadata), files)
-        if b".pyd," in record:
-            return [], f"compiled files for Windows are not read: {os.path.basename(metadata)}"
         if record:
-            return [], None
+            return _listed(record, os.path.dirname(metadata), files)
     found: list[tuple[str, str]] = []
     for folder in folders:
         found += _beside(folder, modules, files)
@@ -48,16 +42,31 @@ def compiled_files(
 
 def python_tag(name: str) -> str | None:
     """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
-    match = _TAG.search(os.path.basename(name))
-    return f"cp{match[1]}" if match else None
+    base = name.rpartition("/")[2]
+    for mark in (".cpython-", ".cp"):
+        digits = base.partition(mark)[2].partition("-")[0].rstrip("tdm")
+        if digits.isdecimal() and 2 <= len(digits) <= 4:
+            return f"cp{digits}"
+    return None
 
 
 def _listed(record: bytes, folder: str, files: Files) -> tuple[list[tuple[str, str]], str | None]:
-    names = [match.decode("utf-8", "replace") for match in _IN_RECORD.findall(record)]
-    names = sorted(name for name in set(names) if _is_own(name))
+    names = sorted({name for ending in _ENDINGS for name in _ending_in(record, ending.encode()) if _is_own(name)})
     there = [(os.path.join(folder, *name.split("/")), name) for name in names[:MOST_FILES]]
     # What is gone was built for no torch at all: that an installation is incomplete is not for this fact to say.
     return [entry for entry in there if files.is_file(entry[0])], _too_many(len(names))
+
+
+def _ending_in(record: bytes, ending: bytes) -> Iterator[str]:
+    """Paths with this ending. A line is the path, its hash and its size; quoted paths hold commas or quotes, which no
+    module's name does."""
+    place = record.find(ending + b",")
+    while place >= 0:
+        start = record.rfind(b"\n", 0, place) + 1
+        name = record[start : place + len(ending)] if place - start <= _LONGEST_NAME else b","
+        if b"," not in name and b'"' not in name:
+            yield name.decode("utf-8", "replace")
+        place = record.find(ending + b",", place + 1)
 
 
 def _is_own(name: str) -> bool:
@@ -69,7 +78,7 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
     """Compiled files of modules in one folder of packages, when nothing lists them."""
     names = files.names_or_none(folder)
     for name in names:
-        if name.endswith(".so") and name.partition(".")[0] in modules:
+        if name.endswith(_ENDINGS) and name.partition(".")[0] in modules:
             yield os.path.join(folder, name), name
     room = _MOST_LISTED
     waiting = [module for module in modules if module in names]
@@ -77,7 +86,7 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
         inner = waiting.pop()
         for name in files.names_or_none(os.path.join(folder, *inner.split("/"))):
             room -= 1
-            if name.endswith(".so"):
+            if name.endswith(_ENDINGS):
                 yield os.path.join(folder, *inner.split("/"), name), f"{inner}/{name}"
             elif "." not in name and inner.count("/") < 4:
                 waiting.append(f"{inner}/{name}")

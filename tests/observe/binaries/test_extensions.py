@@ -12,7 +12,9 @@ import pytest
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import extension_fact
+from envdoctor.observe.binaries.extension_reading import read_package
 from envdoctor.observe.environment import choose, observe
+from envdoctor.observe.environment.files import Files
 
 Install = Callable[..., None]
 Read = Callable[[], Records]
@@ -40,6 +42,9 @@ def test_an_extension_of_this_torch_lacks_nothing(install: Install, extensions: 
         "python_tag": "cp311",
         "arch": "x86_64",
         "problem": ABSENT,
+        "built_torch": ABSENT,
+        "built_cuda": ABSENT,
+        "built_says": ABSENT,
     }
 
 
@@ -85,11 +90,15 @@ def test_a_damaged_file_is_a_problem_and_hides_no_other(install: Install, extens
     assert isinstance(lone["unresolved"], Unknown)
 
 
-def test_what_is_not_covered_leaves_the_list_incomplete(install: Install, extensions: Read) -> None:
-    install("torchvision", "0.28.0", {"torchvision/_C.so": b"\xcf\xfa\xed\xfe" + bytes(200)})
+def test_what_is_not_covered_leaves_the_list_incomplete_and_its_package_unknown(
+    install: Install, extensions: Read
+) -> None:
+    install("torchvision", "0.28.0+cu130", {"torchvision/_C.so": b"\xcf\xfa\xed\xfe" + bytes(200)})
     records = extensions()
-    assert len(records) == 0
     assert records.incomplete == "torchvision/_C.so was not read: it is no ELF file"
+    item = only(records)
+    assert item["unresolved"] == item["problem"] == Unknown(records.incomplete)
+    assert (item["built_cuda"], item["built_says"]) == ("13.0", "its local version")
 
 
 def test_a_torch_that_is_incomplete_or_damaged_is_nothing_to_compare_with(
@@ -133,9 +142,59 @@ def test_libraries_that_a_wheel_brings_along_and_paths_that_lead_away_are_left_a
     assert only(extensions())["problem"] is ABSENT
 
 
-def test_compiled_files_of_windows_leave_the_list_incomplete(install: Install, extensions: Read) -> None:
-    install("torchvision", "0.28.0", {"torchvision/_C.pyd": b"MZ"})
-    assert extensions().incomplete == "compiled files for Windows are not read: torchvision-0.28.0.dist-info"
+def test_compiled_files_of_windows_tell_their_python_and_what_they_were_built_for(
+    install: Install, extensions: Read
+) -> None:
+    install("flash-attn", "2.8.3+cu128torch2.8.0cxx11abifalse", {"flash_attn_2_cuda.cp311-win_amd64.pyd": b"MZ"})
+    records = extensions()
+    reason = "compiled files for Windows are not read: flash_attn_2_cuda.cp311-win_amd64.pyd"
+    assert records.incomplete == reason
+    item = only(records)
+    assert (item["python_tag"], item["built_torch"], item["built_cuda"]) == ("cp311", "2.8.0", "12.8")
+    assert item["unresolved"] == item["missing_library"] == item["problem"] == Unknown(reason)
+
+
+def test_the_cuda_that_a_file_is_linked_to_is_what_it_was_built_for(install: Install, extensions: Read) -> None:
+    install("flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "cudart.so"})
+    item = only(extensions())
+    assert (item["built_cuda"], item["built_says"]) == ("12", "libcudart.so.12 in its compiled files")
+
+
+@pytest.mark.parametrize(("tag", "cuda"), [("cu128", "12.8"), ("cu130", "12")])
+def test_a_tag_tells_the_minor_version_unless_the_file_contradicts_it(
+    install: Install, extensions: Read, tag: str, cuda: str
+) -> None:
+    install("vllm", f"0.12.0+{tag}", {"vllm/_C.so": "cudart.so"})
+    assert only(extensions())["built_cuda"] == cuda
+
+
+def test_files_for_several_cudas_are_built_for_none_of_them(install: Install, extensions: Read, elf: Path) -> None:
+    other = (elf / "cudart.so").read_bytes().replace(b"libcudart.so.12", b"libcudart.so.13")
+    install("vllm", "0.12.0", {"vllm/_C.so": "cudart.so", "vllm/_C13.so": other})
+    assert only(extensions())["built_cuda"] == Unknown("its files are linked to CUDA 12 and 13")
+
+
+def test_the_highest_glibcxx_is_kept(install: Install, extensions: Read) -> None:
+    install("deepspeed", "0.19.8", {"deepspeed/ops/a.so": "new-glibcxx.so", "deepspeed/ops/b.so": "good.so"})
+    assert only(extensions())["glibcxx_needs"] == "3.4.28"
+
+
+def test_symbols_are_read_until_there_is_no_more_room_for_them(install: Install, site: Path) -> None:
+    install("vllm", "0.12.0", {"vllm/a.so": "good.so", "vllm/b.so": "good.so", "vllm/c.so": "good.so"})
+    found = [(str(site / "vllm" / name), name) for name in ("a.so", "b.so", "c.so")]
+    once = read_package({}, found[:1], Files()).files[0].size
+    package = read_package({}, found, Files(), room=once + 1)
+    assert [one.name for one in package.files] == ["a.so", "b.so"]
+    assert package.unread == "c.so was not read: the files before it ask for too many symbols"
+
+
+def test_names_in_record_that_are_quoted_or_too_long_are_passed_over(
+    install: Install, extensions: Read, site: Path
+) -> None:
+    install("torchvision", "0.28.0", {"torchvision/_C.so": "good.so"})
+    record = site / "torchvision-0.28.0.dist-info" / "RECORD"
+    record.write_bytes(b'"a,b.so",,\n' + b"x" * 500 + b".so,,\nx,y.so,,\n" + record.read_bytes() + b"tail.so,")
+    assert only(extensions())["file"] == "torchvision/_C.so"
 
 
 def test_libraries_of_a_conda_torch_may_lie_in_the_folder_of_all_libraries(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from envdoctor.observe.binaries.extension_files import python_tag
+from envdoctor.observe.binaries.torch_libraries import is_of_torch
 from envdoctor.observe.binaries.torch_symbols import gnu_hash, is_torch_symbol, spelled
 
 
@@ -43,6 +45,38 @@ def test_symbols_of_the_namespaces_of_torch_are_its_own(name: bytes, ours: bool)
 )
 def test_a_mangled_name_is_shown_without_its_arguments(name: bytes, shown: str) -> None:
     assert spelled(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("library", "ours"),
+    [
+        ("libc10.so", True),
+        ("libtorch.so", True),
+        ("libtorch_cuda_cu.so", True),
+        ("libtorchaudio.so", False),
+        ("libtorch_cpu.so.2", False),
+        ("libtorch_CPU.so", False),
+        ("libgomp.so", False),
+        ("libc10_" + "a" * 50 + ".so", False),
+    ],
+)
+def test_libraries_of_torch_are_known_by_name(library: str, ours: bool) -> None:
+    assert is_of_torch(library) is ours
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "cp311"),
+        ("a/b/_C.cpython-313t-x86_64-linux-gnu.so", "cp313"),
+        ("_C.cp311-win_amd64.pyd", "cp311"),
+        ("_C.abi3.so", None),
+        ("lib.cpp.so", None),
+        ("folder.cpython-311/_C.so", None),
+    ],
+)
+def test_the_python_of_a_module_is_in_its_name(name: str, tag: str | None) -> None:
+    assert python_tag(name) == tag
 
 
 def test_the_hash_is_that_of_the_gnu_table() -> None:
