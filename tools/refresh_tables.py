@@ -157,6 +157,22 @@ def gpus(cards: list[Json]) -> Iterator[Json]:
         }
 
 
+def cuda_compilers(toolkits: list[Json]) -> Iterator[Json]:
+    for toolkit in toolkits:
+        gcc = toolkit["max_gcc"]
+        # "… in PyPI wheel nvidia-cuda-crt==13.0.88", or torch's own table, read in a torch wheel
+        wheel = re.search(r"PyPI wheel (\S+)==(\S+)", gcc["source"])
+        torch = re.search(r"the torch (\S+) wheel", gcc["source"])
+        source = PYPI.format(wheel[1], wheel[2]) if wheel else PYPI.format("torch", torch[1] if torch else "")
+        yield {
+            "key": toolkit["cuda"],
+            "max_gcc": str(gcc["max_gcc_major"]),
+            "archs": (toolkit["nvcc_archs"] or {}).get("sm", []),
+            "level": "observed" if wheel else "declared",
+            "source": source,
+        }
+
+
 def releases_of(packages: dict[str, list[Json]]) -> str:
     """[releases], [yanked] and [requires_python]; pre-releases only where a package has nothing else."""
     released, yanked, needs = ["[releases]"], ["[yanked]"], ["[requires_python]"]
@@ -174,8 +190,10 @@ def releases_of(packages: dict[str, list[Json]]) -> str:
 
 
 def main(facts: Path, tables: Path) -> None:
-    names = ("torch_releases", "transformers_models", "stack_pins", "flash_attn", "gpus")
-    torch, transformers, stack, flash, cards = (json.loads((facts / f"{name}.json").read_text()) for name in names)
+    names = ("torch_releases", "transformers_models", "stack_pins", "flash_attn", "gpus", "cuda_driver")
+    torch, transformers, stack, flash, cards, toolkits = (
+        json.loads((facts / f"{name}.json").read_text()) for name in names
+    )
     packages = {"torch": torch["rows"], "transformers": transformers["releases"]}
     packages |= {name: package["rows"] for name, package in sorted(stack["packages"].items())}
     packages["flash-attn"] = [r | {"requires_python": r["python_requires"]} for r in flash["rows"] if r["on_pypi"]]
@@ -184,6 +202,7 @@ def main(facts: Path, tables: Path) -> None:
         ("torch-archs", torch, rows(torch_archs(torch["rows"]))),
         ("transformers-gates", transformers, rows(transformers_gates(transformers["releases"]))),
         ("gpus", cards, rows(gpus(cards["rows"]))),
+        ("cuda-compilers", toolkits, rows(cuda_compilers(toolkits["rows"]))),
         ("releases", stack, releases_of(packages)),
     ):
         path = tables / f"{name}.toml"

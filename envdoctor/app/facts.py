@@ -86,6 +86,7 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     from envdoctor.observe.binaries import extension_fact
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
+    from envdoctor.observe.environment.build_parts import build_facts
     from envdoctor.observe.machine import observe_machine
 
     try:
@@ -99,6 +100,7 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     facts = observed.fact_set()
     facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions")))
     if layout.live:
+        facts.update(build_facts(layout, facts.value("pkg.deepspeed"), sources.environ))
         facts.update(observe_machine(environ=sources.environ, gpu=sources.gpu))
         facts.declare_complete("env", "the environment variables")
     notices = tuple(Notice("warning", note) for note in observed.notes)

@@ -65,18 +65,24 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         applied += [(rule, match) for match in outcome.matches]
     findings = [_finding(rule, match, derived, matrix, policy) for rule, match in applied]
     findings, used, expired = _ignore(findings, policy, today)
-    findings = _supersede(findings, {rule.id: rule for rule, _ in applied})
+    stands_for = _superseding(findings, applied)
+    findings = [
+        replace(finding, superseded_by=findings[stands_for[number]].id) if number in stands_for else finding
+        for number, finding in enumerate(findings)
+    ]
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
     findings = [_with_fixes(finding, facts, matrix, findings) for finding in findings]
-    findings = [replace(finding, gate=_gates(finding, findings, policy)) for finding in findings]
+    findings = [
+        replace(finding, gate=_gates(number, findings, stands_for, policy)) for number, finding in enumerate(findings)
+    ]
     findings.sort(key=_order)
     return Judgement(derived, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
 
 
-def _gates(finding: Finding, findings: Sequence[Finding], policy: Policy) -> bool:
+def _gates(number: int, findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> bool:
     """A finding answers for those it stands for: standing in never makes the gate weaker."""
-    stood_for = [replace(other, superseded_by=None) for other in findings if other.superseded_by == finding.id]
-    return fails_gate(finding, policy) or any(fails_gate(other, policy) for other in stood_for)
+    folded = [replace(findings[other], superseded_by=None) for other, root in stands_for.items() if root == number]
+    return fails_gate(findings[number], policy) or any(fails_gate(other, policy) for other in folded)
 
 
 def _order(finding: Finding) -> tuple[int, int, int, str]:
@@ -198,26 +204,63 @@ def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _supersede(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """One cause, one finding: mark those that a finding of this run stands for. What is accepted hides nothing."""
-    by: dict[str, str] = {}
-    for finding in findings:
-        if finding.ignored is not None:
+def _superseding(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]) -> dict[int, int]:
+    """One cause, one finding: which finding (by its place) is folded into which. What is accepted hides nothing.
+
+    ``applied`` are the rules and matches of the findings, in the same order.
+    """
+    by: dict[int, int] = {}
+    for number, (finding, (rule, _)) in enumerate(zip(findings, applied, strict=True)):
+        if finding.ignored is None and rule.supersedes:
+            for other, (folded, _) in enumerate(applied):
+                if folded.id in rule.supersedes and _one_record(finding, findings[other]):
+                    by.setdefault(other, number)
+    for number, (rule, match) in enumerate(applied):
+        if rule.folds_into and number not in by:
+            root = _root_of(number, match, rule, findings, applied)
+            if root is not None:
+                by[number] = root
+    chains = {number: _end_of_chain(number, by) for number in by}
+    return {number: end for number, end in chains.items() if end != number}
+
+
+def _one_record(finding: Finding, other: Finding) -> bool:
+    """Whether two findings may be of one cause: where both are of records, these agree in what they have in common."""
+    return all(finding.item[key] == value for key, value in other.item.items() if key in finding.item)
+
+
+def _root_of(
+    number: int, match: Match, rule: Rule, findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]
+) -> int | None:
+    """The finding, at least as severe, that rests on a package of each column that ``folds_into`` names."""
+    item = match.item or {}
+    wanted = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
+    severity = SEVERITIES.index(findings[number].severity)
+    for other, (root, root_match) in enumerate(applied):
+        finding = findings[other]
+        if root.folds_into or finding.ignored is not None or SEVERITIES.index(finding.severity) < severity:
             continue
-        for other in rules[finding.id].supersedes:
-            by.setdefault(other, finding.id)
-    return [replace(finding, superseded_by=_stands_for(finding.id, by)) for finding in findings]
+        rests_on = {key[4:] for key in root_match.keys if key.startswith("pkg.")}
+        rests_on |= _packages((root_match.item or {}).get("package"))
+        if all(rests_on & names for names in wanted):
+            return other
+    return None
 
 
-def _stands_for(rule_id: str, by: Mapping[str, str]) -> str | None:
-    """The last of a chain of findings that stand for each other; in a circle the first id stays."""
-    chain = [rule_id]
+def _packages(cell: Value | None) -> set[str]:
+    """The package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
+    texts = cell if isinstance(cell, tuple) and not isinstance(cell, (Unknown, Absent)) else (cell,)
+    return {text.partition(" ")[0] for text in texts if isinstance(text, str)}
+
+
+def _end_of_chain(number: int, by: Mapping[int, int]) -> int:
+    """The last of a chain of findings that stand for each other; in a circle the first stays."""
+    chain = [number]
     while (following := by.get(chain[-1])) is not None:
         if following in chain:
-            chain = [*chain[: chain.index(following)], min(chain[chain.index(following) :])]
-            break
+            return min(chain[chain.index(following) :])
         chain.append(following)
-    return chain[-1] if chain[-1] != rule_id else None
+    return chain[-1]
 
 
 def _ignore(

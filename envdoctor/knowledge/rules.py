@@ -15,6 +15,7 @@ __all__ = [
     "STATUSES",
     "Rule",
     "RuleError",
+    "about_environments",
     "about_revisions",
     "digest",
     "parse_rule",
@@ -46,7 +47,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     ),
     "rule": (
         *("status", "severity", "confidence", "effect", "added", "modified", "fixed_in", "last_seen", "open_ended"),
-        *("probe", "each", "supersedes", "aliases", "title"),
+        *("probe", "each", "supersedes", "folds_into", "aliases", "title"),
     ),
     "assume": ("key", "value", "because", "default"),
     "text": ("en", "zh", "zh_of"),
@@ -70,7 +71,11 @@ class Rule(NamedTuple):
     ``affects`` and ``unless`` are lists of clauses, a clause is a list of conditions. In a compiled matrix conditions
     are plain lists in the order of their fields, because thousands of objects would cost more than evaluating them:
     read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``.
-    ``scope`` is revision for rules about two revisions. ``texts`` locates the texts: a mapping, or
+    ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
+    ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
+    rests on a package of each of these columns, because that one says what the packages do to each other.
+    ``scope`` is revision for rules about two revisions, probe for those about experiments, watch for those about a
+    training run, environment for all others. ``texts`` locates the texts: a mapping, or
     ``[offset, length]`` in the compiled file.
     """
 
@@ -84,6 +89,7 @@ class Rule(NamedTuple):
     unless: list[list[Condition]]
     assume: list[list[Any]]
     supersedes: list[str]
+    folds_into: list[str]
     probe: str | None
     origin: str
     scope: str
@@ -99,6 +105,11 @@ class Rule(NamedTuple):
 def about_revisions(rule: Rule) -> bool:
     """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
     return rule.scope == "revision"
+
+
+def about_environments(rule: Rule) -> bool:
+    """Whether the rule judges what is installed, the machine, the model and the recipe: what ``check`` judges."""
+    return rule.scope == "environment"
 
 
 def digest(text: str) -> str:
@@ -158,6 +169,10 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         "test": [_test(problems, n, entry) for n, entry in _tables(problems, data, "test")],
     }
     supersedes = _strings(problems, "rule: supersedes", head.get("supersedes", []))
+    folds_into = _strings(problems, "rule: folds_into", head.get("folds_into", []))
+    for column in folds_into:
+        if not isinstance(each, str) or not column.startswith(each + ".") or registry.find(column) is None:
+            problems.append(f"rule: folds_into: {column!r} is not a column of each")
     for key in ("probe", "title"):
         if not isinstance(head.get(key, ""), str):
             problems.append(f"rule: {key}: a text is expected")
@@ -174,17 +189,24 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         unless=unless,
         assume=assume,
         supersedes=supersedes,
+        folds_into=folds_into,
         probe=head.get("probe"),
         origin=origin,
-        scope=_scope(each, (*affects, *unless)),
+        scope=_scope(each, affects, unless),
         texts=texts,
     )
 
 
-def _scope(each: str | None, clauses: Iterable[Sequence[Condition]]) -> str:
-    keys = (condition.key for clause in clauses for condition in clause)
-    compared = each == "change" or any(key.startswith(("change.", "revision.")) for key in keys)
-    return "revision" if compared else "environment"
+def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Iterable[Sequence[Condition]]) -> str:
+    """What a rule is about: facts that only one command has decide. An exception may well rest on an experiment."""
+    prefixes = {key.partition(".")[0] for key in _keys(affects)} | {each}
+    if prefixes & {"change", "revision"} or {key.partition(".")[0] for key in _keys(unless)} & {"change", "revision"}:
+        return "revision"
+    return next((scope for scope in ("probe", "watch") if scope in prefixes), "environment")
+
+
+def _keys(clauses: Iterable[Sequence[Condition]]) -> Iterator[str]:
+    return (condition.key for clause in clauses for condition in clause)
 
 
 def with_conditions(rule: Rule) -> Rule:

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
-from envdoctor.judge.judging import judge
+from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
 
 TODAY = date(2026, 11, 20)
@@ -224,6 +224,93 @@ def test_rules_that_supersede_each_other_do_not_both_vanish(matrix_of, facts):
     found = by_id(judged(matrix, facts(FACTS)))
     assert found["a"].superseded_by is None and found["a"].gate
     assert found["b"].superseded_by == "a"
+
+
+CONFLICT = {"package": "huggingface-hub", "kind": "conflict", "installed": "0.36.0"}
+CONFLICTS = {
+    **FACTS,
+    "pkg.huggingface-hub": "0.36.0",
+    "pkg.transformers": "5.23.0",
+    "conflict": [
+        {**CONFLICT, "required_by": ["datasets (>=1.0)", "transformers (>=1.3.0,<3.0)"]},
+        {**CONFLICT, "package": "protobuf", "required_by": ["transformers (<7)"]},
+        {**CONFLICT, "package": "datasets", "required_by": ["trl (>=3)"]},
+    ],
+}
+GENERAL = {
+    "rule": {
+        "severity": "warning",
+        "each": "conflict",
+        "folds_into": ["conflict.package", "conflict.required_by"],
+    },
+    "affects": [{"conflict.kind": "conflict"}],
+    "message": {"en": "{conflict.package} conflicts"},
+}
+HUB = {"affects": [{"pkg.huggingface-hub": "<1", "pkg.transformers": ">=5"}]}
+
+
+def shown(judgement: Judgement) -> list[tuple[str, str]]:
+    """Rule and package of the findings that a report shows."""
+    return [
+        (finding.id, finding.item.get("package", ""))
+        for finding in judgement.findings
+        if finding.superseded_by is None and finding.ignored is None
+    ]
+
+
+def test_a_conflict_is_folded_into_the_finding_that_says_what_its_packages_do_to_each_other(matrix_of, facts):
+    judgement = judged(matrix_of({"general": GENERAL, "hub": HUB}), facts(CONFLICTS))
+    assert shown(judgement) == [("hub", ""), ("general", "protobuf"), ("general", "datasets")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"affects": [{"pkg.huggingface-hub": "<1"}]},  # says nothing of who asks
+        {"affects": [{"pkg.huggingface-hub": "<1", "pkg.torch": "==2.5.0"}]},  # torch asks for nothing
+        {**HUB, "rule": {"severity": "note"}},  # weaker than the conflict
+    ],
+)
+def test_a_finding_of_something_else_does_not_stand_for_a_conflict(matrix_of, facts, other):
+    judgement = judged(matrix_of({"general": GENERAL, "other": other}), facts(CONFLICTS))
+    assert len([entry for entry in shown(judgement) if entry[0] == "general"]) == 3
+
+
+def test_an_accepted_finding_no_longer_stands_for_a_conflict(matrix_of, facts):
+    judgement = judged(
+        matrix_of({"general": GENERAL, "hub": HUB}), facts(CONFLICTS), Policy(ignores=(Ignore("hub", "known"),))
+    )
+    assert ("general", "huggingface-hub") in shown(judgement)
+
+
+EXTENSIONS = {
+    **FACTS,
+    "extension": [{"package": "torchvision", "unresolved": 3}, {"package": "xformers", "unresolved": 5}],
+    "torch_companion": [
+        {"package": "torchvision", "same_build": False},
+        {"package": "torchaudio", "same_build": False},
+    ],
+}
+ABI = {"rule": {"each": "extension"}, "affects": [{"extension.unresolved": ">=1"}], "message": {"en": "abi"}}
+BUILD = {
+    "rule": {"each": "torch_companion", "supersedes": ["abi"]},
+    "affects": [{"torch_companion.same_build": False}],
+    "message": {"en": "build"},
+}
+
+
+def test_between_rules_over_records_only_the_same_record_is_folded(matrix_of, facts):
+    judgement = judged(matrix_of({"abi": ABI, "build": BUILD}), facts(EXTENSIONS))
+    assert sorted(shown(judgement)) == [("abi", "xformers"), ("build", "torchaudio"), ("build", "torchvision")]
+    assert [finding.gate for finding in judgement.findings if finding.superseded_by] == [False]
+
+
+def test_accepting_one_record_folds_the_others_all_the_same(matrix_of, facts):
+    accepted = Policy(ignores=(Ignore("build", "known", where={"torch_companion.package": "torchvision"}),))
+    judgement = judged(matrix_of({"abi": ABI, "build": BUILD}), facts(EXTENSIONS), accepted)
+    assert ("abi", "torchvision") in shown(judgement)
+    ignored = [finding for finding in judgement.findings if finding.ignored]
+    assert len(ignored) == 1 and not ignored[0].gate
 
 
 # --- what the project decided --------------------------------------------------------------------------------------

@@ -28,10 +28,10 @@ def observe_machine(*, environ: Mapping[str, str], gpu: bool) -> list[Fact]:
 
 def observe(request: MachineRequest) -> list[Fact]:
     """Every fact that the request's machine gives, one fact a key."""
-    from envdoctor.observe.machine import cuda_toolkit, limits, other_accelerators, system, variables
+    from envdoctor.observe.machine import compilers, cuda_toolkit, limits, other_accelerators, system, variables
 
     facts: list[Fact] = []
-    for module in (system, limits, variables, cuda_toolkit, other_accelerators):
+    for module in (system, limits, variables, cuda_toolkit, compilers, other_accelerators):
         facts += _guarded(module, request)
     return facts + _driver_facts(request)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "NAMES", "PATH_VARIABLES", "URL_VARIABLES", "observe", "privacy", "redact"]
 
-#: Variables whose value is a path or a list of paths of this machine.
+#: Variables whose value is a path or a list of paths of this machine, or options that may hold one.
 PATH_VARIABLES = frozenset(
     {
         "CONDA_PREFIX",
@@ -22,6 +22,8 @@ PATH_VARIABLES = frozenset(
         "HF_HUB_CACHE",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
+        "NVCC_APPEND_FLAGS",
+        "NVCC_PREPEND_FLAGS",
         "PYTHONPATH",
         "TRITON_CACHE_DIR",
         "VIRTUAL_ENV",
@@ -56,6 +58,7 @@ _SETTINGS = frozenset(
         "CUDA_MODULE_LOADING",
         "CUDA_VISIBLE_DEVICES",
         "DS_BUILD_OPS",
+        "DS_IGNORE_CUDA_DETECTION",
         "DS_SKIP_CUDA_CHECK",
         "FLASH_ATTENTION_DETERMINISTIC",
         "FLASH_ATTENTION_FORCE_BUILD",
