@@ -9,7 +9,7 @@ __all__ = ["shared_object"]
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _HEADER, _SEGMENT, _SYMBOL = 64, 56, 24
-_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 1, 5, 6, 10, 11, 14
+_NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 11, 14, 15, 29
 _GNU_HASH, _VERSYM, _VERNEED, _VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 _GLOBAL_FUNCTION, _GLOBAL_UNTYPED = 0x12, 0x10
 
@@ -21,17 +21,20 @@ def shared_object(
     asks: Iterable[str] = (),
     needs: Iterable[str] = (),
     versions: Mapping[str, Iterable[str]] | None = None,
+    rpath: str = "",
+    runpath: str = "",
     machine: str = "x86_64",
 ) -> bytes:
     """The bytes of a shared object called ``name``.
 
     ``gives`` are the symbols that it defines and ``asks`` those that others must define. ``needs`` are libraries that
     are loaded with it, and ``versions`` the symbol versions asked of a library: ``{"libc.so.6": ["GLIBC_2.17"]}``.
+    ``rpath`` and ``runpath`` are where those libraries are looked for.
     """
     gives, asks = sorted(gives), sorted(asks)
     strings = _Strings()
     needed = [strings.add(library) for library in needs]
-    soname = strings.add(name)
+    named = [(tag, strings.add(text)) for tag, text in ((_SONAME, name), (_RPATH, rpath), (_RUNPATH, runpath)) if text]
     symbols = bytes(_SYMBOL)
     for symbol in asks:
         symbols += struct.pack("<IBBHQQ", strings.add(symbol), _GLOBAL_UNTYPED, 0, 0, 0, 0)
@@ -51,7 +54,7 @@ def shared_object(
     for tag, table in tables.items():
         places[tag] = _HEADER + 3 * _SEGMENT + len(body)
         body += table + bytes(-len(table) % 8)
-    entries = [(_NEEDED, place) for place in needed] + ([(_SONAME, soname)] if name else []) + sorted(places.items())
+    entries = [(_NEEDED, place) for place in needed] + named + sorted(places.items())
     entries += [(_STRSZ, len(strings.bytes())), (_SYMENT, _SYMBOL)]
     entries += [(_VERNEEDNUM, version_count)] if version_count else []
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])

@@ -34,7 +34,7 @@ __all__ = [
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "environments"
 _COMPILED = re.compile(r"\.so(\.[\d.]+)?\Z")
 #: Folders that imports find, for the packages whose place on the import path a specimen is about.
-_MODULES = ("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenizers", "transformers", "trl")
+_MODULES = ("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenizers", "torch", "transformers", "trl")
 
 
 class Recording(NamedTuple):
@@ -179,7 +179,7 @@ class Store:
         return folder
 
     def _unpack(self, recorded: Path, folder: Path, torch: str, installer: str) -> None:
-        name, version, *tags = recorded.name.split("-")
+        name, version, *_, python, abi, platform = recorded.name.split("-")  # a build number may stand between
         metadata = (recorded / "METADATA").read_text(encoding="utf-8")
         info = f"{name}-{version}.dist-info"
         for path in sorted(recorded.rglob("*")):
@@ -199,7 +199,7 @@ class Store:
             listed.append(f"{name}/__init__.py,,")
         write(folder / info / "METADATA", metadata)
         write(folder / info / "INSTALLER", f"{installer}\n")
-        expanded = [f"Tag: {py}-{tags[1]}-{plat}" for py in tags[0].split(".") for plat in tags[2].split(".")]
+        expanded = [f"Tag: {one}-{abi}-{other}" for one in python.split(".") for other in platform.split(".")]
         write(folder / info / "WHEEL", "\n".join(["Wheel-Version: 1.0", "Root-Is-Purelib: true", *expanded, ""]))
         listed += [f"{info}/{file},," for file in ("METADATA", "INSTALLER", "WHEEL", "RECORD")]
         write(folder / info / "RECORD", "\n".join(listed) + "\n")

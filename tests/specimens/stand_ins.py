@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from elf_writer import shared_object
 
@@ -29,11 +30,16 @@ _SYMBOLS: tuple[tuple[str, str, int | None, int | None], ...] = (
     ("_ZN3c104cuda9SetDeviceEab", "libc10_cuda.so", 8, None),
 )
 _CPU, _CUDA = ("libc10.so", "libtorch.so", "libtorch_cpu.so"), ("libc10_cuda.so", "libtorch_cuda.so")
+#: How libnvJitLink comes into a process in the wheels for CUDA 12: what asks for it, and where that looks.
+_LOADS: dict[str, dict[str, Any]] = {
+    "libtorch_cuda.so": {"needs": ["libcusparse.so.12"], "rpath": "$ORIGIN/../../nvidia/cusparse/lib"},
+    "libcusparse.so.12": {"needs": ["libnvJitLink.so.12"], "runpath": "$ORIGIN/../../nvjitlink/lib"},
+}
 
 
 def library(name: str, torch: str, machine: str = "x86_64") -> bytes:
-    """A library of the torch release (``2.5.1``), or one that has nothing to do with torch: then it is empty."""
-    return shared_object(name=name, gives=_names(torch, (name,)), machine=machine)
+    """A library of the torch release (``2.5.1``), or one that has nothing to do with torch: then it gives nothing."""
+    return shared_object(name=name, gives=_names(torch, (name,)), machine=machine, **_LOADS.get(name, {}))
 
 
 def extension(
