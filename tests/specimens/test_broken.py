@@ -39,18 +39,18 @@ def test_pending_specimens_are_listed(capsys: pytest.CaptureFixture[str]):
 
 def test_a_deliberate_override_is_ignored_by_its_identity_one_conflict_at_a_time(tmp_path, store, matrix):
     """uv pip check has one switch for all of them; here the other conflict stays."""
-    (specimen,) = [one for one in SPECIMENS if one.id == "cudnn-older-than-the-pin"]
+    (specimen,) = [one for one in SPECIMENS if one.id == "protobuf-too-old"]
     built = build_specimen(specimen, tmp_path, store)
     metadata = built.site / "sympy-1.14.0.dist-info" / "METADATA"
     text = metadata.read_text().replace("Version: 1.14.0", "Version: 1.12")
     metadata.unlink()
     metadata.write_text(text)
-    both = ["requirement-conflict nvidia-cudnn-cu12", "requirement-conflict sympy"]
+    both = ["requirement-conflict protobuf", "requirement-conflict sympy"]
     assert set(both) <= set(told(judge(built, matrix), "warning"))
-    ignore = Ignore("requirement-conflict", "we need its fix", where={"conflict.package": "nvidia-cudnn-cu12"})
+    ignore = Ignore("requirement-conflict", "an old tool needs it", where={"conflict.package": "protobuf"})
     report = judge(built, matrix, policy=Policy(fail_on="warning", ignores=(ignore,)))
     assert both[0] not in told(report, "warning")
     assert both[1] in told(report, "warning")
     assert report.exit_code == 1
     accepted = [finding for finding in report.findings if finding.ignored]
-    assert [finding.item["package"] for finding in accepted] == ["nvidia-cudnn-cu12"]
+    assert [finding.item["package"] for finding in accepted] == ["protobuf"]
