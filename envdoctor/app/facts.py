@@ -185,7 +185,8 @@ def add_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> None:
             facts.drop("cuda_library")
         if fact.key == "model.repo":
             facts.drop("model.")
-        if fact.key.startswith("pkg.") or fact.key in ("python.version", "os.platform"):
+        decides = fact.key.startswith("pkg.") or fact.key in ("python.version", "os.platform")
+        if decides and fact.value != facts.value(fact.key):
             _doubt_conflicts(facts, fact.key)
     facts.update(given)
 

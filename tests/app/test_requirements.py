@@ -104,3 +104,12 @@ def test_a_given_version_leaves_open_what_depends_on_it(packages) -> None:
     assert isinstance(records, Records)
     assert [item["package"] for item in records] == ["c", "d"]
     assert "pkg.b was given" in str(records.incomplete)
+
+
+def test_giving_what_is_there_leaves_nothing_open(packages) -> None:
+    """A machine that is described with the same values as it has changes no answer."""
+    folder = packages(a__1_0=["Requires-Dist: b<2"], b__2_0=[])
+    report, told = judged(folder, None, "pkg.b=2.0")
+    assert [finding.item["package"] for finding in told] == ["b"]
+    records = report.facts.value("conflict")
+    assert isinstance(records, Records) and records.incomplete is None
