@@ -19,7 +19,7 @@ SUITES = ("quick", "full", "long")
 FIRST = "context"
 
 _KEYS = {"name", "title", "settles", "needs", "suites", "seconds", "memory_mib", "cap"}
-_RESERVED = ("dtype", "backend", "devices", "seconds", "memory_mib")
+_RESERVED = ("dtype", "backend", "devices", "seconds", "memory_mib", "options")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
 #: What a first import of torch may take on top, from a network disk.
 _IMPORT_SECONDS = 30.0
@@ -109,7 +109,7 @@ class Probe:
                 suite=suite,
                 dtype=entry.get("dtype"),
                 backend=entry.get("backend"),
-                options={key: value for key, value in entry.items() if key not in _RESERVED},
+                options=_options(entry),
                 model=model,
                 recipe=recipe or {},
                 seconds=self._limit(entry, device),
@@ -193,6 +193,11 @@ def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
         memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
         path=path,
     )
+
+
+def _options(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is particular to a probe, whether it stands under ``options`` or beside it."""
+    return {**entry.get("options", {}), **{key: value for key, value in entry.items() if key not in _RESERVED}}
 
 
 def _spelled(options: Mapping[str, Any]) -> list[str]:

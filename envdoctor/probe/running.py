@@ -16,7 +16,7 @@ from envdoctor.sandbox.stream import StreamEnd, stream_child
 if TYPE_CHECKING:
     import threading
 
-__all__ = ["ENDINGS", "UNUSABLE", "Outcome", "Place", "run_job", "run_jobs"]
+__all__ = ["ENDINGS", "UNUSABLE", "Outcome", "Place", "run_job", "run_jobs", "total_peak"]
 
 #: Endings that say that no probe can run with this torch, in the words of the child.
 UNUSABLE = ("no-torch", "torch-broken", "torch-old", "no-device")
