@@ -5,8 +5,9 @@ Standard input is one JSON object, the *job*::
     {"probe": "attention", "device": "cpu", "suite": "quick", "dtype": "bf16", "backend": "default", "options": {},
      "model": null, "recipe": {}, "gpu_memory_mib": 4096}
 
-Only ``probe`` must be there. Its experiment is ``probes/<name with _>.py`` beside this file, a module with a literal
-``PROBE`` and a function ``run(job, emit)``. The answers go to what was standard output when this script began:
+Only ``probe`` must be there; ``device`` may be auto (cuda when torch sees such a device). Its experiment is
+``probes/<name with _>.py`` beside this file, a module with a literal ``PROBE`` and a function ``run(job, emit)``. The
+answers go to what was standard output when this script began:
 
 * ``{"kind": "begin", "python": ..., "torch": ..., "import_s": ...}`` when torch is there, if it is needed;
 * whatever the probe emits, with probe, device, dtype and backend of the job added;
@@ -129,8 +130,11 @@ def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]
         ending, detail = _import_torch(begin)
         if ending:
             return ending, detail
+        if job["device"] == "auto":
+            job["device"] = "cuda" if _has_cuda() else "cpu"
         if job["device"] == "cuda" and not _has_cuda():
             return "no-device", "torch sees no CUDA device"
+    channel.stamp["device"] = job["device"]
     missing = [problem for problem in map(_missing, needs) if problem]
     channel.write({**channel.stamp, **begin})
     if missing:
