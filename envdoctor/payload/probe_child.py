@@ -200,11 +200,11 @@ def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
     except ModuleNotFoundError as error:
         if error.name == "torch":
             return "no-torch", "torch is not installed"
-        return "torch-broken", _said(error)
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
     except MemoryError:
         raise
     except BaseException as error:  # an import may do anything, sys.exit included
-        return "torch-broken", _said(error)
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
     begin["torch"] = version
     if first:
         begin.update(import_s=round(time.time() - started, 3), rss_mib=_peak_rss_mib())
