@@ -5,7 +5,8 @@ A name is ``<how>_<what>``. *How*: ``bool`` (True = keep), ``inf`` (additive in 
 *What*, on top of a lower triangle aligned to the lower right corner: ``left`` and ``right`` (a third of the keys is
 padding in all samples but the first), ``left_dead`` (and the last sample is padding alone), ``band`` (a sliding window
 of 32 keys). ``key`` is padding on the right without the triangle, as a view expanded over the rows. ``pack_left`` and
-``pack_right`` are for kernels that take sequences without padding: padded rows do not exist there and count as dead.
+``pack_right`` are for kernels that take sequences without padding, where padded rows do not exist and count as dead;
+``pack_none`` is the triangle alone.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def keep(mask: str, batch: int, rows: int, keys: int) -> Any:
         kept[1:, :, :, keys - padded :] = False
     elif what == "band":
         kept = kept.triu(keys - rows - _WINDOW + 1)
-    else:
+    elif what != "none":
         raise ValueError(f"no mask is called {mask!r}")
     if what == "left_dead":
         kept[-1] = False
-    if how == "pack":
+    if how == "pack" and what != "none":
         kept[1:, :, slice(0, padded) if what == "left" else slice(rows - padded, rows), :] = False
     return kept
 
@@ -49,6 +50,8 @@ def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]
     if mask in ("none", "causal"):
         return None, mask == "causal"
     how, _, what = mask.partition("_")
+    if how == "pack":
+        return None, False
     if how in ("bool", "alltrue"):
         if what == "key":
             return kept[:, :, :1, :].contiguous().to(device).expand(kept.shape), False
