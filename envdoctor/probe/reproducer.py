@@ -60,7 +60,7 @@ _LAYOUTS = {
     ".contiguous().permute(2, 0, 3, 1, 4))",
     "offset": "q, k, v = (torch.cat([x[0, 0, 0, :1], x.ravel()])[1:].view(x.shape).requires_grad_()"
     " for x in (q, k, v))",
-    "expanded": "q, k, v = (x.requires_grad_() for x in (q, k[:, :1].expand(k.shape), v[:, :1].expand(v.shape)))",
+    "expanded": "q, k, v = (x.requires_grad_() for x in (q, *(x[:, :1].contiguous().expand(x.shape) for x in (k, v))))",
     "expanded_batch": "q, k, v = (x.requires_grad_() for x in (q, k[:1].expand(k.shape), v[:1].expand(v.shape)))",
 }
 _UPSTREAM = {
@@ -171,8 +171,7 @@ def _compare() -> list[str]:
         "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
         "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
         "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
-        "want = p @ c.repeat_interleave(H // Hk, 1)",
-        "want = (want, *torch.autograd.grad(want, (a, b, c), do.double()))",
+        "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
         "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
         "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
         'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
