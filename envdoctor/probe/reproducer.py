@@ -1,7 +1,7 @@
 """A stand-alone script of at most 30 lines for one failing case: torch only, fit for a bug report.
 
-The script draws the same numbers as the probe (the number of the case is the seed), so that what it prints is what was
-found. A probe of something else than attention may hand its script over itself, as ``reproducer`` of an observation.
+The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. A
+probe of something else than attention may hand its script over itself, as ``reproducer`` of an observation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRESSES = {
     ],
     "shift-": [
         "w = torch.randn(1, H, 1, D, generator=g)[:, :: H // Hk]",
-        "w = (200 * D**0.5) ** 0.5 * w / w.norm(dim=-1, keepdim=True)  # moves every logit by -200",
+        "w = (200 * D**0.5) ** 0.5 * (w / w.norm(dim=-1, keepdim=True))  # moves every logit by -200",
         "q, k = 0.5 * q + w.repeat_interleave(H // Hk, 1), 0.5 * k - w",
     ],
 }
@@ -61,7 +61,7 @@ _LAYOUTS = {
     ".contiguous().permute(2, 0, 3, 1, 4))",
     "offset": "q, k, v = (torch.cat([x[0, 0, 0, :1], x.ravel()])[1:].view(x.shape).requires_grad_()"
     " for x in (q, k, v))",
-    "expanded": "q, k, v = (x.requires_grad_() for x in (q, k[:, :1].expand(k.shape), v[:, :1].expand(v.shape)))",
+    "expanded": "q, k, v = (x.requires_grad_() for x in (q, *(x[:, :1].contiguous().expand(x.shape) for x in (k, v))))",
     "expanded_batch": "q, k, v = (x.requires_grad_() for x in (q, k[:1].expand(k.shape), v[:1].expand(v.shape)))",
 }
 _UPSTREAM = {
@@ -105,7 +105,7 @@ def _head(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> list[str]
 def _attention(case: Case) -> list[str]:
     params = case.observation.get("params")
     seen = case.observation
-    if not isinstance(params, Mapping) or not all(isinstance(params.get(name), int) for name in (*_SIZES, "number")):
+    if not isinstance(params, Mapping) or not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
         return []
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
     how, _, what = mask.partition("_")
@@ -121,7 +121,7 @@ def _attention(case: Case) -> list[str]:
         lines.append("from torch.nn.attention import SDPBackend, sdpa_kernel")
     lines += [
         f"{', '.join(_SIZES)} = {', '.join(str(params[name]) for name in _SIZES)}",
-        f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({1000 + params["number"]})',
+        f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({params["seed"]})',
         "q, k, v = (torch.randn(B, h, n, D, generator=g) for h, n in ((H, L), (Hk, S), (Hk, S)))",
         *_STRESSES[stress],
         "q, k, v, do = (x.to(device, dtype) for x in (q, k, v, torch.randn(B, H, L, D, generator=g)))",
@@ -156,15 +156,15 @@ def _mask_lines(mask: str, how: str, what: str) -> list[str]:
 def _call(params: Mapping[str, Any], mask: str, backend: str) -> list[str]:
     arguments = ", is_causal=True" if mask == "causal" else "" if mask == "none" else ", attn_mask=mask"
     shared = params["H"] != params["Hk"]
-    keys = "k, v"
+    keys, lines = "k, v", []
     if shared and params.get("gqa") == "flag":
         arguments += ", enable_gqa=True"
     elif shared:
-        keys = "k.repeat_interleave(H // Hk, 1), v.repeat_interleave(H // Hk, 1)"
+        keys, lines = "*kv", ["kv = [x.repeat_interleave(H // Hk, 1) for x in (k, v)]"]
     call = f"out = torch.nn.functional.scaled_dot_product_attention(q, {keys}{arguments})"
     if backend == "default":
-        return [call]
-    return [f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}): {call}"]
+        return [*lines, call]
+    return [*lines, f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}):", f"    {call}"]
 
 
 def _compare() -> list[str]:
@@ -173,8 +173,7 @@ def _compare() -> list[str]:
         "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
         "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
         "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
-        "want = p @ c.repeat_interleave(H // Hk, 1)",
-        "want = (want, *torch.autograd.grad(want, (a, b, c), do.double()))",
+        "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
         "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
         "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
         'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
