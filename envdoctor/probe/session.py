@@ -82,7 +82,7 @@ def jobs_of(wishes: Wishes, device: str) -> list[Job]:
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:
     """The session that these outcomes were, also from a recording."""
-    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE), None)
+    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
     known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
     environment: dict[str, Mapping[str, Any]] = {}
     for outcome in outcomes:
@@ -91,6 +91,11 @@ def session_of(outcomes: Sequence[Outcome]) -> Session:
                 environment.setdefault(str(observation.get("case")), observation)
     device = known[0] if known and unusable is None else None
     return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
+
+
+def _died_first(outcome: Outcome) -> bool:
+    """Whether it was the context, and it ended before torch was imported."""
+    return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
 
 
 def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:

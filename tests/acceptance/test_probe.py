@@ -131,15 +131,3 @@ def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str,
     again = run("probe", "--replay", "run.jsonl", "--format", "json")
     assert again.code == done.code
     assert again.json["facts"]["probe"] == done.json["facts"]["probe"]
-
-
-@pytest.mark.torch
-def test_a_fault_is_found_and_shown_by_a_script_alone(run: Run, torch_python: str, tmp_path: Path) -> None:
-    faulty = Path(__file__).parents[1] / "probe" / "faulty"
-    about = ["--python", torch_python, "--device", "cpu", "--only", "attention", "--reproducer", "bug.py"]
-    env = {"PYTHONPATH": str(faulty), "ENVDOCTOR_FAULT": "dv-permuted"}
-    done = run("probe", *about, env=env, timeout=300)
-    assert "fail inaccurate" in done.out
-    script = (tmp_path / "bug.py").read_text()
-    assert len(script.splitlines()) <= 30
-    assert "scaled_dot_product_attention" in script
