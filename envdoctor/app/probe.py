@@ -26,7 +26,7 @@ from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.results import probe_facts, results_of, section_of
-from envdoctor.probe.running import Outcome, Place
+from envdoctor.probe.running import UNUSABLE, Outcome, Place
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report, Target
 
@@ -161,10 +161,9 @@ def _results(
     section["reproducer"] = reproducer(groups, session.environment)
     failed = None
     if session.unusable is not None:
-        failed = f"the experiments could not run: {session.unusable.detail}"
-    elif session.device is None:
-        first = session.outcomes[0]
-        failed = f"the experiments could not run: the first child ended with {first.ending}: {first.detail}"
+        ending, detail = session.unusable.ending, session.unusable.detail
+        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
+        failed = f"the experiments could not run: {what}"
     return Results(found, section, tuple(notices), failed)
 
 

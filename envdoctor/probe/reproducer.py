@@ -45,6 +45,7 @@ _STRESSES["shift+"] = [
 ]
 
 _KEEP = "keep = torch.ones(B, 1, L, S, dtype=torch.bool)"
+_HOW = ("bool", "inf", "min", "f32")
 _HIDDEN = {
     "left": ["keep[1:, ..., : max(1, S // 3)] = False"],
     "left_dead": ["keep[1:, ..., : max(1, S // 3)] = keep[-1] = False"],
@@ -109,7 +110,8 @@ def _attention(case: Case) -> list[str]:
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
     how, _, what = mask.partition("_")
     dtype, backend = _DTYPES.get(str(seen.get("dtype"))), str(seen.get("backend") or "default")
-    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM and (not what or what in _HIDDEN)
+    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM
+    known = known and (mask in ("none", "causal", "alltrue") or (how in _HOW and what in _HIDDEN))
     known = known and not (how == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
     if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
         return []
