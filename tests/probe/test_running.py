@@ -150,6 +150,13 @@ def test_of_those_that_share_a_process_only_the_one_to_blame_is_named(run: Calla
     assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1]
 
 
+def test_one_that_hangs_costs_the_others_its_own_time_alone(run: Callable[..., list[Outcome]]) -> None:
+    started = time.monotonic()
+    outcomes = run(declared={"seconds": {"cpu": 1}}, a=OK, b="import time; time.sleep(600)", c=OK, d=OK)
+    assert [outcome.ending for outcome in outcomes] == ["ok", "timeout", "ok", "ok"]
+    assert time.monotonic() - started < 30
+
+
 def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Outcome]]) -> None:
     pid = "import os; emit({'kind': 'info', 'pid': os.getpid()})"
     first, second = run(a=pid, b=pid)
