@@ -48,6 +48,7 @@ PACKAGE = "envdoctor_payload"
 def main() -> None:
     """Read the request, run its jobs one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
     channel = Channel(_private_stdout())
+    _end_with_the_parent()
     folder = os.path.dirname(os.path.abspath(__file__))
     # Neither this folder's names nor the working directory's may shadow a library.
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != folder]
@@ -117,6 +118,19 @@ def _private_stdout() -> int:
     descriptor = os.dup(1)  # not inherited by programs that are started from here
     os.dup2(2, 1)
     return descriptor
+
+
+def _end_with_the_parent() -> None:
+    """On Linux: who started this may be ended without a chance to end it."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+        import signal
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+    except (ImportError, OSError, AttributeError):
+        pass
 
 
 def _jobs() -> list[dict[str, Any]]:
