@@ -38,7 +38,8 @@ class Request:
     """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full or long;
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
-    running anything. ``payload`` is the folder of the probes."""
+    running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
+    GPU), ``payload`` the folder of the probes."""
 
     suite: str = "quick"
     only: Sequence[str] = ()
@@ -48,6 +49,7 @@ class Request:
     record: Path | None = None
     replay: Path | None = None
     sources: Sources = field(default_factory=Sources)
+    workers: int | None = None
     payload: Path = PAYLOAD
 
 
@@ -146,7 +148,9 @@ def run_probes(
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix) as keep:
         place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
         sure = request.device == "cpu" or _no_accelerator(gathered.facts)
-        session = run_session(probes[FIRST], wishes, place, cpu_for_sure=sure, tell=progress, keep=keep)
+        session = run_session(
+            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=progress, keep=keep
+        )
     return _results(session, gathered.facts, request, probes, notices)
 
 

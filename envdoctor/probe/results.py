@@ -102,6 +102,7 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
                 "ending": outcome.ending,
                 "detail": outcome.detail,
                 "seconds": outcome.seconds,
+                "cpu_seconds": outcome.cpu_seconds,
                 "peak_mib": outcome.peak_mib,
                 "import_s": outcome.begin.get("import_s"),
             }

@@ -47,23 +47,25 @@ def run_session(
     place: Place,
     *,
     cpu_for_sure: bool = False,
+    workers: int | None = None,
     tell: Callable[[str], None] | None = None,
     keep: Callable[[Outcome], None] | None = None,
 ) -> Session:
     """Run the experiments. The context comes first and alone, because it says whether torch works and which device
-    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others."""
+    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
+    time; None leaves it to cores and memory."""
     started = time.monotonic()
     first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
     if cpu_for_sure:
         jobs = [*first, *jobs_of(wishes, "cpu")]
-        return _timed(run_jobs(jobs, place, workers=_workers(jobs), tell=tell, keep=keep), started)
+        return _timed(run_jobs(jobs, place, workers=workers or _workers(jobs), tell=tell, keep=keep), started)
     outcomes = run_jobs(first, place, tell=tell, keep=keep)
     session = _timed(outcomes, started)
     if session.unusable is not None or session.device is None:
         return session
     jobs = jobs_of(wishes, session.device)
-    workers = 1 if session.device != "cpu" else _workers(jobs)
-    return _timed([*outcomes, *run_jobs(jobs, place, workers=workers, tell=tell, keep=keep)], started)
+    many = workers or (1 if session.device != "cpu" else _workers(jobs))
+    return _timed([*outcomes, *run_jobs(jobs, place, workers=many, tell=tell, keep=keep)], started)
 
 
 def _timed(outcomes: Sequence[Outcome], started: float) -> Session:
