@@ -30,6 +30,7 @@ __all__ = ["main"]
 #: Sub-commands and their modules, in the order of the help text.
 _COMMANDS = {
     "check": "check",
+    "probe": "probe",
     "diff-revision": "diff_revision",
     "pin": "pin",
     "facts": "facts",

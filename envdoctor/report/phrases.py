@@ -52,6 +52,23 @@ PHRASES: dict[str, tuple[str, str]] = {
     "revision_unread": ("Not read", "未读取"),
     "revision_equal": ("Equal", "相同"),
     "revision_cost": ("{requests} requests, {size} read, no weights", "{requests} 次请求，读取 {size}，未下载权重"),
+    # experiments
+    "probe_title": ("Experiments", "数值实验"),
+    "probe_context": ("context {t} s and {mib} MiB", "上下文 {t} 秒、{mib} MiB"),
+    "probe_cases": ("{n} cases", "{n} 个用例"),
+    "probe_cases_1": ("{n} case", "{n} 个用例"),
+    "probe_seconds": ("{t} s", "{t} 秒"),
+    "probe_peak": ("at most {mib} MiB each", "每个进程最多 {mib} MiB"),
+    "probe_noted": ("noted", "已记录"),
+    "probe_example": ("such as {case}", "例如 {case}"),
+    "probe_not_in_use": (
+        "training would use another device: what ran here does not fail the run",
+        "训练会使用其他设备：此处的结果不会使检查失败",
+    ),
+    "probe_reproducer": (
+        "a script that shows the worst failure alone: --reproducer FILE",
+        "可单独复现最严重错误的脚本：--reproducer FILE",
+    ),
     # findings
     "item": ("for {item}", "对象：{item}"),
     "assumed": ("assumed {fact}: {reason}", "假定 {fact}：{reason}"),

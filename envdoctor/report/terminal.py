@@ -51,7 +51,7 @@ def render(
                 width=width,
                 lang=lang,
                 verbosity=verbosity,
-                probe_available=report.sections.get("probe_available") is True,
+                probe_command=report.sections.get("probe_commands", {}).get(finding.probe),
                 windows=report.facts.value("os.platform") == "windows",
             )
         )
@@ -59,6 +59,10 @@ def render(
         from envdoctor.report.revision_text import revision_summary
 
         blocks.append(revision_summary(report, width, lang, "all" if verbosity > 0 else detail))
+    if "probe" in report.sections and verbosity >= 0:
+        from envdoctor.report.probe_text import probe_lines
+
+        blocks.append(probe_lines(report, width, lang, verbosity))
     if verbosity > 0:
         blocks.append(_facts(report, width, lang))
         blocks.append(verbose_lines(report, width, lang)[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["ChildResult", "own_python", "run_child"]
+__all__ = ["ChildResult", "kill_group", "own_python", "run_child"]
 
 _STDERR_KEPT = 4096
 _BLOCK = 1 << 16
@@ -117,7 +117,7 @@ class _Conversation:
         return any(thread.is_alive() for thread in self.threads[:2])
 
     def _end(self) -> None:
-        _kill_group(self.process.pid)
+        kill_group(self.process.pid)
         self.process.kill()
         self.process.wait()
         for thread in self.threads:
@@ -134,7 +134,7 @@ class _Conversation:
             self.output += block
             if len(self.output) > self.output_limit:
                 self.full = True
-                _kill_group(self.process.pid)
+                kill_group(self.process.pid)
                 return
 
     def _read_errors(self) -> None:
@@ -179,7 +179,7 @@ def _limit(pid: int, seconds: float, memory_mib: int) -> None:
             pass  # it has ended already, or has a lower limit than this
 
 
-def _kill_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """End the group. Its number is not used again while anything in it lives."""
     if hasattr(os, "killpg"):
         import signal

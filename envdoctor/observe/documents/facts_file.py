@@ -13,7 +13,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 
-__all__ = ["SCHEMA", "FactsFileError", "read_facts_file"]
+__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
 
 SCHEMA = "envdoctor.facts/1"
 #: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
@@ -31,7 +31,12 @@ def read_facts_file(path: Path, registry: Registry) -> FactSet:
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
     ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
     """
-    document = _load(path)
+    return facts_of_document(_load(path), path, registry)
+
+
+def facts_of_document(document: Mapping[str, Any], path: Path, registry: Registry) -> FactSet:
+    """The facts of a document that was read already, from ``path`` or a part of it. Raises :class:`FactsFileError`."""
+    _check_shape(document, path)
     name = path.name
     facts = FactSet()
     given = document["facts"]
@@ -66,7 +71,7 @@ def read_facts_file(path: Path, registry: Registry) -> FactSet:
     return facts
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> Any:
     try:
         size = path.stat().st_size
         if size > _LARGEST:
@@ -80,6 +85,10 @@ def _load(path: Path) -> dict[str, Any]:
         raise FactsFileError(f"{path}: not JSON: {error}") from None
     except ValueError as error:
         raise FactsFileError(f"{path}: {error}") from None
+    return document
+
+
+def _check_shape(document: object, path: Path) -> None:
     if not isinstance(document, dict) or "schema" not in document:
         raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
     schema = document["schema"]
@@ -93,7 +102,6 @@ def _load(path: Path) -> dict[str, Any]:
             raise FactsFileError(f"{path}: {key}: {shape} is expected")
     if "facts" not in document:
         raise FactsFileError(f'{path}: "facts" is missing')
-    return document
 
 
 def _unknown_key(key: str, registry: Registry) -> str:

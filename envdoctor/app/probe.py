@@ -1,0 +1,262 @@
+"""``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from envdoctor.app.check import open_matrix
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
+from envdoctor.app.reporting import report_of
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
+from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
+from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
+from envdoctor.probe.courtesy import ask
+from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
+from envdoctor.probe.reproducer import reproducer
+from envdoctor.probe.results import probe_facts, results_of, section_of
+from envdoctor.probe.running import UNUSABLE, Outcome, Place
+from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
+from envdoctor.report.report import Notice, Report, Target
+
+__all__ = ["Request", "Results", "about_probes", "catalogue", "probe", "run_probes", "unanswered"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full or long;
+    ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
+    a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
+    running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
+    GPU), ``payload`` the folder of the probes."""
+
+    suite: str = "quick"
+    only: Sequence[str] = ()
+    device: str = "auto"
+    all_gpus: bool = False
+    force: bool = False
+    record: Path | None = None
+    replay: Path | None = None
+    sources: Sources = field(default_factory=Sources)
+    workers: int | None = None
+    payload: Path = PAYLOAD
+
+
+class Results(NamedTuple):
+    """What the experiments gave: facts for the rules, the report's section, what to say of the run. ``failed`` is why
+    no experiment could run, a sentence, or None."""
+
+    facts: list[Fact]
+    section: dict[str, Any]
+    notices: tuple[Notice, ...]
+    failed: str | None
+
+
+def probe(
+    request: Request,
+    *,
+    policy: Policy | None = None,
+    matrix: Matrix | None = None,
+    exit_zero: bool = False,
+    today: date | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
+
+    The target's torch is imported there and nowhere else. A torch that cannot be used, or an experiment that gave no
+    answer and about which no rule says anything, makes the report incomplete (exit code 3).
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    started = time.perf_counter()
+    matrix = matrix or open_matrix()
+    probes = catalogue(request.payload)
+    if request.replay is not None:
+        gathered, results = _replay(request, matrix, probes)
+    else:
+        gathered = collect_facts(request.sources, matrix)
+        results = run_probes(gathered, request, matrix, probes, progress)
+    facts = gathered.facts.copy()
+    facts.update(results.facts)
+    judgement = judge(facts, matrix.only(about_probes), policy or Policy(), today=today or date.today())
+    open_ends = [] if results.failed else unanswered(judgement, results.section)
+    notices = [*gathered.notices, *results.notices, *open_ends]
+    if results.failed:
+        notices.append(Notice("error", results.failed))
+    return report_of(
+        "probe",
+        gathered.target,
+        judgement,
+        matrix,
+        incomplete=results.failed is not None or bool(open_ends),
+        exit_zero=exit_zero,
+        notices=notices,
+        started=started,
+        sections={"probe": results.section},
+    )
+
+
+def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
+    """Every probe by name. Raises :class:`JobError`."""
+    try:
+        return find_probes(payload)
+    except CatalogueError as error:
+        raise JobError(str(error)) from None
+
+
+def about_probes(rule: Rule) -> bool:
+    """Whether the rule judges results of experiments."""
+    return rule.each == "probe" or any(key == "probe" or key.startswith("probe.") for key in [*rule.keys()])
+
+
+def run_probes(
+    gathered: Gathered,
+    request: Request,
+    matrix: Matrix,
+    probes: Mapping[str, Probe],
+    progress: Callable[[str], None] | None = None,
+) -> Results:
+    """Run what the request names in the environment that was gathered.
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    wishes, notices = _wishes(gathered.facts, request, probes)
+    python = gathered.facts.value("python.executable")
+    if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
+        raise UsageProblem(
+            f"{gathered.target.path} names no interpreter that can be started, and the experiments run in one: "
+            "point at it with --python PATH"
+        )
+    gpus = gathered.facts.value("gpu")
+    visible: str | None = ""
+    if request.device != "cpu":
+        permission = ask(gpus, request.sources.environ, all_gpus=request.all_gpus, force=request.force)
+        if permission.refused is not None:
+            raise JobError(permission.refused)
+        visible = permission.visible
+        notices += [Notice("note", text) for text in permission.notes]
+    with _scratch() as scratch, _recorder(request, gathered.facts, matrix) as keep:
+        place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
+        sure = request.device == "cpu" or _no_accelerator(gathered.facts)
+        session = run_session(
+            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=progress, keep=keep
+        )
+    return _results(session, gathered.facts, request, probes, notices)
+
+
+def _results(
+    session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe], notices: Sequence[Notice]
+) -> Results:
+    using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
+    groups = results_of(session)
+    found = probe_facts(session, groups, probes, suite=request.suite, asked=request.only, using=using)
+    suite = ", ".join(request.only) or request.suite
+    section = section_of(session, groups, probes, suite=suite, using=using)
+    section["reproducer"] = reproducer(groups, session.environment)
+    failed = None
+    if session.unusable is not None:
+        ending, detail = session.unusable.ending, session.unusable.detail
+        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
+        failed = f"the experiments could not run: {what}"
+    return Results(found, section, tuple(notices), failed)
+
+
+def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]:
+    """What ended without an answer and is not told by any finding: neither right nor wrong is known there."""
+    told = {
+        tuple(finding.item.get(key) for key in ("name", "device", "dtype", "backend", "signature"))
+        for finding in judgement.findings
+    }
+    notices = []
+    for group in section["groups"]:
+        identity = tuple(group[key] for key in ("name", "device", "dtype", "backend", "signature"))
+        if group["verdict"] in ("fail", "warn") or identity in told or section["in_use"] is False:
+            continue
+        what = " ".join(word for word in identity[:4] if word)
+        notices.append(Notice("error", f"no answer from {what}: {group['verdict']}: {group['why']}"))
+    return notices
+
+
+def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> tuple[Wishes, list[Notice]]:
+    if FIRST not in probes:
+        raise JobError(f"the probe {FIRST} is missing from this installation of envdoctor")
+    try:
+        chosen = choose(probes, request.only) if request.only else list(probes.values())
+    except CatalogueError as error:
+        raise UsageProblem(f"--only: {error}") from None
+    notices = []
+    model = facts.value("model.path")
+    if request.sources.model is not None and not isinstance(model, str):
+        text = f"no files of {request.sources.model} are at hand: tiny models of other families were taken"
+        notices.append(Notice("note", text))
+    recipe = {
+        fact.key.removeprefix("recipe."): plain(fact.value)
+        for fact in facts
+        if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
+    }
+    folder = str(request.sources.cwd / model) if isinstance(model, str) else None
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe), notices
+
+
+def _no_accelerator(facts: FactSet) -> bool:
+    gpus = facts.value("gpu")
+    return facts.value("machine.accelerators") == () and isinstance(gpus, Records) and gpus == Records(())
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for the children's files, which goes with everything in it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="envdoctor-probe-", ignore_cleanup_errors=True) as folder:
+        yield os.path.realpath(folder)
+
+
+@contextmanager
+def _recorder(request: Request, facts: FactSet, matrix: Matrix) -> Iterator[Callable[[Outcome], None] | None]:
+    if request.record is None:
+        yield None
+        return
+    from envdoctor.report.facts_json import document
+
+    file: IO[str]
+    try:
+        file = open(request.record, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (its error differs from ours)
+    except OSError as error:
+        raise JobError(f"{request.record}: cannot be written: {error.strerror or error}") from None
+    with file:
+        head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
+        write_head(file, document(facts, matrix.registry, public=True), **head)
+        yield lambda outcome: write_outcome(file, outcome)
+
+
+def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
+    from dataclasses import replace
+
+    from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
+
+    assert request.replay is not None
+    try:
+        recording = read_recording(request.replay)
+        facts = facts_of_document(recording.facts, request.replay, matrix.registry)
+    except (RecordingError, FactsFileError) as error:
+        raise UsageProblem(f"--replay {error}") from None
+    add_assignments(facts, request.sources, matrix)
+    head = recording.head
+    only = [str(name) for name in head.get("only") or ()]
+    request = replace(request, suite=str(head.get("suite", "quick")), only=only)
+    session = session_of(recording.outcomes)
+    if not recording.outcomes:
+        raise UsageProblem(f"--replay {request.replay}: nothing ran in this recording")
+    results = _results(session, facts, request, probes, [])
+    return Gathered(facts, Target("facts", str(request.replay), "--replay")), results

@@ -1,0 +1,122 @@
+"""``envdoctor probe``."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from envdoctor.cli.options import configuration_of, configuration_options, sources_of
+from envdoctor.cli.reporting import policy_of, present, report_options
+
+__all__ = ["command"]
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("probe")
+@click.option(
+    "--suite",
+    type=click.Choice(["quick", "full", "long"]),
+    default="quick",
+    show_default=True,
+    help="quick: default backend, bf16; full: every backend and dtype, minutes.",
+)
+@click.option("--only", metavar="NAME,...", multiple=True, help="These experiments, in whatever suite they are.")
+@click.option("--list", "list_", is_flag=True, help="Name the experiments, and what each finds out.")
+@click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to run them in.")
+@click.option(
+    "--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Build the tiny model from this one's config."
+)
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="A fact, e.g. recipe.dtype=bf16 (repeatable)."
+)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--all-gpus", is_flag=True, help="Show every GPU to the experiments, not one.")
+@click.option("--force", is_flag=True, help="Also on a GPU that others use, or that is nearly full.")
+@click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
+@click.option("--record", metavar="FILE", type=_FILE, help="Write every observation, to judge it again anywhere.")
+@click.option("--replay", metavar="FILE", type=_FILE, help="Judge a recording; nothing is run.")
+@click.option("--reproducer", metavar="FILE", type=_FILE, help="Write a script that shows the worst failure alone.")
+@configuration_options
+@report_options
+def command(**options: Any) -> int:
+    """Run tiny numeric experiments with the installed torch: does this machine compute right numbers?
+
+    They run in children of the target's interpreter, on the accelerator when there is one, else on the CPU; each is
+    ended when it takes too long or too much memory. Errors are measured against float64 and divided by what rounding
+    must cost, so that there is no tolerance to choose.
+
+    \b
+    envdoctor probe
+    envdoctor probe --suite full --only attention --reproducer bug.py
+    envdoctor probe --record here.jsonl          # elsewhere: envdoctor probe --replay here.jsonl
+    """
+    from envdoctor.app.check import open_matrix
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.app.probe import Request, catalogue, probe
+    from envdoctor.cli.output import parse_outputs, write_file, write_stdout
+    from envdoctor.cli.progress import progress_line
+    from envdoctor.report.formats import names
+    from envdoctor.report.probe_text import catalogue_text
+
+    parse_outputs(options["outputs"], names())
+    if options["list_"]:
+        write_stdout(catalogue_text(catalogue().values()))
+        return 0
+    live = [f"--{name}" for name in ("python", "record", "only", "model", "all_gpus", "force") if _typed(name)]
+    if options["replay"] and live:
+        raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
+    configuration = configuration_of(options["config"], options["no_config"])
+    only = [name.strip() for text in options["only"] for name in text.split(",")]
+    request = Request(
+        suite=options["suite"],
+        only=[name for name in only if name],
+        device=options["device"],
+        all_gpus=options["all_gpus"],
+        force=options["force"],
+        record=options["record"],
+        replay=options["replay"],
+        sources=sources_of(
+            configuration, {**options, "path": None, "root": None, "facts_file": None, "no_cache": True}
+        ),
+    )
+    with _ended_in_order(), progress_line(options["quiet"] > 0) as progress:
+        report = probe(
+            request,
+            policy=policy_of(configuration, options),
+            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            exit_zero=options["exit_zero"],
+            progress=progress,
+        )
+    if options["reproducer"] is not None:
+        script = report.sections["probe"]["reproducer"]
+        if script is not None:
+            write_file(options["reproducer"], "\n".join([*script, ""]))
+        elif options["quiet"] == 0:
+            click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
+    return present(report, configuration, options)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Being asked to end (SIGTERM) is an interrupt: children and their files go first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _typed(name: str) -> bool:
+    """Whether the option was given on the command line."""
+    given = click.get_current_context().get_parameter_source(name)
+    return given is click.core.ParameterSource.COMMANDLINE

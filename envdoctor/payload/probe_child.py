@@ -1,0 +1,340 @@
+"""Child script: run one job of one probe in the interpreter that is judged, and answer with a JSON line an observation.
+
+Standard input is one JSON object, the *job*::
+
+    {"probe": "attention", "device": "cpu", "suite": "quick", "dtype": "bf16", "backend": "default", "options": {},
+     "model": null, "recipe": {}, "gpu_memory_mib": 4096}
+
+Only ``probe`` must be there; ``device`` may be auto (cuda when torch sees such a device). Its experiment is
+``probes/<name with _>.py`` beside this file, a module with a literal ``PROBE`` and a function ``run(job, emit)``. The
+answers go to what was standard output when this script began:
+
+* ``{"kind": "begin", "python": ..., "torch": ..., "import_s": ...}`` when torch is there, if it is needed;
+* whatever the probe emits, with probe, device, dtype and backend of the job added;
+* ``{"kind": "end", "ending": "ok", "observations": 7, "seconds": 1.2, ...}`` as the last line.
+
+``{"jobs": [...]}`` runs several, each with these answers, and so imports torch but once; after a bad one it ends.
+
+``ending`` is ok, no-torch, torch-broken, torch-old, no-device, oom, sticky (an error after which CUDA works no more in
+this process) or failed, each but ok with a ``detail``. A process that dies without that line was lost; who started it
+names the cause. What libraries print goes to standard error.
+
+By hand: ``python probe_child.py < job.json``. Needs the standard library and torch >= 2.0, on Python 3.8 or newer;
+envdoctor is not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+__all__ = ["main"]
+
+OLDEST_TORCH = (2, 0)
+#: Characters of a text that is handed back, and of a line.
+LONGEST_TEXT = 2000
+LONGEST_LINE = 60000
+#: Parts of the messages of CUDA errors that leave the context of the process unusable.
+STICKY = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
+EXIT_CODES = {"ok": 0, "sticky": 3, "oom": 4, "no-torch": 5, "torch-broken": 5, "torch-old": 5, "no-device": 5}
+#: Endings after which nothing that follows in this process would be true.
+LAST = ("sticky", "oom", "no-torch", "torch-broken", "torch-old")
+PACKAGE = "envdoctor_payload"
+
+
+def main() -> None:
+    """Read the request, run its jobs one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
+    channel = Channel(_private_stdout())
+    _end_with_the_parent()
+    folder = os.path.dirname(os.path.abspath(__file__))
+    # Neither this folder's names nor the working directory's may shadow a library.
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != folder]
+    ending = "failed"
+    for job in _jobs():
+        started, computed = time.time(), time.process_time()
+        channel.begin(job)
+        try:
+            ending, detail = _work(job, folder, channel)
+        except Exception as error:
+            ending, detail = _named(error)
+        channel.end(ending, detail, time.time() - started, time.process_time() - computed)
+        if ending in LAST:
+            break
+    sys.stdout.flush()
+    # A library that hangs in its own shutdown, or threads that are not daemons, have nothing to say any more.
+    os._exit(EXIT_CODES.get(ending, 1))
+
+
+class Channel:
+    """Where the answers go: a file descriptor that no library knows of."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.stamp: dict[str, Any] = {}
+        self.count = 0
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """From now on observations are of this job."""
+        self.stamp = {key: job[key] for key in ("probe", "device", "dtype", "backend") if job.get(key) is not None}
+        self.count = 0
+
+    def emit(self, record: dict[str, Any]) -> None:
+        """Hand back one observation, at once. One with ``sticky`` ends the process: nothing after it would be true."""
+        self.count += 1
+        self.write({**self.stamp, **record})
+        if record.get("sticky"):
+            self.end("sticky", record.get("error", ""))
+            os._exit(EXIT_CODES["sticky"])
+
+    def end(self, ending: str, detail: str, seconds: float | None = None, computed: float | None = None) -> None:
+        """Say how the job ended, after how many ``seconds``, of which ``computed`` on a processor."""
+        line: dict[str, Any] = {"kind": "end", "ending": ending, "observations": self.count}
+        line["peak_rss_mib"] = _peak_rss_mib()
+        if seconds is not None:
+            line["seconds"] = round(seconds, 3)
+        if computed is not None:
+            line["cpu_s"] = round(computed, 3)
+        if detail:
+            line["detail"] = detail
+        self.write(line)
+
+    def write(self, record: dict[str, Any]) -> None:
+        text = json.dumps(_plain(record, 0), allow_nan=False)
+        if len(text) > LONGEST_LINE:
+            kept = dict(self.stamp)
+            kept.update({"case": str(record.get("case"))[:200], "error": "the observation is too long to hand back"})
+            text = json.dumps(kept)
+        rest = memoryview((text + "\n").encode("ascii"))
+        while rest:
+            rest = rest[os.write(self.descriptor, rest) :]
+
+
+def _private_stdout() -> int:
+    """A copy of standard output; what anybody prints from now on goes to standard error."""
+    sys.stdout.flush()
+    descriptor = os.dup(1)  # not inherited by programs that are started from here
+    os.dup2(2, 1)
+    return descriptor
+
+
+def _end_with_the_parent() -> None:
+    """On Linux: who started this may be ended without a chance to end it."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+        import signal
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def _jobs() -> list[dict[str, Any]]:
+    request: dict[str, Any] = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    jobs: list[dict[str, Any]] = request.get("jobs") or [request]
+    for job in jobs:
+        job.setdefault("device", "cpu")
+        job.setdefault("suite", "quick")
+        for key in ("dtype", "backend", "model"):
+            job.setdefault(key, None)
+        for key in ("options", "recipe"):
+            job[key] = job.get(key) or {}
+    return jobs
+
+
+def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]:
+    """Run the probe; how that ended, with details."""
+    module = job["probe"].replace("-", "_")
+    if not module.isidentifier():
+        raise ValueError(f"no probe can be named {job['probe']!r}")
+    declared = _declaration(os.path.join(folder, "probes", module + ".py"))
+    begin: dict[str, Any] = {"kind": "begin", "python": sys.version.split()[0]}
+    needs = declared.get("needs", ["torch"])
+    if "torch" in needs:
+        ending, detail = _import_torch(begin)
+        if ending:
+            return ending, detail
+        if job["device"] == "auto":
+            job["device"] = "cuda" if _has_cuda() else "cpu"
+        if job["device"] == "cuda" and not _has_cuda():
+            return "no-device", "torch sees no CUDA device"
+    channel.stamp["device"] = job["device"]
+    missing = [problem for problem in map(_missing, needs) if problem]
+    channel.write({**channel.stamp, **begin})
+    if missing:
+        channel.emit({"case": "needs", **missing[0]})
+        return "ok", ""
+    if job["device"] == "cuda" and declared.get("cap", True):
+        _cap_gpu_memory(job.get("gpu_memory_mib"))
+    _payload_package(folder)
+    from importlib import import_module
+
+    import_module(PACKAGE + ".probes." + module).run(job, channel.emit)
+    return "ok", ""
+
+
+def _declaration(path: str) -> dict[str, Any]:
+    """The literal ``PROBE`` of a probe's file."""
+    import ast
+
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [getattr(name, "id", None) for name in node.targets] == ["PROBE"]:
+            declared: dict[str, Any] = ast.literal_eval(node.value)
+            return declared
+    raise ValueError(f"{path} declares no PROBE")
+
+
+def _payload_package(folder: str) -> None:
+    """Make ``envdoctor_payload.probes`` and ``.probing`` importable without putting this folder on sys.path."""
+    from types import ModuleType
+
+    if PACKAGE in sys.modules:
+        return
+    for name, path in ((PACKAGE, folder), (PACKAGE + ".probes", os.path.join(folder, "probes"))):
+        package = ModuleType(name)
+        package.__path__ = [path]  # what makes it a package
+        sys.modules[name] = package
+
+
+def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
+    """Import torch and note what it is; an ending and its detail when it cannot be used."""
+    started = time.time()
+    first = "torch" not in sys.modules
+    try:
+        import torch
+
+        version = str(torch.__version__)
+        release = tuple(int(part) for part in version.partition("+")[0].split(".")[:2])
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            return "no-torch", "torch is not installed"
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
+    except MemoryError:
+        raise
+    except BaseException as error:  # an import may do anything, sys.exit included
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
+    begin["torch"] = version
+    if first:
+        begin.update(import_s=round(time.time() - started, 3), rss_mib=_peak_rss_mib())
+    if release < OLDEST_TORCH:
+        return "torch-old", f"torch {version} is older than 2.0"
+    return "", ""
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _missing(name: str) -> dict[str, Any] | None:
+    """What to say instead of an observation when a library that the probe needs is not there, or does not import."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if name == "torch":
+        return None
+    try:
+        if find_spec(name) is None:
+            return {"skip": f"{name} is not installed"}
+        import_module(name)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        return {"error": f"{name} cannot be imported: {_said(error)}"}
+    return None
+
+
+def _cap_gpu_memory(mib: float | None) -> None:
+    """A belt: the probe never takes more of the device than this, whatever it does."""
+    if not mib:
+        return
+    import torch
+
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, mib * 1048576.0 / total), 0)
+
+
+def _named(error: BaseException) -> tuple[str, str]:
+    """The ending that an exception stands for."""
+    if _is_out_of_memory(error):
+        return "oom", _said(error)
+    if "torch" in sys.modules and any(part in str(error) for part in STICKY) and _cuda_in_use():
+        return "sticky", _said(error)
+    return "failed", _said(error) + _place(error)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )
+
+
+def _cuda_in_use() -> bool:
+    torch: Any = sys.modules["torch"]
+    try:
+        return bool(torch.cuda.is_initialized())
+    except Exception:
+        return False
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value as JSON: numbers of torch and numpy as numbers, those that JSON lacks as text ("nan", "-inf")."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return value[:LONGEST_TEXT]
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if depth > 6:
+        return "..."
+    if isinstance(value, dict):
+        return {str(key): _plain(entry, depth + 1) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(entry, depth + 1) for entry in value]
+    if hasattr(value, "item") and getattr(value, "size", None) is not None:
+        try:
+            return _plain(value.item(), depth + 1)
+        except (ValueError, RuntimeError, TypeError):
+            pass
+    return str(value)[:LONGEST_TEXT]
+
+
+def _peak_rss_mib() -> float | None:
+    try:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return round(peak / (1048576.0 if sys.platform == "darwin" else 1024.0), 1)
+    except (ImportError, OSError):
+        return None
+
+
+if __name__ == "__main__":
+    main()

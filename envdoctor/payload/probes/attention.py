@@ -1,0 +1,98 @@
+"""Does attention compute right outputs and gradients, with every mask, layout and length that training meets?
+
+Runs torch's scaled_dot_product_attention forward and backward over length × mask × layout × upstream gradient × head
+dimension × stress, and measures each result against float64. Only inputs with a constant offset, dead rows, a gradient
+and an explicit mask bring out bugs such as these:
+
+* NaN in dq alone where L % 128 = 64 and the logsumexp is below -88.7 (cuDNN): https://github.com/pytorch/pytorch/issues/196678
+* NaN gradients at the first step on sm90 (cuDNN in 2.5.0): https://github.com/pytorch/pytorch/pull/138354
+* a float32 mask with half inputs misread: https://github.com/pytorch/pytorch/pull/191612
+* wrong numbers where S % 32 = 1 and keys are broadcast: https://github.com/pytorch/pytorch/issues/191937
+* NaN of fully masked rows in the gradients of all keys (2.4): https://github.com/pytorch/pytorch/pull/131060
+* logits rounded to half (math, before 2.5): https://github.com/pytorch/pytorch/pull/128922
+* short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
+  https://github.com/NVIDIA/TransformerEngine/issues/3216
+
+Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a number).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+PROBE = {
+    "name": "attention",
+    "title": "attention, forward and backward",
+    "settles": ["attention"],
+    "needs": ["torch"],
+    "suites": {
+        "quick": [{"dtype": "bf16", "backend": "default"}],
+        "full": [
+            {"dtype": "bf16", "backend": "default", "options": {"grid": "full"}},
+            {"dtype": "bf16", "backend": "math"},
+            {"dtype": "bf16", "backend": "flash", "options": {"grid": "full"}},
+            {"dtype": "bf16", "backend": "efficient", "options": {"grid": "full"}, "devices": ["cuda"]},
+            {"dtype": "bf16", "backend": "cudnn", "options": {"grid": "full"}, "devices": ["cuda"]},
+            {"dtype": "fp16", "backend": "default"},
+            {"dtype": "fp16", "backend": "math"},
+            {"dtype": "fp16", "backend": "flash"},
+            {"dtype": "fp16", "backend": "efficient", "devices": ["cuda"]},
+            {"dtype": "fp16", "backend": "cudnn", "devices": ["cuda"]},
+            {"dtype": "fp32", "backend": "default"},
+            {"dtype": "fp32", "backend": "math"},
+        ],
+    },
+    "seconds": {"cpu": 90, "cuda": 180},
+    "memory_mib": 1500,
+}
+
+
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """One observation a case, after one that says which backend torch takes for typical inputs, and why."""
+    from ..probing.attention_case import DTYPES, observe, prepare
+    from ..probing.attention_grid import cases
+    from ..probing.backends import force, is_known
+    from ..probing.sdpa import sdpa
+
+    options = job.get("options") or {}
+    device, backend = job.get("device") or "cpu", job.get("backend") or "default"
+    dtype = DTYPES[job.get("dtype") or "bf16"]
+    if not is_known(backend):
+        emit({"case": "backend", "judge": "attention", "skip": f"this torch has no {backend} backend to ask for"})
+        return
+    if backend == "default":
+        emit(_choices(dtype, device))
+    for case in cases(options.get("grid") or ("full" if job.get("suite") == "long" else "quick")):
+        if options.get("only") not in (None, case["number"]):
+            continue
+        prepared = prepare(case, dtype, int(options.get("seed") or 0))
+        with force(backend):
+            emit(observe(prepared, dtype, device, sdpa))
+
+
+def _choices(dtype: Any, device: str) -> dict[str, Any]:
+    """Which backend the default takes for what a model sends with and without padding, and why not the others."""
+    import torch
+
+    from ..probing.backends import chosen, declined
+
+    q = torch.zeros(2, 8, 192, 64, dtype=dtype, device=device).requires_grad_()
+    k = torch.zeros(2, 2, 192, 64, dtype=dtype, device=device).requires_grad_()
+    wide = torch.zeros(2, 8, 192, 512, dtype=dtype, device=device).requires_grad_()
+    kept = torch.ones(2, 1, 192, 192, dtype=torch.bool, device=device)
+    inputs: dict[str, tuple[Any, ...]] = {
+        "no mask": (q, q, q, None, False, False),
+        "causal": (q, q, q, None, True, False),
+        "boolean mask": (q, q, q, kept, False, False),
+        "additive mask": (q, q, q, torch.zeros(kept.shape, dtype=dtype, device=device), False, False),
+        "causal, shared heads": (q, k, k, None, True, True),
+        "causal, head dimension 512": (wide, wide, wide, None, True, False),
+        "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for name, given in inputs.items():
+        found[name] = {"backend": chosen(given)}
+        if device == "cuda":
+            found[name]["declined"] = declined(given)
+    return {"kind": "info", "case": "backends", "choices": found}

@@ -1,0 +1,200 @@
+"""What torch is and how it is set up here: device, cost of a CUDA context, cuDNN, allocator, SDPA switches and order.
+
+The record that every other result is read against. One release of torch takes another attention kernel when the wheel
+of cuDNN beside it changes (https://github.com/pytorch/pytorch/pull/162073,
+https://github.com/pytorch/pytorch/pull/171627), when ``TORCH_CUDNN_SDPA_DEPRIORITIZED`` is set, and by GPU: so what
+torch reports at run time is recorded, and nothing is inferred. Expandable segments are tried, because that a setting is
+accepted does not mean that it works (https://github.com/pytorch/pytorch/issues/187343).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+PROBE = {
+    "name": "context",
+    "title": "torch, device and settings",
+    "settles": [],
+    "needs": ["torch"],
+    "cap": False,
+    "alone": True,
+    "suites": {"quick": [{}], "full": [{}]},
+    "seconds": {"cpu": 60, "cuda": 120},
+    "memory_mib": 1500,
+}
+
+#: Variables that choose kernels or memory; their values go into the record.
+VARIABLES = (
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "NVIDIA_TF32_OVERRIDE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_MODULE_LOADING",
+    "CUDA_LAUNCH_BLOCKING",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "ATEN_CPU_CAPABILITY",
+)
+_BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
+
+
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """Emit observations of the kind ``environment``: build, device, settings, allocator."""
+    emit({"kind": "environment", "case": "build", **_build()})
+    if job["device"] == "cuda":
+        emit({"kind": "environment", "case": "device", **_device()})
+    emit({"kind": "environment", "case": "settings", **_settings()})
+    if job["device"] == "cuda":
+        emit({"kind": "environment", "case": "allocator", **_allocator()})
+
+
+def _build() -> dict[str, Any]:
+    import torch
+
+    return {
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "python": sys.version.split()[0],
+        "arch_list": _asked(lambda: torch.cuda.get_arch_list() or None),
+        "cpu_capability": _asked(lambda: torch.backends.cpu.get_cpu_capability()),
+        "threads": torch.get_num_threads(),
+        "accelerators": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def _device() -> dict[str, Any]:
+    """The device, and what a context on it costs in seconds and MiB of the driver's memory."""
+    import torch
+
+    before = _driver_memory_mib()
+    started = time.time()
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    seconds = time.time() - started
+    after = _driver_memory_mib()
+    properties = torch.cuda.get_device_properties(0)
+    free, total = torch.cuda.mem_get_info()
+    cost = max((now - then for then, now in zip(before, after)), default=None)
+    return {
+        "name": properties.name,
+        "cc": f"{properties.major}.{properties.minor}",
+        "count": torch.cuda.device_count(),
+        "total_mib": total >> 20,
+        "free_mib": free >> 20,
+        "context_s": round(seconds, 3),
+        "context_mib": cost,
+        "cudnn": _asked(_cudnn),
+        "driver_cuda": _asked(lambda: torch._C._cuda_getDriverVersion()),
+        "bf16": _asked(lambda: torch.cuda.is_bf16_supported()),
+    }
+
+
+def _settings() -> dict[str, Any]:
+    import torch
+
+    switches = torch.backends.cuda
+    return {
+        "sdp_enabled": {name: _enabled(name) for name in _BACKENDS},
+        "sdp_priority": _asked(_priority),
+        "fp16_bf16_reduction_math_sdp": _asked(lambda: switches.fp16_bf16_reduction_math_sdp_allowed()),
+        "matmul_precision": _asked(lambda: torch.get_float32_matmul_precision()),
+        "cudnn_tf32": _asked(lambda: torch.backends.cudnn.allow_tf32),
+        "bf16_reduced_precision": _asked(lambda: switches.matmul.allow_bf16_reduced_precision_reduction),
+        "fp16_reduced_precision": _asked(lambda: switches.matmul.allow_fp16_reduced_precision_reduction),
+        "deterministic": _asked(lambda: torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def _enabled(backend: str) -> Any:
+    import torch
+
+    return _asked(lambda: getattr(torch.backends.cuda, backend + "_sdp_enabled")())
+
+
+def _priority() -> list[str]:
+    """Names of the SDPA backends in the order in which the default tries them."""
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    names = {int(value): name.lower() for name, value in SDPBackend.__members__.items()}
+    return [names.get(int(number), str(number)) for number in torch._C._get_sdp_priority_order()]
+
+
+def _cudnn() -> str | None:
+    """The library that is loaded, as 9.10.2; its number has four digits before 9 and five from then on."""
+    import torch
+
+    number = torch.backends.cudnn.version()
+    if number is None or torch.version.cuda is None:
+        return None
+    unit = 10000 if number >= 90000 else 1000
+    return f"{number // unit}.{number % unit // 100}.{number % 100}"
+
+
+def _allocator() -> dict[str, Any]:
+    """Which allocator is at work, and whether expandable segments are more than accepted."""
+    import torch
+
+    record: dict[str, Any] = {"backend": _asked(lambda: torch.cuda.get_allocator_backend())}
+    record["expandable_segments"] = _asked(_expandable)
+    return record
+
+
+def _expandable() -> str:
+    import torch
+
+    torch.cuda.empty_cache()
+    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    try:
+        block = torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+        right = int(block.sum()) == 0
+        segments = [part for part in torch.cuda.memory_snapshot() if part.get("is_expandable")]
+        del block
+    finally:
+        torch.cuda.empty_cache()
+        torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+    if not right:
+        return "wrong values"
+    return "works" if segments else "ignored"
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """The answer, or None where this release does not know the question, or why it fails."""
+    try:
+        return question()
+    except (AttributeError, ImportError, TypeError):
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+
+
+def _driver_memory_mib() -> list[int]:
+    """Memory in use on each of the machine's NVIDIA GPUs, by the driver's own library; empty without it."""
+    import ctypes
+
+    class Memory(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2():
+            return []
+        number = ctypes.c_uint()
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(number))
+        used = []
+        for index in range(min(number.value, 64)):
+            handle, memory = ctypes.c_void_p(), Memory()
+            failed = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+            failed = failed or nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+            used.append(0 if failed else memory.used >> 20)
+        nvml.nvmlShutdown()
+        return used
+    except (OSError, AttributeError):
+        return []

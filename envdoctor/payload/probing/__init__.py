@@ -1,0 +1,1 @@
+"""Code that several probes share. It runs inside the target interpreter only."""

@@ -1,0 +1,96 @@
+"""One attention case: draw inputs, run a kernel forward and backward, measure both against the float64 truth."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .backends import failure
+from .layouts import arrange, share, upstream
+from .masks import hand_over, keep
+from .reference import Expected, expected, measure
+from .stress import draw
+
+__all__ = ["DTYPES", "Prepared", "observe", "prepare", "title"]
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    #: ((q, k, v), attn_mask, is_causal, case) -> output (B, H, L, D).
+    Kernel = Callable[[tuple[Any, Any, Any], Any, bool, dict[str, Any]], Any]
+
+
+class Prepared:
+    """A case with its numbers on the CPU and what must come out."""
+
+    def __init__(self, case: dict[str, Any], inputs: tuple[Any, Any, Any], gradient: Any, kept: Any) -> None:
+        self.case = case
+        self.inputs = inputs
+        self.gradient = gradient
+        self.kept = kept
+        self.expected: Expected = expected((*inputs, gradient), kept)
+
+
+def title(case: dict[str, Any]) -> str:
+    """The short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
+    words = [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}", case["mask"], case["layout"], case["dout"]]
+    if case["H"] != case["Hk"]:
+        words.insert(0, f"H{case['H']}/{case['Hk']} {case['gqa']}")
+    return " ".join([*words, case["stress"]])
+
+
+def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
+    """Numbers and truth of a case. ``seed`` 0 are the published inputs, any other number gives new ones."""
+    case = {**case, "seed": 1000 + case["number"] + 100_003 * seed}
+    q, k, v, gradient = draw(case, case["stress"], case["seed"], dtype)
+    k, v = share(k, v, case["layout"])
+    kept = keep(case["mask"], case["B"], case["L"], case["S"])
+    if case["dout"] == "expand":
+        gradient = torch.ones_like(gradient)  # a stride of 0 leaves no way to send nothing into dead rows
+    else:
+        # A padded loss sends nothing into dead rows.
+        gradient = gradient.masked_fill(~kept.any(-1, keepdim=True), 0.0)
+    return Prepared(case, (q, k, v), gradient, kept)
+
+
+def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict[str, Any]:
+    """Run the kernel; the observation of it, for the judge ``attention``."""
+    case = prepared.case
+    found: dict[str, Any] = {"case": title(case), "params": dict(case), "judge": "attention"}
+    try:
+        got, extra = _run(prepared, dtype, device, kernel)
+    except Exception as error:
+        found.update(failure(error, device))
+        return found
+    found.update(extra)
+    found.update(measure(got, prepared.expected, dtype))
+    found["lse"] = prepared.expected.lse
+    if case["S"] == 1:
+        # Softmax over one key is constant: exact dq and dk are 0, and a ratio would divide one noise by another.
+        found["gate"] = ["o", "dv"]
+    return found
+
+
+def _run(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> tuple[dict[str, Any], dict[str, Any]]:
+    case = prepared.case
+    q, k, v = (x.to(device) for x in prepared.inputs)
+    inputs = arrange((q, k, v), case["layout"])
+    mask, is_causal = hand_over(case["mask"], prepared.kept, dtype, device)
+    gradient = upstream(prepared.gradient.to(device), case["dout"])
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    started = time.perf_counter()
+    out = kernel(inputs, mask, is_causal, case)
+    node = type(out.grad_fn).__name__
+    dq, dk, dv = torch.autograd.grad(out, inputs, gradient)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    extra: dict[str, Any] = {"node": node, "ms": round(1000 * (time.perf_counter() - started), 2)}
+    if device == "cuda":
+        extra["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
+    return {"o": out, "dq": dq, "dk": dk, "dv": dv}, extra

@@ -1,0 +1,103 @@
+"""Attention of other packages as kernels of an attention case: flash-attn (with and without padding) and xformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "xformers"]
+
+_SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
+
+
+def _grid(varied: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    made = [{**_SIZE, **case} for case in varied]
+    for number, case in enumerate(made):
+        case.setdefault("S", case["L"])
+        case["number"] = number
+    return made
+
+
+#: What flash-attn's own fixed bugs need: lengths around its tiles, padding taken out, large values, head dimensions to
+#: 256, packed memory, other output gradients, shared keys, few keys for many rows.
+FLASH_ATTN = _grid(
+    [
+        {"L": length, "mask": mask, "stress": stress}
+        for length in (64, 192, 261)
+        for mask in ("none", "causal", "pack_left", "pack_right")
+        for stress in ("unit", "x3", "shift-")
+    ]
+    + [
+        {"L": 192, "D": depth, "mask": mask, "layout": layout, "stress": "shift-"}
+        for depth in (32, 80, 128, 256)
+        for mask in ("causal", "pack_left")
+        for layout in ("bshd", "packed")
+    ]
+    + [{"L": 192, "mask": "causal", "dout": dout} for dout in ("strided", "expand", "plain")]
+    + [{"L": 192, "H": 8, "mask": mask, "gqa": "flag", "stress": "shift-"} for mask in ("causal", "pack_left")]
+    + [{"L": rows, "S": keys, "mask": "pack_none", "stress": "x3"} for rows, keys in ((1, 128), (17, 129), (200, 3))]
+)
+
+XFORMERS = _grid(
+    [
+        {"L": length, "mask": mask, "stress": stress}
+        for length in (64, 192, 261)
+        for mask in ("none", "causal", "inf_right", "min_left")
+        for stress in ("unit", "shift-")
+    ]
+    + [{"L": 192, "D": depth, "mask": mask} for depth in (32, 80, 128, 256) for mask in ("causal", "inf_right")]
+    + [{"L": 192, "mask": "causal", "layout": "packed", "dout": dout} for dout in ("hf", "strided", "expand", "plain")]
+)
+
+
+def flash_attn(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+    """The output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
+    import flash_attn as package
+
+    q, k, v = (x.transpose(1, 2) for x in inputs)  # (B, L, H, D)
+    if not case["mask"].startswith("pack_"):
+        return package.flash_attn_func(q, k, v, causal=is_causal).transpose(1, 2)
+    what = case["mask"][5:]
+    batch, rows, keys = case["B"], case["L"], case["S"]
+    padded = 0 if what == "none" else max(1, keys // 3)
+    places_q, starts_q = _unpadded(batch, rows, padded, what, q.device)
+    places_k, starts_k = _unpadded(batch, keys, padded, what, q.device)
+    packed = package.flash_attn_varlen_func(
+        q.flatten(0, 1)[places_q],
+        k.flatten(0, 1)[places_k],
+        v.flatten(0, 1)[places_k],
+        starts_q,
+        starts_k,
+        rows,
+        keys,
+        causal=True,
+    )
+    out = torch.zeros(batch * rows, *q.shape[2:], dtype=q.dtype, device=q.device).index_copy(0, places_q, packed)
+    return out.view(q.shape).transpose(1, 2)
+
+
+def xformers(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+    """The output (B, H, L, D); an additive mask goes in as a view whose rows are aligned, as xformers demands it."""
+    from xformers import ops
+
+    q, k, v = (x.transpose(1, 2) for x in inputs)
+    bias = ops.LowerTriangularMask() if is_causal else None
+    if mask is not None:
+        batch, heads, rows, keys = q.shape[0], q.shape[2], q.shape[1], k.shape[1]
+        room = torch.zeros(batch, heads, rows, (keys + 7) // 8 * 8, dtype=mask.dtype, device=mask.device)
+        bias = room[..., :keys]
+        bias.copy_(mask.expand(batch, heads, rows, keys))
+    return ops.memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
+
+
+def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> tuple[Any, Any]:
+    """Places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
+
+    The first sample is whole; all others lack ``padded`` tokens on the side ``what``.
+    """
+    kept = torch.ones(batch, length, dtype=torch.bool)
+    if padded:
+        kept[1:, slice(0, padded) if what == "left" else slice(length - padded, length)] = False
+    starts = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0)).to(torch.int32)
+    return kept.flatten().nonzero().flatten().to(device), starts.to(device)

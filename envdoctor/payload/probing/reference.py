@@ -1,0 +1,109 @@
+"""The float64 truth of attention, and the error that rounding alone must make: what a kernel's result is divided by.
+
+One routine is evaluated twice. In float64 without rounding it is the truth. In float32, rounding to the tested dtype
+exactly where every fused half-precision kernel must (P, O, dS, the results, and P rebuilt from a float32 logsumexp),
+it is the *model*. A kernel whose error is many times the model's lost accuracy that it did not have to lose. Comparing
+with an unfused implementation in the same dtype instead would pass kernels that are 95 times worse than they had to be.
+
+Shapes: q and dO (B, H, L, D); k and v (B, Hk, S, D); keep (B, 1, L, S) says which keys a row may see. A row that may
+see none is *dead*. Everything is computed on the CPU, whatever device is tested: the truth must not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["TENSORS", "Expected", "evaluate", "expected", "measure"]
+
+TENSORS = ("o", "dq", "dk", "dv")
+
+
+class Expected:
+    """Truth and model of one case, by tensor, with the dead rows and the range of the logsumexp over live rows."""
+
+    def __init__(self, truth: dict[str, Any], model: dict[str, Any], dead: Any) -> None:
+        self.truth = truth
+        self.model = model
+        self.dead = dead  # (B, 1, L)
+        self.lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
+
+
+def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounded: Any = None) -> dict[str, Any]:
+    """o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``.
+
+    With a dtype ``rounded``, what a kernel of that dtype must round is rounded to it and taken back.
+    """
+
+    def r(x: Any) -> Any:
+        return x if rounded is None else x.to(rounded).to(precision)
+
+    q, k, v, upstream = (tensor.to(precision) for tensor in given)
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scale = q.shape[-1] ** -0.5
+    dead = ~keep.any(-1, keepdim=True)
+    # Dead rows get zeros for logits and then for probabilities, so that nothing is NaN by construction.
+    scores = (scale * (q @ k.transpose(-1, -2))).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
+    p = torch.softmax(scores, -1).masked_fill(dead, 0.0)
+    o = r(r(p) @ v)
+    lse = torch.logsumexp(scores, -1, keepdim=True)
+    # The backward computes the logits anew, and may fold the scale into q: where it is no power of two they differ in
+    # the last bit, which exp turns into a relative error of |logit| ulps. It is what float32 kernels are limited by.
+    again = ((scale * q) @ k.transpose(-1, -2)).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
+    rebuilt = torch.exp(again - lse).masked_fill(dead, 0.0)
+    delta = (upstream * o).sum(-1, keepdim=True)
+    ds = r(rebuilt * (upstream @ v.transpose(-1, -2) - delta))
+
+    def heads(x: Any) -> Any:  # gradients of the heads of a group are summed before they are rounded
+        return x.reshape(x.shape[0], -1, group, *x.shape[2:]).sum(2)
+
+    dq = r(scale * (ds @ k))
+    dk = r(heads(scale * (ds.transpose(-1, -2) @ q)))
+    dv = r(heads(r(rebuilt).transpose(-1, -2) @ upstream))
+    return {"o": o, "dq": dq, "dk": dk, "dv": dv, "lse": lse}
+
+
+def expected(given: tuple[Any, Any, Any, Any], keep: Any) -> Expected:
+    """Truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
+    truth = evaluate(given, keep, torch.float64)
+    model = evaluate(given, keep, torch.float32, given[0].dtype)
+    return Expected(truth, model, ~keep.any(-1))
+
+
+def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
+    """The measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``unjudged``.
+
+    Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
+    """
+    limits = torch.finfo(dtype)
+    ratio: dict[str, float] = {}
+    nonfinite: dict[str, int] = {}
+    unjudged: list[str] = []
+    found: dict[str, Any] = {"ratio": ratio, "nonfinite": nonfinite}
+    for name, tensor in got.items():
+        x = tensor.detach().to("cpu", torch.float64)
+        truth, model = case.truth[name], case.model[name].to(torch.float64)
+        if name in ("o", "dq"):
+            live = ~case.dead.expand(truth.shape[:3])
+            if name == "o":
+                found["dead_rows_nonfinite"] = int((~torch.isfinite(x[~live])).sum())
+            x, truth, model = x[live], truth[live], model[live]
+        if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
+            unjudged.append(name)
+            continue
+        lost = int((~torch.isfinite(x)).sum())
+        if lost:
+            nonfinite[name] = lost
+            continue
+        # 5 % of an ulp of the truth is the least that is divided by: an exact zero must not turn noise into a verdict.
+        floor = 0.05 * limits.eps * _rms(truth) + 1e-30
+        ratio[name] = round(_rms(x - truth) / max(_rms(model - truth), floor), 3)
+    if unjudged:
+        found["unjudged"] = unjudged
+    return found
+
+
+def _rms(x: Any) -> float:
+    return float(x.square().mean().sqrt())

@@ -1,0 +1,212 @@
+"""The experiments there are: found by their files in ``payload/probes``, read as text, never imported here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
+
+#: The scripts that run in the target interpreter.
+PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
+#: From the shortest to the longest.
+SUITES = ("quick", "full", "long")
+#: Runs first whatever was asked for: its record says what every other result was measured on.
+FIRST = "context"
+
+_KEYS = {"name", "title", "settles", "needs", "suites", "seconds", "memory_mib", "cap", "alone"}
+_RESERVED = ("dtype", "backend", "devices", "seconds", "memory_mib", "options")
+_SECONDS = {"cpu": 60.0, "cuda": 120.0}
+#: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
+_QUICK_SECONDS = 60.0
+#: What a first import of torch may take on top, from a network disk.
+_IMPORT_SECONDS = 30.0
+_MEMORY_MIB = 1500
+#: Of the device, beside the context: what a probe may take at most.
+_GPU_MEMORY_MIB = 8192
+
+
+class CatalogueError(ValueError):
+    """A probe's file cannot be used, or there is no such probe; the message names it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One child process: a probe on one device, in one dtype, with one backend.
+
+    ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files. ``recipe`` holds the facts of
+    the recipe without their prefix (``{"dtype": "bf16"}``). Jobs with the same ``bundle`` may share a process, so that
+    torch is imported once; None stays alone.
+    """
+
+    probe: str
+    device: str
+    suite: str
+    dtype: str | None = None
+    backend: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 60.0
+    memory_mib: int = _MEMORY_MIB
+    bundle: str | None = None
+
+    @cached_property
+    def label(self) -> str:
+        """``attention bf16 default``."""
+        return " ".join(word for word in (self.probe, self.dtype, self.backend, *_spelled(self.options)) if word)
+
+    def document(self) -> dict[str, Any]:
+        """What the child reads."""
+        return {
+            "probe": self.probe,
+            "device": self.device,
+            "suite": self.suite,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "options": dict(self.options),
+            "model": self.model,
+            "recipe": dict(self.recipe),
+            "gpu_memory_mib": _GPU_MEMORY_MIB,
+        }
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One experiment, as its file declares it.
+
+    ``settles`` are the names by which rules ask for it, ``needs`` the modules that it imports, ``suites`` its jobs by
+    suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory. ``alone``: never in one
+    process with others, because it measures the process itself or may bring it down.
+    """
+
+    name: str
+    title: str
+    settles: tuple[str, ...]
+    needs: tuple[str, ...]
+    suites: Mapping[str, Sequence[Mapping[str, Any]]]
+    seconds: Mapping[str, float]
+    memory_mib: int
+    path: Path
+    alone: bool = False
+
+    def jobs(
+        self,
+        suite: str,
+        device: str,
+        *,
+        asked: bool = False,
+        model: str | None = None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> list[Job]:
+        """The children of a suite on a device.
+
+        A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
+        runs its shortest when it is in no suite up to this one.
+        """
+        return [
+            Job(
+                probe=self.name,
+                device=device,
+                suite=suite,
+                dtype=entry.get("dtype"),
+                backend=entry.get("backend"),
+                options=_options(entry),
+                model=model,
+                recipe=recipe or {},
+                seconds=self._limit(entry, device),
+                memory_mib=int(entry.get("memory_mib", self.memory_mib)),
+                bundle=None if self.alone else "+".join(sorted(self.needs)),
+            )
+            for entry in self._entries(suite, asked)
+            if device == "auto" or device in entry.get("devices", (device,))
+        ]
+
+    def _limit(self, entry: Mapping[str, Any], device: str) -> float:
+        seconds = float(entry.get("seconds", self.seconds["cpu" if device == "cpu" else "cuda"]))
+        return seconds + (_IMPORT_SECONDS if "torch" in self.needs else 0.0)
+
+    def _entries(self, suite: str, asked: bool) -> Sequence[Mapping[str, Any]]:
+        upto = SUITES[: SUITES.index(suite) + 1]
+        names = [*reversed(upto), *(SUITES[len(upto) :] if asked else ())]
+        return next((self.suites[name] for name in names if self.suites.get(name)), ())
+
+
+def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
+    """All probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
+    folder = payload / "probes"
+    paths = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+    probes = [_read(path) for path in paths]
+    return {probe.name: probe for probe in sorted(probes, key=lambda probe: (probe.name != FIRST, probe.name))}
+
+
+def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
+    """Whether a file for this probe exists: the quick answer, for a report that mentions it."""
+    return os.path.isfile(payload / "probes" / f"{name.replace('-', '_')}.py")
+
+
+def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
+    """The probes of these names, or that settle what rules call so. Raises :class:`CatalogueError`."""
+    wanted: list[Probe] = []
+    for name in names:
+        found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
+        if not found:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, probes, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`envdoctor probe --list` names them"
+            raise CatalogueError(f"there is no probe {name[:60]!r}; {hint}")
+        wanted += [probe for probe in found if probe not in wanted]
+    return wanted
+
+
+def _read(path: Path) -> Probe:
+    import ast
+
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+        declared = next(
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and [getattr(name, "id", "") for name in node.targets] == ["PROBE"]
+        )
+        return _probe(declared, path)
+    except StopIteration:
+        raise CatalogueError(f"{path}: it declares no PROBE") from None
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CatalogueError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
+    unknown = set(declared) - _KEYS
+    if unknown:
+        raise ValueError(f"PROBE has the unknown key {sorted(unknown)[0]!r}")
+    name = declared["name"]
+    if name.replace("-", "_") != path.stem:
+        raise ValueError(f"the name {name!r} is not that of the file")
+    if set(declared["suites"]) - set(SUITES):
+        raise ValueError(f"suites are {', '.join(SUITES)}")
+    return Probe(
+        name=name,
+        title=declared["title"],
+        settles=tuple(declared.get("settles", ())),
+        needs=tuple(declared.get("needs", ("torch",))),
+        suites=declared["suites"],
+        seconds={**_SECONDS, **declared.get("seconds", {})},
+        memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
+        path=path,
+        alone=bool(declared.get("alone", float(declared.get("seconds", {}).get("cpu", 0)) > _QUICK_SECONDS)),
+    )
+
+
+def _options(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is particular to a probe, whether it stands under ``options`` or beside it."""
+    return {**entry.get("options", {}), **{key: value for key, value in entry.items() if key not in _RESERVED}}
+
+
+def _spelled(options: Mapping[str, Any]) -> list[str]:
+    return [str(value) if isinstance(value, str) else f"{key}={value}" for key, value in options.items()]

@@ -1,0 +1,59 @@
+"""The environment variables of a probe's child: the user's own, with what must differ for an experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+__all__ = ["child_environment"]
+
+#: They say that the process is one of many that a launcher started, which a probe is not: it would wait for the others.
+_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+_LAUNCHERS = ("TORCHELASTIC_", "ACCELERATE_", "OMPI_COMM_WORLD_", "PMI_", "FSDP_", "NODE_RANK", "DEEPSPEED_")
+#: Lists of folders that may be given relative to the working directory.
+_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def child_environment(
+    environ: Mapping[str, str], *, cwd: str, scratch: str, device: str, visible: str | None
+) -> dict[str, str]:
+    """The variables for a child that works in the folder ``scratch``.
+
+    PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because a probe in
+    a cleaned environment probes another environment. Relative folders are resolved against ``cwd``, which itself is
+    taken off PYTHONPATH. Files of compilers and temporary files go to ``scratch``; nothing is asked of the network; one
+    thread computes. ``visible`` names the devices to be seen (None: as the user has it); on the device ``cpu`` none is,
+    or a library would take one unasked.
+    """
+    kept = {name: value for name, value in environ.items() if name not in _LAUNCHER and not name.startswith(_LAUNCHERS)}
+    for name in _PATHS:
+        if name in kept:
+            folders = [os.path.join(cwd, folder) for folder in kept[name].split(os.pathsep) if folder]
+            if name == "PYTHONPATH":
+                folders = [folder for folder in folders if os.path.normpath(folder) != os.path.normpath(cwd)]
+            kept[name] = os.pathsep.join(folders)
+    kept.update(
+        PYTHONSAFEPATH="1",
+        PYTHONUTF8="1",
+        OMP_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        TOKENIZERS_PARALLELISM="false",
+        HF_HUB_OFFLINE="1",
+        TRANSFORMERS_OFFLINE="1",
+        HF_HUB_DISABLE_TELEMETRY="1",
+        DO_NOT_TRACK="1",
+        TRANSFORMERS_VERBOSITY="error",
+        WANDB_MODE="disabled",
+        TORCHINDUCTOR_CACHE_DIR=os.path.join(scratch, "inductor"),
+        TRITON_CACHE_DIR=os.path.join(scratch, "triton"),
+        TMPDIR=scratch,
+        TEMP=scratch,
+        TMP=scratch,
+    )
+    if device == "cpu":
+        visible = ""
+    if visible is not None:
+        for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+            if name == "CUDA_VISIBLE_DEVICES" or name in kept or device == "cpu":
+                kept[name] = visible
+    return kept

@@ -1,0 +1,98 @@
+"""Whose GPU is it: which device the probes may use, by what the driver says before anything touches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from envdoctor.facts.values import Records, Unknown, Value
+
+__all__ = ["Permission", "ask"]
+
+#: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
+LEAST_FREE_GIB = 1.0
+
+
+class Permission(NamedTuple):
+    """``visible`` is the value for CUDA_VISIBLE_DEVICES (None: as it is), ``refused`` why nothing may run on a GPU, a
+    sentence for the user, or None; ``notes`` are sentences about what could not be checked or was chosen."""
+
+    visible: str | None
+    refused: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool) -> Permission:
+    """Which GPUs the children may see. ``gpus`` is the fact ``gpu``: the visible ones, as CUDA numbers them.
+
+    One device is enough, so one is shown unless ``all_gpus``: the first that has at least 1 GiB free and on which
+    nobody computes. A MIG slice is kept as the user named it: its memory and tenants are its own and not read here.
+    """
+    setting = environ.get("CUDA_VISIBLE_DEVICES")
+    first = setting.split(",")[0].strip() if setting else None
+    items = gpus.items if isinstance(gpus, Records) else ()
+    if first is not None and first.startswith("MIG-"):
+        note = f"{first} is a MIG slice: whether somebody else uses it was not checked"
+        return Permission(setting if all_gpus else first, None, (note,))
+    if not items:
+        # Also where only torch can tell that there is one. What the user hid stays hidden.
+        return Permission(setting if all_gpus else "0" if setting is None else first or "")
+    troubles = [_trouble(item) for item in items]
+    if all_gpus:
+        busy = [_named(item, place) + trouble for place, (item, trouble) in _both(items, troubles) if trouble]
+        if busy and not force:
+            return Permission(None, f"{'; '.join(busy)}. {_WAYS}")
+        return Permission(setting, None, _unread(items))
+    for place, (item, trouble) in _both(items, troubles):
+        if trouble is None:
+            notes = (f"{_named(items[0], 0)}{troubles[0]}: {_named(item, place)} was taken",) if place else ()
+            return Permission(_visible(item, place, setting), None, (*notes, *_unread([item])))
+    if force:
+        return Permission(_visible(items[0], 0, setting), None, (f"{_named(items[0], 0)}{troubles[0]} (--force)",))
+    busy = [_named(item, place) + str(trouble) for place, (item, trouble) in _both(items, troubles)]
+    return Permission(None, f"{'; '.join(busy[:4])}. {_WAYS}")
+
+
+_WAYS = "--force runs the experiments there all the same, --device cpu leaves the GPU alone"
+
+
+def _both(
+    items: tuple[Mapping[str, Value], ...], troubles: list[str | None]
+) -> list[tuple[int, tuple[Mapping[str, Value], str | None]]]:
+    return list(enumerate(zip(items, troubles, strict=True)))
+
+
+def _trouble(item: Mapping[str, Value]) -> str | None:
+    """Why this one should be left alone, as the rest of a sentence."""
+    processes, free = item.get("processes"), item.get("free_gib")
+    if isinstance(processes, (int, float)) and processes > 0:
+        return f" is in use by {processes:g} other process{'' if processes == 1 else 'es'}"
+    if isinstance(free, (int, float)) and free < LEAST_FREE_GIB:
+        return f" has {free:g} GiB of memory free, less than {LEAST_FREE_GIB:g}"
+    return None
+
+
+def _unread(items: object) -> tuple[str, ...]:
+    for item in items if isinstance(items, (list, tuple)) else ():
+        for column, what in (
+            ("processes", "whether others compute on the GPU"),
+            ("free_gib", "how much memory is free"),
+        ):
+            value = item.get(column)
+            if isinstance(value, Unknown):
+                return (f"{what} could not be checked: {value.reason}",)
+    return ()
+
+
+def _visible(item: Mapping[str, Value], place: int, setting: str | None) -> str:
+    """A UUID names the same device in every numbering."""
+    uuid = item.get("uuid")
+    if isinstance(uuid, str) and uuid:
+        return uuid
+    entries = [entry.strip() for entry in setting.split(",")] if setting else []
+    return entries[place] if place < len(entries) else str(place)
+
+
+def _named(item: Mapping[str, Value], place: int) -> str:
+    name = item.get("name")
+    return f"GPU {place}" + (f" ({name})" if isinstance(name, str) else "")

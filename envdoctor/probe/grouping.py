@@ -1,0 +1,263 @@
+"""From observations to results: each judged, those of one kind together, as the records that rules read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.probe.running import UNUSABLE, Outcome
+from envdoctor.probe.verdict import Verdict, judge_all
+
+__all__ = ["Case", "Group", "cases_of", "groups_of", "records_of"]
+
+#: From the worst to the best.
+ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
+#: How an ending is called in a record: its verdict and its signature.
+_ENDED = {
+    "timeout": ("timeout", "timeout"),
+    "killed": ("killed", "killed"),
+    "crash": ("crash", "crash"),
+    "oom": ("oom", "out-of-memory"),
+    "sticky": ("error", "sticky-error"),
+    "garbage": ("garbage", "garbage"),
+    "output-limit": ("garbage", "output-limit"),
+    "failed": ("error", "failed"),
+    "lost": ("error", "lost"),
+    **{name: ("error", name) for name in UNUSABLE},
+}
+_MODULI = (128, 64, 32, 16)
+#: A key length below this fits into one tile of every kernel.
+_SHORT = 16
+
+
+class Case(NamedTuple):
+    """One observation with its verdict."""
+
+    observation: Mapping[str, Any]
+    verdict: Verdict
+
+    def param(self, name: str) -> str | None:
+        """A parameter of the case as text."""
+        params = self.observation.get("params")
+        value = params.get(name) if isinstance(params, Mapping) else None
+        return None if value is None else str(value)
+
+
+class Group(NamedTuple):
+    """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike.
+
+    ``cases`` are empty for a child that died: then ``detail`` says how. ``ran`` counts all cases with this probe,
+    device, dtype and backend. ``right`` are those of them that passed.
+    """
+
+    name: str
+    device: str
+    dtype: str | None
+    backend: str | None
+    model: str | None
+    verdict: str
+    signature: str
+    cases: tuple[Case, ...]
+    ran: int
+    right: tuple[Case, ...]
+    detail: str = ""
+
+    @property
+    def worst(self) -> Case | None:
+        """The case to show: the one that is furthest off; of lost values the first, because a grid begins simply."""
+        wrong = [case for case in self.cases if case.verdict.verdict == self.verdict]
+        return max(wrong, key=lambda case: 0.0 if "nan" in self.signature else case.verdict.ratio or 0.0, default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """The largest ratio; None when there is none that is finite."""
+        ratios = [case.verdict.ratio for case in self.cases if case.verdict.ratio is not None]
+        return max((ratio for ratio in ratios if math.isfinite(ratio)), default=None)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """What a parameter was in these cases: numbers in order, words in alphabetical order."""
+        found = {value for case in self.cases if (value := case.param(name)) is not None}
+        return tuple(sorted(found, key=lambda text: (float(text) if text.isdigit() else math.inf, text)))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Autograd nodes that ran, the most frequent first."""
+        return tuple(node for node, _ in Counter(_texts(self.cases, "node")).most_common())
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Tensors that are wrong in some case."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in case.verdict.tensors))
+
+    @property
+    def lse(self) -> tuple[float, float] | None:
+        """Least and largest logsumexp of a score row over the cases."""
+        pairs = [case.observation.get("lse") for case in self.cases]
+        ends = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+        if not ends:
+            return None
+        return min(pair[0] for pair in ends), max(pair[1] for pair in ends)
+
+    @property
+    def tile(self) -> str | None:
+        """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
+
+        Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself,
+        and a key of length 1 has gradients of zero: neither says anything.
+        """
+        wrong = sorted({int(text) for text in self.values("S") if text.isdigit()})
+        alike = [
+            case
+            for case in self.right
+            if all((case.param(name) or "") in (self.values(name) or ("",)) for name in ("mask", "stress"))
+        ]
+        right = {int(text) for case in alike if (text := case.param("S")) and text.isdigit() and text != "1"}
+        if not wrong or not right:
+            return None
+        if wrong[-1] < _SHORT <= min(right):
+            return f"<{_SHORT}"
+        for modulus in _MODULI if len(wrong) > 1 else ():
+            rests = {length % modulus for length in wrong}
+            if len(rests) == 1 and not rests & {length % modulus for length in right}:
+                return f"%{modulus}={rests.pop()}"
+        return None
+
+    @property
+    def batch(self) -> str | None:
+        """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
+        if self.signature.startswith("mask-"):
+            return "padded"
+        if not any(case.param("padding") for case in (*self.cases, *self.right)):
+            return None
+        if not self.signature.startswith("batch-"):
+            return "any"
+        return "size" if "none" in self.values("padding") else "padded"
+
+
+def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
+    """Every observation that is a case, judged, in the order in which they came."""
+    observations = [observation for outcome in outcomes for observation in outcome.observations]
+    verdicts = judge_all(observations)
+    return [Case(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None]
+
+
+def groups_of(outcomes: Sequence[Outcome]) -> list[Group]:
+    """The results, by probe in the order of the run, the worst first. A child that died is a group of its own."""
+    families: dict[tuple[str, str, str | None, str | None], list[Case]] = {}
+    for outcome in outcomes:
+        families.setdefault(_key(outcome), [])
+    for case in cases_of(outcomes):
+        said = case.observation
+        key = (str(said.get("probe")), str(said.get("device")), _text(said, "dtype"), _text(said, "backend"))
+        families.setdefault(key, []).append(case)
+    groups: list[Group] = []
+    for (name, device, dtype, backend), cases in families.items():
+        ran = sum(case.verdict.verdict != "skip" for case in cases)
+        right = tuple(case for case in cases if case.verdict.verdict == "pass")
+        kinds: dict[tuple[str, str | None], list[Case]] = {}
+        for case in cases:
+            kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
+        for (signature, model), members in kinds.items():
+            verdict = min((case.verdict.verdict for case in members), key=_rank)
+            same = tuple(case for case in right if case.param("model") == model)
+            groups.append(Group(name, device, dtype, backend, model, verdict, signature, tuple(members), ran, same))
+    for outcome in outcomes:
+        if outcome.ending != "ok":
+            verdict, signature = _ENDED[outcome.ending]
+            job = outcome.job
+            ran = sum(case.verdict.verdict != "skip" for case in families[_key(outcome)])
+            groups.append(
+                Group(
+                    job.probe,
+                    outcome.device,
+                    job.dtype,
+                    job.backend,
+                    None,
+                    verdict,
+                    signature,
+                    (),
+                    ran,
+                    (),
+                    outcome.detail,
+                )
+            )
+    places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
+    return sorted(groups, key=lambda group: (places.get(group.name, len(places)), _rank(group.verdict)))
+
+
+def _key(outcome: Outcome) -> tuple[str, str, str | None, str | None]:
+    return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
+
+
+def records_of(
+    groups: Iterable[Group], settles: Mapping[str, Sequence[str]], in_use: bool | Unknown
+) -> tuple[Mapping[str, Value], ...]:
+    """The items of the fact ``probe``. ``settles`` gives the names by which rules ask, by probe."""
+    return tuple(_record(group, settles.get(group.name, ()), in_use) for group in groups)
+
+
+def _record(group: Group, settles: Sequence[str], in_use: bool | Unknown) -> dict[str, Value]:
+    worst = group.worst
+    wrong = sum(case.verdict.verdict == group.verdict for case in group.cases) if group.cases else 1
+    told = group.verdict not in ("pass", "skip")
+    detail = group.detail or (worst.verdict.why if worst is not None else "")
+    return {
+        "name": group.name,
+        "device": group.device,
+        "in_use": in_use,
+        "dtype": _or_absent(group.dtype),
+        "backend": _or_absent(group.backend),
+        "node": _or_absent(", ".join(group.nodes)[:400]),
+        "verdict": group.verdict,
+        "signature": group.signature,
+        "tensors": _or_absent(", ".join(group.tensors)),
+        "masks": group.values("mask") if told else (),
+        "stresses": group.values("stress") if told else (),
+        "lengths": group.values("S") if told else (),
+        "tile": _or_absent(group.tile if told else None),
+        "model": _or_absent(group.model),
+        "batch": _or_absent(group.batch if told else None),
+        "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
+        "wrong": wrong if told else 0,
+        "cases": group.ran,
+        "example": _or_absent(example(worst) if told and worst is not None else None),
+        "detail": _or_absent(detail[:1000]),
+        "settles": _or_absent(", ".join(settles)),
+    }
+
+
+def example(case: Case) -> str:
+    """The case in a line: its name, or its parameters."""
+    name = case.observation.get("case")
+    if isinstance(name, str) and name:
+        return name[:300]
+    params = case.observation.get("params")
+    pairs = params.items() if isinstance(params, Mapping) else ()
+    return " ".join(f"{key}={value}" for key, value in pairs)[:300]
+
+
+def _rank(verdict: str) -> int:
+    return ORDER.index(verdict) if verdict in ORDER else 0
+
+
+def _or_absent(text: str | None) -> Value:
+    return text if text else ABSENT
+
+
+def _text(observation: Mapping[str, Any], key: str) -> str | None:
+    value = observation.get(key)
+    return None if value is None else str(value)
+
+
+def _texts(cases: Iterable[Case], key: str) -> Iterable[str]:
+    return (text for case in cases if (text := _text(case.observation, key)) is not None)
+
+
+def _float(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan

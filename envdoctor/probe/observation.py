@@ -1,0 +1,72 @@
+"""Reading the fields of an observation as they came from a child process, where anything may be missing or odd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["Unreadable", "count", "counts", "mapping", "names", "number", "numbers", "whole"]
+
+
+class Unreadable(Exception):
+    """A field is missing or is not what its name says; the text says which."""
+
+
+def number(value: object, name: str) -> float:
+    """A float; JSON's lack of NaN and infinity is made up for by the words nan, inf and -inf."""
+    if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Unreadable(f"{name} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def numbers(observation: Mapping[str, Any], key: str) -> list[float]:
+    """A list of :func:`number`."""
+    values = observation.get(key)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise Unreadable(f"{key} is not a list of numbers")
+    return [number(value, key) for value in values]
+
+
+def mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object; empty when it is not there."""
+    value = observation.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Unreadable(f"{key} is not an object")
+    return value
+
+
+def counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
+    """Names whose count is not zero."""
+    found = {str(name): whole(value, f"{key} of {name}") for name, value in mapping(observation, key).items()}
+    return {name: number_of for name, number_of in found.items() if number_of}
+
+
+def count(observation: Mapping[str, Any], key: str, required: bool = False) -> int:
+    """A count; 0 when it is not there and not ``required``."""
+    value = observation.get(key)
+    return 0 if value is None and not required else whole(value, key)
+
+
+def whole(value: object, name: str) -> int:
+    """A whole number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Unreadable(f"{name} is not a count")
+    return value
+
+
+def names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of names; empty when it is not there."""
+    value = observation.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise Unreadable(f"{key} is not a list of names")
+    return tuple(str(name) for name in value)

@@ -1,0 +1,142 @@
+"""One run of the experiments in one environment: the context first, then what was asked for, on the device it found."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.probe.catalogue import FIRST, Job, Probe
+from envdoctor.probe.running import UNUSABLE, Outcome, Place, run_jobs
+
+__all__ = ["Session", "Wishes", "in_use", "run_session"]
+
+#: Two children at once need this much memory free beside what they are allowed, in MiB.
+_SPARE_MIB = 1024
+
+
+class Wishes(NamedTuple):
+    """What to run: the chosen ``probes`` (``asked`` for by name or those of the ``suite``), on ``device`` auto, cpu or
+    cuda, with the folder of a model and the facts of the recipe without their prefix."""
+
+    probes: Sequence[Probe]
+    asked: bool = False
+    suite: str = "quick"
+    device: str = "auto"
+    model: str | None = None
+    recipe: Mapping[str, Any] = {}
+
+
+class Session(NamedTuple):
+    """What was run. ``device`` is cpu or cuda, None when torch cannot be used at all; then ``unusable`` is the outcome
+    that says so. ``environment`` is what the context probe recorded, by case. ``seconds`` is how long it all took; of a
+    recording, how long the children took together."""
+
+    outcomes: Sequence[Outcome]
+    device: str | None
+    unusable: Outcome | None
+    environment: Mapping[str, Mapping[str, Any]]
+    seconds: float
+
+
+def run_session(
+    context: Probe,
+    wishes: Wishes,
+    place: Place,
+    *,
+    cpu_for_sure: bool = False,
+    workers: int | None = None,
+    tell: Callable[[str], None] | None = None,
+    keep: Callable[[Outcome], None] | None = None,
+) -> Session:
+    """Run the experiments. The context comes first and alone, because it says whether torch works and which device
+    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
+    time; None leaves it to cores and memory."""
+    started = time.monotonic()
+    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
+    if cpu_for_sure:
+        jobs = [*first, *jobs_of(wishes, "cpu")]
+        return _timed(run_jobs(jobs, place, workers=workers or _workers(jobs), tell=tell, keep=keep), started)
+    outcomes = run_jobs(first, place, tell=tell, keep=keep)
+    session = _timed(outcomes, started)
+    if session.unusable is not None or session.device is None:
+        return session
+    jobs = jobs_of(wishes, session.device)
+    many = workers or (1 if session.device != "cpu" else _workers(jobs))
+    return _timed([*outcomes, *run_jobs(jobs, place, workers=many, tell=tell, keep=keep)], started)
+
+
+def _timed(outcomes: Sequence[Outcome], started: float) -> Session:
+    return session_of(outcomes)._replace(seconds=time.monotonic() - started)
+
+
+def jobs_of(wishes: Wishes, device: str) -> list[Job]:
+    """The children that the wishes mean on a device, without the context."""
+    return [
+        job
+        for probe in wishes.probes
+        if probe.name != FIRST
+        for job in probe.jobs(wishes.suite, device, asked=wishes.asked, model=wishes.model, recipe=wishes.recipe)
+    ]
+
+
+def session_of(outcomes: Sequence[Outcome]) -> Session:
+    """The session that these outcomes were, also from a recording."""
+    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
+    known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
+    environment: dict[str, Mapping[str, Any]] = {}
+    for outcome in outcomes:
+        for observation in outcome.observations:
+            if observation.get("kind") == "environment":
+                environment.setdefault(str(observation.get("case")), observation)
+    device = known[0] if known and unusable is None else None
+    return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
+
+
+def _died_first(outcome: Outcome) -> bool:
+    """Whether it was the context, and it ended before torch was imported."""
+    return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
+
+
+def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:
+    """Whether training here would use the device that the probes ran on: only then may their results fail a run.
+
+    ``gpus`` and ``accelerators`` are the facts of the machine. Beside an accelerator the CPU is not the device in use,
+    whether torch can use that accelerator or not.
+    """
+    if session.device != "cpu":
+        return session.device == "cuda"
+    if session.environment.get("build", {}).get("accelerators"):
+        return False
+    if isinstance(gpus, Records) and len(gpus):
+        return False
+    if isinstance(accelerators, tuple) and set(accelerators) - {"nvidia"}:
+        return False
+    if isinstance(gpus, Unknown):
+        return Unknown(f"whether there is a GPU is not known: {gpus.reason}")
+    if isinstance(gpus, Records) and gpus.incomplete is not None:
+        return Unknown(f"whether there is a GPU is not known: {gpus.incomplete}")
+    return True
+
+
+def _workers(jobs: Sequence[Job]) -> int:
+    """Children at a time on a CPU: each computes with one thread, so two cores run two, when memory allows."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    needed = 2 * max((job.memory_mib for job in jobs), default=0) + _SPARE_MIB
+    free = _free_mib()
+    return 2 if cores >= 2 and free is not None and free >= needed else 1
+
+
+def _free_mib() -> int | None:
+    """Memory that can still be had, in MiB, by the system and by the limit of the container; None where unknown."""
+    found: list[int] = []
+    try:
+        with open("/proc/meminfo") as file:
+            found += [int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable")]
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as current:
+            found.append((int(most.read()) - int(current.read())) >> 20)
+    except (OSError, ValueError):
+        pass  # no limit, or no such file
+    return min(found, default=None)

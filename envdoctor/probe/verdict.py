@@ -1,0 +1,299 @@
+"""What one observation of a probe means: pass, warn, fail or why there is no answer. Pure; needs no torch.
+
+An observation is a plain mapping as a probe emitted it; ``judge`` in it names the rule:
+
+* ``attention`` and ``rounding``: ``ratio`` {tensor: error against float64 divided by the error of a rounding model},
+  ``nonfinite`` {tensor: count where the float64 reference is finite and fits the dtype}, ``dead_rows_nonfinite``
+  (output of rows that may see no key), ``gate`` (tensors whose ratio counts; every one must have been measured, or be
+  in ``unjudged`` because its reference overflows the dtype; default o, dq, dk, dv for attention, and whatever was
+  measured for rounding), ``limits`` ([pass, warn] or [pass, warn, reason]).
+* ``batch``: ``e1`` and ``eN`` (relative error of the gradient one sample at a time and as one batch), ``nonfinite``
+  {loss, logits, gradients: count}, ``pad_nonfinite`` (logits at pad positions).
+* ``exact``: ``equal``, or ``difference`` with ``limit``.  ``change``: ``relative`` with ``limit``.
+* ``growth``: ``kib`` allocated at the end of each cycle over the same shapes; ``reserved_kib`` the driver's.
+* ``honesty``: ``row_nan`` of ``expected`` in the poisoned row, non-finite values ``elsewhere``.
+
+``exact`` and ``change`` take the word of a violation from ``signature`` (not-repeatable, accumulation-scale, …), and
+``soft`` makes a violation a warning. Judged in this order: finite, then accurate; a later step never softens an
+earlier one. An observation that lacks what its judge needs is "garbage", never a pass.
+
+Numbers may come as the words "nan", "inf" and "-inf", for those who write strict JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
+
+__all__ = ["LIMITS", "Verdict", "judge", "judge_all", "settled_limits"]
+
+#: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
+#: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
+#: to 208 under a constant offset (fixtures/probe_recordings). fp32: healthy CPU flash reached 24, by the order of its
+#: blocks.
+LIMITS: Mapping[str, tuple[float, float]] = {"bf16": (4.0, 8.0), "fp16": (4.0, 8.0), "fp32": (8.0, 64.0)}
+
+#: For a whole gradient, batch against one by one: 777 healthy ratios lie in 0.67 … 1.88; RoPE of shifted positions in
+#: fp16 with weights × 40 reaches 4.5 without a bug.
+_BATCH = (4.0, 8.0)
+
+#: Least error of one sample at a time, so that an exact gradient is not divided by.
+_TINY = 1e-12
+
+#: The driver's memory may grow by this much in KiB: caches of plans and allocator rounding, not a leak.
+_RESERVED = 4096.0
+
+_TENSORS = ("o", "dq", "dk", "dv")
+
+
+class Verdict(NamedTuple):
+    """``verdict`` (pass, warn, fail, skip, error, oom, garbage), ``signature`` (a dashed word, ok), wrong ``tensors``,
+    worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in it."""
+
+    verdict: str
+    signature: str = "ok"
+    tensors: tuple[str, ...] = ()
+    ratio: float | None = None
+    why: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether this is something that a person must see: a warning or worse, but not a skip."""
+        return self.verdict not in ("pass", "skip")
+
+
+def judge(observation: Mapping[str, Any]) -> Verdict | None:
+    """The verdict of one observation; None for one that is no case (``kind`` info or environment, or no judge)."""
+    if observation.get("kind", "case") != "case":
+        return None
+    if observation.get("error") is not None:
+        text = str(observation["error"])
+        if observation.get("oom") is True:
+            return Verdict("oom", "out-of-memory", why=text)
+        return Verdict("error", "sticky-error" if observation.get("sticky") else "error", why=text)
+    if observation.get("skip") is not None:
+        return Verdict("skip", "skipped", why=str(observation["skip"]))
+    name = observation.get("judge")
+    if name in (None, "none"):
+        return None
+    rule = _JUDGES.get(str(name))
+    if rule is None:
+        return Verdict("garbage", "unreadable", why=f"no judge is called {name!r}")
+    try:
+        return rule(observation)
+    except Unreadable as error:
+        return Verdict("garbage", "unreadable", why=str(error))
+
+
+def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]:
+    """:func:`judge` of each; what fails only with padding is named after the mask, not after the batch.
+
+    A padded batch takes another path through attention than a batch of equal lengths (an explicit mask instead of
+    ``is_causal``). So a wrong padded case (``params.padding`` other than "none") whose twin, equal in all other
+    parameters, is clean with equal lengths (``params.padding`` "none") is "mask-differs" or "mask-nan".
+    """
+    verdicts = [judge(observation) for observation in observations]
+    clean = {
+        _twin(observation)
+        for observation, verdict in zip(observations, verdicts, strict=True)
+        if verdict and verdict.verdict == "pass" and _padding(observation) == "none"
+    }
+    for place, (observation, verdict) in enumerate(zip(observations, verdicts, strict=True)):
+        if not verdict or not verdict.signature.startswith("batch-") or _padding(observation) in (None, "none"):
+            continue
+        if _twin(observation) in clean:
+            word = verdict.signature.replace("batch-", "mask-", 1)
+            why = f"{verdict.why}; a batch of equal lengths, which needs no mask, is right"
+            verdicts[place] = verdict._replace(signature=word, why=why)
+    return verdicts
+
+
+def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
+    """(pass up to, warn up to) for this observation: its own ``limits``, else its dtype's (half when unknown)."""
+    own = observation.get("limits")
+    if own is None:
+        return LIMITS.get(str(observation.get("dtype")), LIMITS["bf16"])
+    if not isinstance(own, Sequence) or isinstance(own, str) or len(own) not in (2, 3):
+        raise Unreadable("limits are not [pass, warn, reason]")
+    passes, warns = number(own[0], "limits"), number(own[1], "limits")
+    if not 0 <= passes <= warns:
+        raise Unreadable("limits are not in order")
+    return passes, warns
+
+
+# --- the judges ------------------------------------------------------------------------------------------------------
+
+
+def _attention(observation: Mapping[str, Any]) -> Verdict:
+    return _by_ratio(observation, _TENSORS)
+
+
+def _rounding(observation: Mapping[str, Any]) -> Verdict:
+    return _by_ratio(observation, ())
+
+
+def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdict:
+    """Finite first, then the worst ratio among the tensors that count."""
+    ratios = {name: number(value, f"ratio of {name}") for name, value in mapping(observation, "ratio").items()}
+    lost = counts(observation, "nonfinite")
+    unjudged = names(observation, "unjudged")
+    gate = names(observation, "gate") if observation.get("gate") is not None else default
+    missing = [name for name in gate if name not in ratios and name not in lost and name not in unjudged]
+    if missing:
+        raise Unreadable(f"{', '.join(missing)} was not measured")
+    if not (ratios or unjudged or mapping(observation, "nonfinite")):
+        raise Unreadable("nothing was measured")
+    dead = count(observation, "dead_rows_nonfinite")
+    # A ratio that is itself not finite says that the error is not: the same as a lost value.
+    lost.update({name: 1 for name, value in ratios.items() if not math.isfinite(value) and name not in lost})
+    passes, warns = settled_limits(observation)
+    counted = {name: value for name, value in ratios.items() if math.isfinite(value) and name in (gate or ratios)}
+    worst = max(counted.values(), default=None)
+    if lost:
+        tensors = _ordered(lost)
+        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        why = f"values that are not finite where the float64 result is: {listed}"
+        return Verdict("fail", _lost_signature(tensors, dead), tensors, worst, why)
+    wrong = _ordered(name for name, value in counted.items() if value > passes)
+    if wrong:
+        name = max(counted, key=counted.__getitem__)
+        why = f"error of {name} is {worst:.3g} times that of unavoidable rounding; up to {passes:g} is right"
+        verdict = "fail" if counted[name] > warns else "warn"
+        return Verdict(verdict, "inaccurate", wrong, worst, why)
+    if dead:
+        why = f"{dead} values that are not finite, only in the output of rows that may see no key"
+        return Verdict("warn", "dead-row-nan", ("o",), worst, why)
+    return Verdict("pass", ratio=worst)
+
+
+def _lost_signature(tensors: tuple[str, ...], dead: int) -> str:
+    if "loss" in tensors:
+        return "nan-loss"
+    if "parameters" in tensors:
+        return "nan-parameters"
+    if "o" in tensors or "logits" in tensors:
+        return "nan-output"
+    if dead and set(tensors) <= {"dk", "dv"}:
+        return "dead-row-nan"  # 0 · NaN of a dead row's output enters the gradients of the keys of the whole sample
+    if all(name == "gradients" or name in _TENSORS[1:] for name in tensors):
+        return "nan-gradient"
+    return "nan-output"
+
+
+def _batch(observation: Mapping[str, Any]) -> Verdict:
+    lost = counts(observation, "nonfinite")
+    alone = number(observation.get("e1"), "e1")
+    together = number(observation.get("eN"), "eN")
+    if not math.isfinite(together) and not lost:
+        lost = {"gradients": 1}
+    if lost:
+        tensors = _ordered(lost)
+        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        if math.isfinite(alone):
+            return Verdict("fail", "batch-nan", tensors, None, f"not finite in the batch ({listed}), finite one by one")
+        return Verdict("fail", _lost_signature(tensors, 0), tensors, None, f"not finite ({listed}), one by one as well")
+    if not math.isfinite(alone):
+        return Verdict("fail", "nan-gradient", ("gradients",), None, "not finite one by one, finite in the batch")
+    ratio = together / max(alone, _TINY)
+    passes, warns = settled_limits(observation) if observation.get("limits") is not None else _BATCH
+    if ratio > passes:
+        why = f"gradient of the batch is {ratio:.3g} times as wrong as one by one ({together:.3g} against {alone:.3g})"
+        return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
+    padding = count(observation, "pad_nonfinite")
+    if padding:
+        return Verdict("warn", "pad-nan", ("logits",), ratio, f"{padding} logits that are not finite, only at pads")
+    return Verdict("pass", ratio=ratio)
+
+
+def _exact(observation: Mapping[str, Any]) -> Verdict:
+    equal = observation.get("equal")
+    if equal is not None:
+        if not isinstance(equal, bool):
+            raise Unreadable("equal is neither true nor false")
+        return Verdict("pass") if equal else _violation(observation, "differs", "two results that must be equal differ")
+    difference = number(observation.get("difference"), "difference")
+    limit = number(observation.get("limit"), "limit")
+    if difference <= limit:  # false for NaN
+        return Verdict("pass")
+    return _violation(observation, "differs", f"difference {difference:.3g}, at most {limit:g} is right")
+
+
+def _change(observation: Mapping[str, Any]) -> Verdict:
+    relative = number(observation.get("relative"), "relative")
+    limit = number(observation.get("limit"), "limit")
+    if relative <= limit:
+        return Verdict("pass")
+    return _violation(observation, "changed", f"relative difference {relative:.3g}, at most {limit:g} is right")
+
+
+def _violation(observation: Mapping[str, Any], default: str, why: str) -> Verdict:
+    word = str(observation.get("signature") or default)
+    verdict = "warn" if observation.get("soft") is True else "fail"
+    return Verdict(verdict, word, names(observation, "tensors"), None, why)
+
+
+def _growth(observation: Mapping[str, Any]) -> Verdict:
+    """Bytes after the last cycle must be those after the second: the first two fill caches."""
+    kib = numbers(observation, "kib")
+    if len(kib) < 3:
+        raise Unreadable("growth needs at least three cycles")
+    grown = kib[-1] - kib[1]
+    if not grown <= 0:
+        why = f"{grown:g} KiB more after {len(kib)} cycles, {grown / (len(kib) - 2):.3g} a cycle"
+        return Verdict("fail", "grows", ("memory",), None, why)
+    reserved = numbers(observation, "reserved_kib") if observation.get("reserved_kib") is not None else []
+    if len(reserved) >= 3 and not reserved[-1] - reserved[1] <= _RESERVED:
+        more = reserved[-1] - reserved[1]
+        why = f"the driver holds {more:g} KiB more after {len(reserved)} cycles, allocated memory is constant"
+        return Verdict("warn", "reserved-grows", ("memory",), None, why)
+    return Verdict("pass")
+
+
+def _honesty(observation: Mapping[str, Any]) -> Verdict:
+    found, expected = count(observation, "row_nan", True), count(observation, "expected", True)
+    elsewhere = count(observation, "elsewhere", True)
+    if expected < 1:
+        raise Unreadable("nothing was poisoned")
+    if found < expected:
+        why = f"a NaN in the input comes out as {found} NaN of {expected}: the rest are numbers that look right"
+        return Verdict("fail", "nan-hidden", ("o",), None, why)
+    if elsewhere:
+        why = f"a NaN in one row comes out in {elsewhere} values of other rows"
+        return Verdict("fail", "nan-spreads", ("o",), None, why)
+    return Verdict("pass")
+
+
+_JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
+    "attention": _attention,
+    "rounding": _rounding,
+    "batch": _batch,
+    "exact": _exact,
+    "change": _change,
+    "growth": _growth,
+    "honesty": _honesty,
+}
+
+
+def _ordered(tensors: Iterable[str]) -> tuple[str, ...]:
+    """Attention's tensors in their usual order, others after them as they came."""
+    listed = list(tensors)
+    return tuple([name for name in _TENSORS if name in listed] + [name for name in listed if name not in _TENSORS])
+
+
+def _padding(observation: Mapping[str, Any]) -> str | None:
+    params = observation.get("params")
+    padding = params.get("padding") if isinstance(params, Mapping) else None
+    return None if padding is None else str(padding)
+
+
+def _twin(observation: Mapping[str, Any]) -> str:
+    """What a padded case and its twin of equal lengths share."""
+    params = observation.get("params")
+    shared = dict(params) if isinstance(params, Mapping) else {}
+    for varied in ("padding", "position_ids", "lengths"):
+        shared.pop(varied, None)
+    place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
+    return repr((place, sorted((str(name), str(value)) for name, value in shared.items())))

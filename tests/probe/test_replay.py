@@ -1,0 +1,91 @@
+"""The verdict engine gives the recordings of four torch releases the verdicts that they are known to have."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from envdoctor.probe.verdict import judge
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import recordings
+
+ATTENTION = ["sp_241", "sp_250", "sp_251", "sp_213", "sdpa_full_213"]
+MODELS = ["mp_241", "mp_250", "mp_251", "mp_213", "mp_long"]
+
+
+def test_all_stored_verdicts_but_the_two_documented_ones_come_out_again() -> None:
+    others = []
+    seen = 0
+    for name in ATTENTION + MODELS:
+        for record, observation in recordings.judged(name):
+            seen += 1
+            verdict = judge(observation)
+            assert verdict is not None
+            if verdict.verdict != record["verdict"].lower():
+                others.append((name, record["i"], record["dtype"], record["verdict"], verdict.verdict))
+    assert seen == 4870 + 40  # and 40 skips
+    # The prototype warned above 3; the limit is 4.
+    assert others == [("sp_241", 124, "bf16", "WARN", "pass"), ("sp_241", 125, "f16", "WARN", "pass")]
+
+
+@pytest.mark.parametrize("release", ["241", "250", "251", "213"])
+def test_each_version_pair_fails_on_the_releases_that_it_failed_on(release: str) -> None:
+    for record in recordings.lines(f"pairs_{release}"):
+        verdicts = [judge(observation) for observation in recordings.pair(record)]
+        if record["verdict"] == "INFO":
+            assert verdicts == []
+            continue
+        words = {verdict.verdict for verdict in verdicts if verdict}
+        assert ("fail" in words) == (record["verdict"] == "FAIL"), record
+        assert words <= {"pass", "fail"}
+
+
+def _signatures(name: str) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for _, observation in recordings.judged(name):
+        verdict = judge(observation)
+        assert verdict is not None
+        found[verdict.verdict, verdict.signature] += 1
+    return found
+
+
+def test_dead_rows_and_lost_accuracy_are_told_apart_on_torch_2_4_1() -> None:
+    found = _signatures("sp_241")
+    assert found["fail", "dead-row-nan"] == 290
+    assert found["fail", "inaccurate"] == 406 - 290
+
+
+def test_hidden_nan_is_all_that_is_wrong_with_torch_2_5() -> None:
+    for name in ("sp_250", "sp_251"):
+        assert _signatures(name) == {("pass", "ok"): 798, ("skip", "skipped"): 8, ("fail", "nan-hidden"): 4}
+
+
+def test_rows_of_one_key_do_not_fail_by_a_ratio_of_two_noises() -> None:
+    """Where S = 1 the exact dQ and dK are 0: the probe lets only o and dV decide, and nothing else changes."""
+    degenerate = [pair for pair in recordings.judged("sp_241") if pair[0].get("S") == 1 and "ratio" in pair[0]]
+    assert max(max(record["ratio"].values()) for record, _ in degenerate) > 3000
+    by_ratio = [judge({**observation, "gate": ["o", "dv"]}) for record, observation in degenerate]
+    assert {verdict.verdict for verdict in by_ratio if verdict and verdict.signature == "inaccurate"} <= {"warn"}
+
+
+def test_twelve_thousand_healthy_ratios_lie_far_below_the_limit() -> None:
+    healthy = [
+        value
+        for name in ("sp_250", "sp_251", "sp_213", "sdpa_full_213")
+        for _, observation in recordings.judged(name)
+        for value in observation.get("ratio", {}).values()
+    ]
+    assert len(healthy) == 12_096
+    assert max(healthy) == pytest.approx(2.82)
+
+
+def test_pure_fp16_training_is_named_by_its_loss() -> None:
+    found = _signatures("mp_213")
+    assert found["fail", "nan-loss"] == 39
+    assert found["pass", "ok"] == 233 + 39
+    assert found["warn", "batch-differs"] == 1
