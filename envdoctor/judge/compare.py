@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import dotted
@@ -130,6 +131,7 @@ def _names_a_step_of(version: str, comparisons: list[list[str]]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)  # the same few versions and bounds are compared thousands of times
 def _numbers_of(release: str) -> tuple[int, ...]:
     parts = [int(part) for part in release.split(".")]
     while len(parts) > 1 and parts[-1] == 0:
