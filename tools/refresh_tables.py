@@ -23,6 +23,11 @@ PYPI = "pkg:pypi/{}@{}"
 GITHUB = "https://github.com/{}/blob/{}/{}"
 RELEASE_MD = GITHUB.format("pytorch/pytorch", "main", "RELEASE.md")
 GPU_LIST = GITHUB.format("huggingface/huggingface.js", "main", "packages/tasks/src/hardware-nvidia.ts")
+#: Builds for aarch64 that are on the wheel index alone: torch, CUDA, architectures, level, source.
+INDEX_AARCH64 = (
+    (">=2.9.0,<=2.9.1", "12.8", "80 90 100 120", "reported", "https://github.com/OpenRAL/openral/pull/167"),
+    ("==2.13.0", "12.6", "80 90", "declared", PYPI.format("torch", "2.13.0")),
+)
 A10G_THREAD = "https://github.com/facebookincubator/AITemplate/pull/279"
 
 
@@ -118,6 +123,9 @@ def torch_archs(releases: list[Json]) -> Iterator[Json]:
         same = list(run)
         where = {"key": between([item[-1] for item in same]), "cuda": cuda, "machine": machine}
         yield {**where, "archs": archs, "level": level, "source": same[0][5]}
+    for key, cuda, numbers, level, source in INDEX_AARCH64:
+        archs = [f"sm_{number}" for number in numbers.split()]
+        yield {"key": key, "cuda": cuda, "machine": "aarch64", "archs": archs, "level": level, "source": source}
 
 
 def transformers_gates(releases: list[Json]) -> Iterator[Json]:

@@ -60,7 +60,7 @@ def _set_taken(item: dict[str, Value]) -> None:
 
 def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
     """``kernels`` and ``gap`` for a compute capability."""
-    from envdoctor.knowledge.gpu_code import arch_lists, capability, oldest_capability
+    from envdoctor.knowledge.gpu_code import arch_lists
 
     cuda = value("torch.cuda")
     if isinstance(cuda, (Absent, Unknown)):
@@ -72,18 +72,42 @@ def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
     if isinstance(torch, Absent):
         reason = Unknown("torch is not installed")
         return reason, reason
-    platform, machine = value("os.platform"), value("os.arch")
-    rows = arch_lists(_text(torch), str(cuda), _text(platform), _text(machine), matrix)
-    answers = {_of_list(cc, tuple(row["archs"]), str(cuda), matrix) for row in rows}
+    platform, machine = _text(value("os.platform")), _text(value("os.arch"))
+
+    def of_builds(release: str | None) -> set[_Answer]:
+        rows = arch_lists(release, str(cuda), platform, machine, matrix)
+        return {_of_list(cc, tuple(row["archs"]), str(cuda), matrix) for row in rows}
+
+    answers = of_builds(_text(torch))
     if len(answers) == 1:
         return answers.pop()
-    oldest, device = oldest_capability(str(cuda), matrix), capability(cc)
-    if not answers and oldest is not None and device is not None and device < oldest:
-        # Whoever built it: that compiler has no code for the GPU, and PTX is for later GPUs only.
-        return "none", "older"
+    if not answers:
+        bound = _by_compiler(cc, str(cuda), _text(torch), lambda: of_builds(None), matrix)
+        if bound is not None:
+            return "none", bound
     why = f"torch builds for CUDA {cuda} differ" if answers else f"no table has the build of torch for CUDA {cuda}"
     reason = Unknown(why)
     return reason, reason
+
+
+def _by_compiler(
+    cc: str, cuda: str, torch: str | None, of_releases: Callable[[], set[_Answer]], matrix: Matrix
+) -> str | None:
+    """``older`` or ``newer`` where the compiler of this CUDA version has no code for the GPU, whoever built torch.
+
+    PTX is for later GPUs only, so it cannot save an older one. It could save a newer one: that is told of a nightly
+    build only, when no release with this CUDA version runs there.
+    """
+    from envdoctor.knowledge.gpu_code import capability, compiler_range, is_nightly
+
+    device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
+    if device is None:
+        return None
+    if oldest is not None and device < oldest:
+        return "older"
+    if newest is not None and device[0] > newest[0] and is_nightly(torch) and of_releases() == {("none", "newer")}:
+        return "newer"
+    return None
 
 
 def _text(value: Value) -> str | None:

@@ -9,11 +9,13 @@ from typing import Any
 from envdoctor.facts.registry import dotted
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["arch_lists", "capability", "kernels", "oldest_capability"]
+__all__ = ["arch_lists", "capability", "compiler_range", "is_nightly", "kernels"]
 
 _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)\Z")
 #: A release of torch, with the local tag of the wheel index or none: other builds have lists of their own.
 _RELEASE = re.compile(r"(\d+(?:\.\d+)+)(?:\+cu\d+)?\Z")
+#: A nightly build of the wheel index.
+_NIGHTLY = re.compile(r"\d+(?:\.\d+)+\.dev\d{8}\+cu\d+\Z")
 _BOUND = re.compile(r"(>=|<=|==|<|>)(\d+(?:\.\d+)*)\Z")
 
 Capability = tuple[int, int]
@@ -35,7 +37,9 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
     device = capability(cc)
     if device is None:
         return None
-    exceptions = {row["key"]: row for row in matrix.table("gpu-code").get("row", ())}
+    table = matrix.table("gpu-code")
+    exceptions = {row["key"]: row for row in table.get("row", ())}
+    first_ptx = capability(table.get("ptx", {}).get("since", "")) or (0, 0)
     found = "none"
     for arch in archs:
         match = _ARCH.match(arch)
@@ -45,7 +49,7 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
         if match[1] == "sm":
             if _runs(device, built, match[4], exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
                 return "sass"
-        elif _compiles(device, built, match[4]):
+        elif built >= first_ptx and _compiles(device, built, match[4]):
             found = "ptx"
     return found
 
@@ -112,9 +116,15 @@ def _holds(number: tuple[int, ...], operator: str, bound: tuple[int, ...]) -> bo
     return number > bound if operator == ">" else number < bound
 
 
-def oldest_capability(cuda: str, matrix: Matrix) -> Capability | None:
-    """The lowest compute capability that the compiler of a CUDA version has code for, by the table cuda-drivers."""
+def is_nightly(torch: str | None) -> bool:
+    """Whether this is a nightly build of PyTorch's own: no table lists those one by one."""
+    return torch is not None and _NIGHTLY.match(torch) is not None
+
+
+def compiler_range(cuda: str, matrix: Matrix) -> tuple[Capability | None, Capability | None]:
+    """The lowest and the highest compute capability that the compiler of a CUDA version has code for, by the table
+    cuda-drivers."""
     for row in matrix.table("cuda-drivers").get("row", ()):
-        if row["key"] == cuda and "oldest_cc" in row:
-            return capability(row["oldest_cc"])
-    return None
+        if row["key"] == cuda:
+            return capability(row.get("oldest_cc", "")), capability(row.get("newest_cc", ""))
+    return None, None

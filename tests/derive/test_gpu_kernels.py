@@ -48,6 +48,8 @@ def answer(cc, **given):
         ("10.3", ["compute_100f"], "ptx"),
         ("11.0", ["compute_100f"], "none"),
         ("8.9", ["compute_80", "sm_86"], "sass"),
+        ("12.0", ["sm_37", "sm_90", "compute_37"], "none"),
+        ("12.0", ["sm_37", "sm_90", "compute_50"], "ptx"),
         ("9.0", [], "none"),
         ("9.0", ["gfx90a"], None),
         ("Hopper", ["sm_90"], None),
@@ -108,7 +110,34 @@ def test_machines_are_told_apart():
 def test_windows_builds_have_a_table_of_their_own():
     assert answer("12.0", pkg__torch="2.6.0+cu126", os__platform="windows", os__arch="x86_64") == ("none", "newer")
     assert answer("6.1", pkg__torch="2.9.0+cu130", os__platform="windows") == ("none", "older")
-    assert isinstance(answer("6.1", pkg__torch="2.8.0+cu128", os__platform="windows")[0], Unknown)
+    for torch in ("2.8.0+cu128", "2.9.0+cu128"):  # what is said of these builds does not agree
+        assert isinstance(answer("6.1", pkg__torch=torch, os__platform="windows")[0], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("torch", "cc", "found"),
+    [
+        ("2.7.1+cu128", "5.0", "sass"),
+        ("2.9.1+cu128", "6.1", "older"),
+        ("2.10.0+cu128", "7.0", "sass"),
+        ("2.11.0+cu128", "7.0", "older"),
+        ("2.8.0+cu129", "6.1", "older"),
+        ("2.7.1+cu126", "5.2", "sass"),
+        ("2.8.0+cu126", "5.2", "older"),
+        ("2.9.0+cu126", "5.2", "sass"),
+        ("2.2.2+cu118", "12.0", "newer"),
+        ("2.7.1+cu118", "8.9", "sass"),
+    ],
+)
+def test_the_lists_of_the_windows_builds_changed_on_the_way(torch, cc, found):
+    assert found in answer(cc, pkg__torch=torch, os__platform="windows")
+
+
+def test_the_wheel_index_has_builds_for_aarch64_of_their_own():
+    assert answer("11.0", pkg__torch="2.9.1+cu128", os__arch="aarch64") == ("none", "between")
+    assert answer("10.0", pkg__torch="2.9.1+cu128", os__arch="aarch64") == ("sass", ABSENT)
+    assert answer("10.0", pkg__torch="2.13.0+cu126", os__arch="aarch64") == ("none", "newer")
+    assert isinstance(answer("10.0", pkg__torch="2.12.0+cu126", os__arch="aarch64")[0], Unknown)
 
 
 def test_a_cuda_version_alone_is_enough_where_its_builds_agree():
@@ -123,6 +152,18 @@ def test_builds_that_no_table_has_are_judged_by_their_compiler_alone():
     assert isinstance(answer("12.0", **vendor)[0], Unknown)
     assert isinstance(answer("9.0", **vendor)[0], Unknown)
     assert answer("7.0", pkg__torch="2.99.0+cu134") == ("none", "older")
+
+
+def test_a_nightly_build_has_no_code_for_what_its_compiler_does_not_know():
+    assert answer("12.0", pkg__torch="2.7.0.dev20250310+cu124") == ("none", "newer")
+    assert answer("10.0", pkg__torch="2.6.0.dev20241112+cu121", os__platform="windows") == ("none", "newer")
+    for torch, cc in [
+        ("2.7.0.dev20250310+cu124", "9.0"),  # of a major that the compiler knows
+        ("2.7.0.dev20250310+cu128", "12.0"),
+        ("2.7.0.dev20250310+cu128", "7.0"),
+        ("2.7.0a0+gitdeadbee.cu124", "12.0"),  # somebody's own, perhaps with PTX
+    ]:
+        assert isinstance(answer(cc, pkg__torch=torch, torch__cuda=f"12.{torch[-1]}")[0], Unknown), torch
 
 
 def test_a_build_without_cuda_and_no_torch_have_no_kernels_to_speak_of():

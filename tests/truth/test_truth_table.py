@@ -183,34 +183,7 @@ def severities(facts: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-# Rows that the matrix answers wrongly today, and what it lacks. An entry whose row is answered rightly has to go.
-OPEN = {
-    "reports/thor-580-cu130": "Jetson drivers of CUDA 13 call themselves 580.00, which is below 580.65.06",
-    "reports/rtx5090-nightly-cu124": "no list for nightly builds, though CUDA 12.4 knows no GPU of 12.0",
-    "reports/rtx5070ti-nightly-cu121": "no list for nightly builds, though CUDA 12.1 knows no GPU of 12.0",
-    "reports/rtx5070ti-2.2.2-cu118-windows": "the PTX for 3.7 counts as runnable; the libraries of CUDA 11.8 have none",
-    "reports/thor-2.9.1-cu128": "no list for the aarch64 build of CUDA 12.8",
-    "reports/gtx1070-2.8-cu129-windows": "no list for the Windows build of CUDA 12.9",
-    "reports/v100-2.11-cu128-windows": "no list for the Windows build of CUDA 12.8",
-    "architectures/2.9.1-cu128-aarch64/8.7": "no list for the aarch64 build of CUDA 12.8",
-    "architectures/2.9.1-cu128-aarch64/11.0": "no list for the aarch64 build of CUDA 12.8",
-    "architectures/2.10.0-cu128-windows/5.2": "no list for the Windows build of CUDA 12.8",
-    "architectures/2.10.0-cu128-windows/6.1": "no list for the Windows build of CUDA 12.8",
-    "architectures/2.8.0-cu126-windows/5.0": "the Windows list of CUDA 12.6 is taken for 2.8 too, which begins at 6.1",
-    "architectures/2.8.0-cu126-windows/5.2": "the Windows list of CUDA 12.6 is taken for 2.8 too, which begins at 6.1",
-    "architectures/2.13.0-cu126-aarch64/7.5": "no list for the aarch64 build of CUDA 12.6",
-    "architectures/2.13.0-cu126-aarch64/10.0": "no list for the aarch64 build of CUDA 12.6",
-    "architectures/2.13.0-cu126-aarch64/12.1": "no list for the aarch64 build of CUDA 12.6",
-}
-
-
-def cases() -> list[Any]:
-    """The rows, those of :data:`OPEN` as expected failures."""
-    marks = {row_id: [pytest.mark.xfail(strict=True, reason=reason)] for row_id, reason in OPEN.items()}
-    return [pytest.param(row, id=row.id, marks=marks.get(row.id, [])) for row in ROWS]
-
-
-@pytest.mark.parametrize("row", cases())
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_the_matrix_gives_the_known_answer(row: Row) -> None:
     found = severities(row.facts)
     errors = {rule for rule, severity in found.items() if severity == "error"}
@@ -253,7 +226,6 @@ def test_the_table_is_large_and_every_row_says_where_it_comes_from() -> None:
     assert len(ROWS) >= 300
     doubles = [name for name, times in Counter(row.id for row in ROWS).items() if times > 1]
     assert not doubles
-    assert OPEN.keys() <= {row.id for row in ROWS}
     for row in ROWS:
         assert row.source.startswith(("https://", "pkg:pypi/")), row.id
         assert row.kind in KINDS, row.id
