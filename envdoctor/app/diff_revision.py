@@ -18,7 +18,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.hub.commits import Commit
 from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.hub.sources import Pair, open_pair
+from envdoctor.hub.sources import Pair, open_pair, open_reach
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
@@ -75,20 +75,19 @@ def diff_revision(
     aliases = matrix.table("families").get("organisations", {})
     lock = find_lock(request.sources.cwd)
     locked = find_locked(lock, [request.repo], aliases)
+    reach = open_reach(
+        environ=request.sources.environ,
+        cwd=request.sources.cwd,
+        aliases=aliases,
+        offline=request.offline,
+        timeout=request.timeout,
+        largest_header=request.largest_header,
+        cache=request.sources.cache,
+        notice=tell,
+    )
     try:
-        pair = open_pair(
-            request.repo,
-            _locked_revision(request, locked) if request.lock else request.old,
-            request.new,
-            environ=request.sources.environ,
-            cwd=request.sources.cwd,
-            aliases=aliases,
-            offline=request.offline,
-            timeout=request.timeout,
-            largest_header=request.largest_header,
-            cache=request.sources.cache,
-            notice=tell,
-        )
+        old = _locked_revision(request, locked) if request.lock else request.old
+        pair = open_pair(request.repo, old, request.new, reach)
     except SnapshotError as error:
         raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
     comparison = compare_snapshots(pair.old, pair.new, table=matrix.table, progress=tell)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
 from envdoctor.app.configuration import find_configuration, load_configuration
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import UsageProblem
+from envdoctor.app.whole_file import write_whole
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 
 __all__ = ["write_ignore"]
@@ -43,7 +42,7 @@ def write_ignore(
         parse_toml(after.encode(), str(path))
     except TomlError as error:
         raise UsageProblem(f"{error}: `{table}` is written inline there; add the entry by hand") from None
-    _replace(path, after)
+    write_whole(path, after)
     return path
 
 
@@ -68,19 +67,3 @@ def _quoted(text: str) -> str:
     # An argument that is not UTF-8 reaches us with lone surrogates, which no file can hold.
     text = text.encode("utf-8", "replace").decode()
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _replace(path: Path, text: str) -> None:
-    path = Path(os.path.realpath(path))  # a link stays a link
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode())
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -11,7 +11,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, find_lock
 from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, lock_entry, lock_text, read_lock
 from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.hub.sources import open_one
+from envdoctor.hub.sources import open_one, open_reach
 
 __all__ = ["Pinned", "pin"]
 
@@ -41,19 +41,18 @@ def pin(
     """
     sources = sources or Sources()
     path = find_lock(sources.cwd) or sources.cwd / LOCK_NAME
+    reach = open_reach(
+        environ=sources.environ,
+        cwd=sources.cwd,
+        aliases=open_matrix().table("families").get("organisations", {}),
+        offline=offline,
+        timeout=timeout,
+        cache=sources.cache,
+        notice=progress or (lambda text: None),
+    )
     try:
         models = read_lock(path)
-        snapshot = open_one(
-            repo,
-            revision,
-            environ=sources.environ,
-            cwd=sources.cwd,
-            aliases=open_matrix().table("families").get("organisations", {}),
-            offline=offline,
-            timeout=timeout,
-            cache=sources.cache,
-            notice=progress or (lambda text: None),
-        )
+        snapshot = open_one(repo, revision, reach)
     except LockError as error:
         raise UsageProblem(str(error)) from None
     except SnapshotError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 
-__all__ = ["parse_outputs", "write_file", "write_stdout"]
+__all__ = ["parse_outputs", "write_stdout"]
 
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
@@ -21,26 +21,6 @@ def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tup
             raise UsageProblem(f"--output {value}: FORMAT=FILE is expected, with FORMAT one of {', '.join(formats)}")
         outputs.append((name, Path(file)))
     return outputs
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a whole file or nothing. Raises :class:`JobError`."""
-    import tempfile  # brings OpenSSL's hashes along: a run that writes no file does without
-
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def write_stdout(text: str, write: Callable[[str], object] | None = None) -> None:

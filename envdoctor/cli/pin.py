@@ -21,7 +21,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
     """
     from envdoctor.app.facts import Sources
     from envdoctor.app.pin import pin
-    from envdoctor.cli.output import write_file
+    from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.progress import progress_line
     from envdoctor.report.clean import clean
 
@@ -29,7 +29,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
         pinned = pin(
             repo, revision, sources=Sources(cache=not no_cache), offline=offline, timeout=timeout, progress=progress
         )
-    write_file(pinned.path, pinned.text)
+    write_whole(pinned.path, pinned.text)
     plural = "" if len(pinned.entry.files) == 1 else "s"
     revision = f" @ {pinned.entry.revision}" if pinned.entry.revision else ""
     click.echo(clean(f"{pinned.path}: {pinned.entry.repo}{revision}, {len(pinned.entry.files)} file{plural}", None))

@@ -59,7 +59,8 @@ def command(**options: Any) -> int:
     from envdoctor.app.check import open_matrix
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import Request, catalogue, probe
-    from envdoctor.cli.output import parse_outputs, write_file, write_stdout
+    from envdoctor.app.whole_file import write_whole
+    from envdoctor.cli.output import parse_outputs, write_stdout
     from envdoctor.cli.progress import progress_line
     from envdoctor.report.formats import names
     from envdoctor.report.probe_text import catalogue_text
@@ -96,7 +97,7 @@ def command(**options: Any) -> int:
     if options["reproducer"] is not None:
         script = report.sections["probe"]["reproducer"]
         if script is not None:
-            write_file(options["reproducer"], "\n".join([*script, ""]))
+            write_whole(options["reproducer"], "\n".join([*script, ""]))
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
     return present(report, configuration, options)

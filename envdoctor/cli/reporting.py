@@ -76,12 +76,13 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
 
 def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
     """Write the report's files, then the report itself; the exit code of the run."""
-    from envdoctor.cli.output import parse_outputs, write_file, write_stdout
+    from envdoctor.app.whole_file import write_whole
+    from envdoctor.cli.output import parse_outputs, write_stdout
     from envdoctor.report.formats import load
 
     verbosity = options["verbose"] - options["quiet"]
     for name, path in parse_outputs(options["outputs"], names()):
-        write_file(path, load(name)(report))
+        write_whole(path, load(name)(report))
     if options["format_"] != "terminal":
         write_stdout(load(options["format_"])(report))
     elif verbosity > -2:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from envdoctor.hub.file_names import is_text_about_the_model, refusal_of_name
-from envdoctor.hub.header_plan import LARGEST_HEADER, Room
-from envdoctor.hub.local_files import digest, lies_below, read_header, read_ranges, read_whole
+from envdoctor.hub.header_plan import LARGEST_HEADER
+from envdoctor.hub.local_files import digest, lies_below, read_whole
+from envdoctor.hub.local_snapshot import LocalSnapshot
 from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.observe.model.hub_cache import _names as all_names
 from envdoctor.observe.model.hub_cache import cache_folder
@@ -50,7 +51,7 @@ class Cached(NamedTuple):
     used: float
 
 
-class CachedSnapshot:
+class CachedSnapshot(LocalSnapshot):
     """A commit of the cache. ``complete`` is False where only what was downloaded is known, and not all files of it."""
 
     def __init__(self, cached: Cached, asked: str, largest_header: int) -> None:
@@ -58,7 +59,7 @@ class CachedSnapshot:
         self.asked = asked
         self.revision: str | None = cached.commit
         self.label = f"{cached.repo} @ {cached.commit[:7]} (cache)"
-        self._largest_header = largest_header
+        super().__init__(largest_header)
         self._places: dict[str, str] = {}
         self._refused: list[Unread] = []
         place = os.path.dirname(os.path.dirname(cached.folder))
@@ -69,26 +70,6 @@ class CachedSnapshot:
         self.complete = listed is not None
         self.files: Mapping[str, FileEntry] = files
         self.refused: tuple[Unread, ...] = tuple(self._refused)
-
-    def read(self, path: str, limit: int) -> bytes | Unread:
-        """The whole file."""
-        place = self._place(path)
-        return place if isinstance(place, Unread) else read_whole(place, path, limit)
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges of one file."""
-        place = self._place(path)
-        return place if isinstance(place, Unread) else read_ranges(place, path, ranges)
-
-    def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The headers of the files that were downloaded."""
-        found: dict[str, bytes | Unread] = {}
-        room = Room(self._largest_header)
-        for path in paths:
-            place = self._place(path)
-            size = self.files[path].size if path in self.files else 0
-            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, room)
-        return found
 
     def holds(self, path: str) -> bool:
         """Whether the file itself is here, not only its name and oid."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from envdoctor.hub.file_names import refusal_of_name
-from envdoctor.hub.header_plan import LARGEST_HEADER, Room
-from envdoctor.hub.local_files import digest, lies_below, pointer_of, read_header, read_ranges, read_whole
+from envdoctor.hub.header_plan import LARGEST_HEADER
+from envdoctor.hub.local_files import digest, lies_below, pointer_of, read_whole
+from envdoctor.hub.local_snapshot import LocalSnapshot
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
 
 __all__ = ["FolderSnapshot", "open_folder"]
@@ -21,7 +22,7 @@ _ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
 _ETAG = re.compile(r"(?:([0-9a-f]{40})|([0-9a-f]{64}))\Z")
 
 
-class FolderSnapshot:
+class FolderSnapshot(LocalSnapshot):
     """The files below a folder. ``revision`` is None: what lies there may be of no commit.
 
     ``refused`` names links that lead out of the folder, and what is no regular file. A file that is the text of an LFS
@@ -35,7 +36,7 @@ class FolderSnapshot:
     def __init__(self, folder: str, shown: str, largest_header: int) -> None:
         self.asked = self.label = shown
         self._folder = folder
-        self._largest_header = largest_header
+        super().__init__(largest_header)
         self._pointers: set[str] = set()
         self._places: dict[str, str] = {}
         self._refused: list[Unread] = []
@@ -43,26 +44,6 @@ class FolderSnapshot:
         self._walk(os.path.realpath(folder), "", files, 0)
         self.files: Mapping[str, FileEntry] = files
         self.refused: tuple[Unread, ...] = tuple(self._refused)
-
-    def read(self, path: str, limit: int) -> bytes | Unread:
-        """The whole file."""
-        place = self._place(path)
-        return place if isinstance(place, Unread) else read_whole(place, path, limit)
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges of one file."""
-        place = self._place(path)
-        return place if isinstance(place, Unread) else read_ranges(place, path, ranges)
-
-    def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The headers, one file after the other: a disk is not faster side by side."""
-        found: dict[str, bytes | Unread] = {}
-        room = Room(self._largest_header)
-        for path in paths:
-            place = self._place(path)
-            size = self.files[path].size if path in self.files else 0
-            found[path] = place if isinstance(place, Unread) else read_header(place, path, size, room)
-        return found
 
     def _place(self, path: str) -> str | Unread:
         if path in self._pointers:

@@ -14,7 +14,7 @@ from envdoctor.hub.pair import Choice, choose_pair
 from envdoctor.hub.reach import AnySnapshot, Reach, open_snapshot
 from envdoctor.hub.transport import Transport
 
-__all__ = ["Pair", "open_one", "open_pair"]
+__all__ = ["Pair", "open_one", "open_pair", "open_reach"]
 
 
 class Pair:
@@ -47,10 +47,7 @@ class Pair:
         return self.reach.used_transport.received if self.reach.used_transport else 0
 
 
-def open_pair(
-    model: str,
-    old: str | None,
-    new: str | None,
+def open_reach(
     *,
     environ: Mapping[str, str],
     cwd: str | PathLike[str],
@@ -60,63 +57,12 @@ def open_pair(
     largest_header: int | None = None,
     cache: bool = True,
     notice: Callable[[str], None] | None = None,
-) -> Pair:
-    """The two snapshots that ``MODEL [OLD] [NEW]`` means; see :func:`envdoctor.hub.pair.choose_pair`.
+) -> Reach:
+    """What may be asked for a snapshot, and how.
 
     ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes each header;
-    ``cache`` allows reading and writing envdoctor's own cache. Raises :class:`SnapshotError`.
+    ``cache`` allows reading and writing envdoctor's own cache. Nothing is asked yet.
     """
-    reach = _reach(
-        environ=environ,
-        cwd=cwd,
-        aliases=aliases,
-        offline=offline,
-        timeout=timeout,
-        largest_header=largest_header,
-        cache=cache,
-        notice=notice,
-    )
-    return Pair(choose_pair(model, old, new, reach), reach)
-
-
-def open_one(
-    model: str,
-    revision: str | None,
-    *,
-    environ: Mapping[str, str],
-    cwd: str | PathLike[str],
-    aliases: Mapping[str, str] | None = None,
-    offline: bool = False,
-    timeout: float = 60.0,
-    largest_header: int | None = None,
-    cache: bool = True,
-    notice: Callable[[str], None] | None = None,
-) -> AnySnapshot:
-    """The snapshot that ``MODEL [REVISION]`` means. Raises :class:`SnapshotError`."""
-    reach = _reach(
-        environ=environ,
-        cwd=cwd,
-        aliases=aliases,
-        offline=offline,
-        timeout=timeout,
-        largest_header=largest_header,
-        cache=cache,
-        notice=notice,
-    )
-    return open_snapshot(model, revision, reach)
-
-
-def _reach(
-    *,
-    environ: Mapping[str, str],
-    cwd: str | PathLike[str],
-    aliases: Mapping[str, str] | None,
-    offline: bool,
-    timeout: float,
-    largest_header: int | None,
-    cache: bool,
-    notice: Callable[[str], None] | None,
-) -> Reach:
     return Reach(
         cwd=fspath(cwd),
         environ=environ,
@@ -126,3 +72,16 @@ def _reach(
         header_folder=cache_folder(environ) if cache else None,
         largest_header=LARGEST_HEADER if largest_header is None else largest_header,
     )
+
+
+def open_pair(model: str, old: str | None, new: str | None, reach: Reach) -> Pair:
+    """The two snapshots that ``MODEL [OLD] [NEW]`` means; see :func:`envdoctor.hub.pair.choose_pair`.
+
+    Raises :class:`SnapshotError`.
+    """
+    return Pair(choose_pair(model, old, new, reach), reach)
+
+
+def open_one(model: str, revision: str | None, reach: Reach) -> AnySnapshot:
+    """The snapshot that ``MODEL [REVISION]`` means. Raises :class:`SnapshotError`."""
+    return open_snapshot(model, revision, reach)

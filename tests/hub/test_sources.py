@@ -18,7 +18,7 @@ from envdoctor.hub.online import HubSnapshot
 from envdoctor.hub.pair import choose_pair
 from envdoctor.hub.reach import Reach, open_snapshot
 from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.hub.sources import Pair, open_one, open_pair
+from envdoctor.hub.sources import Pair, open_one, open_pair, open_reach
 
 ALIASES = {"THUDM": "zai-org"}
 
@@ -211,7 +211,8 @@ def test_the_seam_counts_requests_and_leaves_the_host_process_as_it_is(hub, repo
     monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
     before = dict(os.environ)
     environ = {"HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub")}
-    pair = open_pair("THUDM/tiny", repo.commits[2].id, "main", environ=environ, cwd=tmp_path, aliases=ALIASES)
+    reach = open_reach(environ=environ, cwd=tmp_path, aliases=ALIASES)
+    pair = open_pair("THUDM/tiny", repo.commits[2].id, "main", reach)
     assert isinstance(pair, Pair)
     assert (pair.moved, pair.requests) == ("zai-org/tiny", 3)
     assert pair.received > 0
@@ -221,5 +222,5 @@ def test_the_seam_counts_requests_and_leaves_the_host_process_as_it_is(hub, repo
     assert not [entry for entry in hub.log if "agent-harnesses" in entry.path]
     assert {entry.agent.split("/")[0] for entry in hub.log} == {"envdoctor"}
     assert [path.name for path in tmp_path.iterdir()] == [".cache"], "nothing but our own cache"
-    again = open_one("THUDM/tiny", None, environ=environ, cwd=tmp_path, cache=False)
+    again = open_one("THUDM/tiny", None, open_reach(environ=environ, cwd=tmp_path, cache=False))
     assert again.revision == repo.commits[0].id

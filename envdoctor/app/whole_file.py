@@ -1,0 +1,36 @@
+"""Writing a file whole or not at all, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from envdoctor.app.errors import JobError
+
+__all__ = ["write_whole"]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file (or make it), as UTF-8 with the line ends of ``text``; a link stays a link, and a file that is
+    there keeps its permissions. Raises :class:`JobError`."""
+    import tempfile  # brings OpenSSL's hashes along: a run that writes no file does without
+
+    path = Path(os.path.realpath(path))
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode("utf-8"))
+            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
