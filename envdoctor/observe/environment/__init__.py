@@ -34,7 +34,7 @@ from envdoctor.observe.environment.metadata_directory import Distribution, Probl
 from envdoctor.observe.environment.package_versions import decide_versions
 from envdoctor.observe.environment.target import choose
 from envdoctor.observe.environment.torch_build import torch_facts
-from envdoctor.observe.environment.wheel_tags import wheel_problems
+from envdoctor.observe.environment.wheel_tags import read_wheels
 
 __all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout", "Observed", "choose", "observe"]
 
@@ -42,8 +42,9 @@ __all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout", "Observed",
 class Observed(NamedTuple):
     """What an environment's files say.
 
-    ``facts`` are ``environment.*``, ``python.*``, ``pkg.*``, ``dist``, ``metadata_problem``, ``conflict`` and
-    ``torch.*``, each with the source ``environment``. When ``incomplete`` is None every distribution was seen, and a
+    ``facts`` are ``environment.*``, ``python.*``, ``pkg.*``, ``dist``, ``metadata_problem``, ``foreign_wheel``,
+    ``conflict``, ``torch.*`` and what belongs to torch, each with the source ``environment``. When ``incomplete`` is
+    None every distribution was seen, and a
     package that is not listed is absent; otherwise it is the reason why some may be missing. ``notes`` are sentences
     for the user.
     """
@@ -95,9 +96,11 @@ def observe(layout: Layout) -> Observed:
     incomplete = trouble[0] if trouble else layout.incomplete
     versions = decide_versions(in_folders, layout.site_packages, layout.files)
     problems += versions.problems
-    problems += wheel_problems(versions.distributions, layout)
+    wheels = read_wheels(versions.distributions, layout, incomplete)
+    problems += wheels.problems
     facts = _own_facts(layout)
     facts += versions.facts
+    facts += wheels.facts
     facts.append(_records("dist", [_dist(item) for item in versions.distributions], incomplete))
     facts.append(_records("metadata_problem", [item._asdict() for item in problems], incomplete))
     unmet = conflicts(in_folders, versions.facts, layout, incomplete)

@@ -96,12 +96,15 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
     if venv:
         for folder in _site_folders(installation.prefix, installation.library, files):
             path.add_site(folder)
-    if not venv or installation.settings.get("include-system-site-packages", "").lower() == "true":
+    # CPython's site.py, 3.8 to 3.13: a pyvenv.cfg that does not say so includes them.
+    if not venv or installation.settings.get("include-system-site-packages", "true").lower() == "true":
         user = _user_site(installation, environ) if environ is not None else None
         if user is not None:
             path.add_site(user)
         if installation.base is None:
-            path.problems.append("it includes its base's packages (include-system-site-packages), and the base is gone")
+            said = "include-system-site-packages" in installation.settings
+            why = "include-system-site-packages" if said else "pyvenv.cfg does not exclude them"
+            path.problems.append(f"it includes its base's packages ({why}), and the base is gone")
         else:
             for folder in _site_folders(installation.base, installation.library, files):
                 path.add_site(folder)

@@ -79,6 +79,16 @@ def test_a_venv_that_includes_its_base_imports_from_user_site_and_base(venv: Pat
     assert expected[-1].startswith(sys.base_prefix)
 
 
+@pytest.mark.parametrize("line", ["", "Include-System-Site-Packages = TRUE", "include-system-site-packages = yes"])
+def test_a_venv_that_does_not_say_so_is_read_as_python_reads_it(line: str, venv: Path, home: Path, tmp_path: Path):
+    settings = venv / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("include-system-site-packages = false", line))
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    expected = real_path(venv / "bin" / "python", environ, tmp_path)
+    assert read_path(venv, environ, tmp_path) == expected
+    assert any(path.startswith(sys.base_prefix) for path in expected) is (not line or "TRUE" in line)
+
+
 def test_pythonnousersite_leaves_out_the_user_site(venv: Path, home: Path, tmp_path: Path) -> None:
     with_system_site(venv)
     environ = {"HOME": str(home), "PYTHONNOUSERSITE": "1", "PATH": os.environ["PATH"]}

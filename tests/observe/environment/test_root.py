@@ -76,7 +76,8 @@ def test_what_the_image_adds_comes_before_its_distribution(image: Path, make_dis
     make_dist(image / "usr/local/lib/python3.11/site-packages", "pip", "24.0")
     (image / "usr/local/lib/python3.11/os.py").touch()
     make_dist(image / "opt/venv/lib/python3.11/site-packages", "torch", "2.5.1")
-    (image / "opt/venv/pyvenv.cfg").write_text("home = /usr/local/bin\nversion = 3.11.9\n")
+    own = "include-system-site-packages = false"
+    (image / "opt/venv/pyvenv.cfg").write_text(f"home = /usr/local/bin\nversion = 3.11.9\n{own}\n")
     layout, observed, facts = read(root=image)
     assert layout.because == "--root, /opt/venv inside it"
     assert observed.notes == ("the image has more environments, which are not judged: /usr/local",)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.facts.values import ABSENT, Unknown
+
 MINOR = sys.version_info[1]
 OWN = f"cp3{MINOR}"
 
@@ -60,14 +62,48 @@ def built(venv: Path, site: Path, make_dist) -> Path:
     return venv
 
 
-def told(problems) -> set[str]:
-    return {item["name"] for item in problems if item["kind"] == "other-platform"}
+BUILT_FOR = {
+    "older": "CPython 3.8",
+    "newerstable": f"CPython 3.{MINOR + 1} or newer",
+    "newerpure": f"Python 3.{MINOR + 1} or newer",
+    "olderown": "CPython 3.8",
+    "python2": "Python 2",
+    "threads": f"CPython 3.{MINOR} without the GIL",
+    "pypy": "PyPy 3.10",
+    "windows": "win_amd64",
+    "otherprocessor": "manylinux_2_17_aarch64",
+    "musl": "musllinux_1_2_x86_64",
+    "newerglibc": "manylinux_2_99_x86_64",
+}
 
 
 def test_what_does_not_fit_is_told_and_nothing_else(built, read):
     _, _, facts = read(python=built / "bin" / "python")
-    assert told(facts["metadata_problem"]) == set(DOES_NOT)
-    assert {item["kind"] for item in facts["metadata_problem"]} == {"other-platform"}
+    assert {item["package"]: item["built_for"] for item in facts["foreign_wheel"]} == BUILT_FOR
+    assert BUILT_FOR.keys() == DOES_NOT.keys()
+    assert not len(facts["metadata_problem"])
+
+
+@pytest.mark.parametrize(
+    ("wheels", "most"),
+    [
+        ({}, ABSENT),
+        ({"pure": "py3-none-any", "stable": "cp39-abi3-linux_x86_64"}, ABSENT),
+        ({"torch": "cp310-cp310-linux_x86_64"}, "3.10"),
+        ({"torch": "cp310-cp310-linux_x86_64", "one": "cp310-cp310-any", "two": "cp39-cp39-any"}, "3.10"),
+        ({"one": "cp310-cp310-any", "two": "cp39-cp39-any"}, None),
+        ({"torch": "cp39-cp39-any", "one": "cp310-cp310-any", "two": "cp310-cp310-any"}, None),
+        ({"one": "cp310-cp310-any", "two": "cp310-cp310t-any", "three": "py39-none-any"}, "3.10"),
+    ],
+)
+def test_the_python_of_most_compiled_packages_is_told_when_torch_is_one_of_them(
+    wheels, most, venv, site, make_dist, read
+):
+    for name, tag in wheels.items():
+        make_dist(site, name, "1.0", WHEEL=wheel(tag))
+    _, _, facts = read(python=venv / "bin" / "python")
+    found = facts["environment.packages_python"]
+    assert isinstance(found, Unknown) if most is None else found == most
 
 
 @pytest.mark.skipif(shutil.which("uv") is None and not Path(sys.executable).with_name("uv").exists(), reason="needs uv")
@@ -92,4 +128,4 @@ def test_a_folder_of_packages_of_another_machine_is_not_compared(tmp_path, make_
         tmp_path / "root" / "usr" / "lib" / "python3.11" / "site-packages", "odd", "1.0", WHEEL=wheel("cp27-none-any")
     )
     _, _, facts = read(root=tmp_path / "root")
-    assert told(facts["metadata_problem"]) == set()
+    assert isinstance(facts["foreign_wheel"], Unknown)
