@@ -1,0 +1,110 @@
+"""Record what envdoctor reads of released wheels: python tools/record_wheels.py FILE_NAME... [--into DIR]
+
+FILE_NAME is a wheel of an index (``torchvision-0.28.0-cp311-cp311-manylinux_2_28_x86_64.whl``). Only the wanted members
+are fetched, by byte ranges, with pip's own client: indexes, proxies and certificates are those of pip's configuration.
+A folder under the wheel's name is written below fixtures/environments/wheels: names, versions and requirements of
+METADATA, the compiled files that RECORD lists (for the packages whose libraries envdoctor looks at), and the
+assignments of version files. No code and no libraries are kept.
+
+pip has no stable Python API: this was written for pip 26.3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from pip._internal.commands import create_command
+from pip._internal.index.collector import parse_links
+from pip._internal.models.link import Link
+from pip._internal.network.lazy_wheel import LazyZipOverHTTP
+
+WHEELS = Path(__file__).parents[1] / "fixtures" / "environments" / "wheels"
+HEADER = re.compile(r"(Metadata-Version|Name|Version|Requires-Python|Requires-Dist|Provides-Extra): ")
+COMPILED = re.compile(r"[^,]+\.so(\.[\d.]+)?\Z")
+#: Packages whose compiled files matter: torch itself, what it loads, and what is compiled against it.
+LIBRARIES = re.compile(r"(nvidia_\w+|torch|torchvision|torchaudio|triton|xformers|vllm|bitsandbytes|flash_attn)\Z")
+#: The assignment of torch/cuda/__init__.py that says what its builds are compiled for.
+TABLE = "PYTORCH_RELEASES_CODE_CC"
+
+
+class Index:
+    """The indexes that pip is configured for."""
+
+    def __init__(self) -> None:
+        command: Any = create_command("download")
+        options, _ = command.parse_args(["--no-deps", "placeholder"])
+        command._in_main_context = True  # the client is closed when the process ends
+        self.client = command._build_session(options)
+        self.finder = command._build_package_finder(options, self.client)
+
+    def wheel(self, name: str) -> ZipFile:
+        """The wheel of this file name; its members are fetched when they are read."""
+        project = name.partition("-")[0].replace("_", "-")
+        for page_url in self.finder.search_scope.get_index_urls_locations(project):
+            page = self.finder._link_collector.fetch_response(Link(page_url))
+            for link in parse_links(page) if page is not None else ():
+                if link.filename == name:
+                    return ZipFile(LazyZipOverHTTP(link.url_without_fragment, self.client))  # type: ignore[arg-type]
+        raise SystemExit(f"{name} is on none of the configured indexes")
+
+
+def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:
+    """What is kept of a wheel, by path."""
+    package, version, *_ = name.split("-")
+    info = f"{package}-{version}.dist-info"
+    header = wheel.read(f"{info}/METADATA").decode().partition("\n\n")[0]
+    yield "METADATA", "".join(f"{line}\n" for line in header.splitlines() if HEADER.match(line)) + "\n"
+    if not LIBRARIES.match(package):
+        return
+    there = wheel.namelist()
+    kept: dict[str, str] = {}
+    for path, name_of_table in ((f"{package}/version.py", None), (f"{package}/cuda/__init__.py", TABLE)):
+        said = assignments(wheel.read(path).decode(), name_of_table) if path in there else ""
+        if said:
+            kept[path] = said
+    if f"{package}/cpp_lib.json" in there:
+        kept[f"{package}/cpp_lib.json"] = wheel.read(f"{package}/cpp_lib.json").decode()
+    # functorch is a second top-level package of torch's wheel, with nothing that envdoctor looks at.
+    compiled = [path for path in there if COMPILED.match(path) and not path.startswith("functorch/")]
+    yield "RECORD", "".join(f"{path},,\n" for path in sorted([*compiled, *kept]))
+    yield from kept.items()
+
+
+def assignments(source: str, name: str | None = None) -> str:
+    """The assignment of this name in a module, or those of plain values, without everything around them."""
+    kept = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign):
+            target: ast.expr = node.target
+        elif isinstance(node, ast.Assign):
+            target = node.targets[0]
+        else:
+            continue
+        wanted = isinstance(node.value, ast.Constant) if name is None else ast.unparse(target) == name
+        if wanted:
+            kept.append(ast.get_source_segment(source, node))
+    return "".join(f"{text}\n" for text in kept)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Record what envdoctor reads of released wheels.")
+    parser.add_argument("names", nargs="+", metavar="FILE_NAME")
+    parser.add_argument("--into", type=Path, default=WHEELS)
+    asked = parser.parse_args()
+    index = Index()
+    for name in asked.names:
+        with index.wheel(name) as wheel:
+            for path, text in members(name, wheel):
+                target = asked.into / name.removesuffix(".whl") / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
