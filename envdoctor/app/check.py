@@ -14,7 +14,7 @@ from envdoctor.app.reporting import report_of
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
-from envdoctor.knowledge.rules import about_revisions
+from envdoctor.knowledge.rules import about_environments
 from envdoctor.report.report import Notice, Report
 
 __all__ = ["check", "open_matrix"]
@@ -49,7 +49,7 @@ def check(
     gathered = collect_facts(sources or Sources(), matrix)
     judgement = judge(
         gathered.facts,
-        matrix.only(lambda rule: not about_revisions(rule)),
+        matrix.only(about_environments),
         policy,
         today=today or date.today(),
     )

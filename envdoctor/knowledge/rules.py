@@ -15,6 +15,7 @@ __all__ = [
     "STATUSES",
     "Rule",
     "RuleError",
+    "about_environments",
     "about_revisions",
     "digest",
     "parse_rule",
@@ -73,7 +74,8 @@ class Rule(NamedTuple):
     ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
     ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
     rests on a package of each of these columns, because that one says what the packages do to each other.
-    ``scope`` is revision for rules about two revisions. ``texts`` locates the texts: a mapping, or
+    ``scope`` is revision for rules about two revisions, probe for those about experiments, watch for those about a
+    training run, environment for all others. ``texts`` locates the texts: a mapping, or
     ``[offset, length]`` in the compiled file.
     """
 
@@ -103,6 +105,11 @@ class Rule(NamedTuple):
 def about_revisions(rule: Rule) -> bool:
     """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
     return rule.scope == "revision"
+
+
+def about_environments(rule: Rule) -> bool:
+    """Whether the rule judges what is installed, the machine, the model and the recipe: what ``check`` judges."""
+    return rule.scope == "environment"
 
 
 def digest(text: str) -> str:
@@ -185,15 +192,21 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         folds_into=folds_into,
         probe=head.get("probe"),
         origin=origin,
-        scope=_scope(each, (*affects, *unless)),
+        scope=_scope(each, affects, unless),
         texts=texts,
     )
 
 
-def _scope(each: str | None, clauses: Iterable[Sequence[Condition]]) -> str:
-    keys = (condition.key for clause in clauses for condition in clause)
-    compared = each == "change" or any(key.startswith(("change.", "revision.")) for key in keys)
-    return "revision" if compared else "environment"
+def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Iterable[Sequence[Condition]]) -> str:
+    """What a rule is about: facts that only one command has decide. An exception may well rest on an experiment."""
+    prefixes = {key.partition(".")[0] for key in _keys(affects)} | {each}
+    if prefixes & {"change", "revision"} or {key.partition(".")[0] for key in _keys(unless)} & {"change", "revision"}:
+        return "revision"
+    return next((scope for scope in ("probe", "watch") if scope in prefixes), "environment")
+
+
+def _keys(clauses: Iterable[Sequence[Condition]]) -> Iterator[str]:
+    return (condition.key for clause in clauses for condition in clause)
 
 
 def with_conditions(rule: Rule) -> Rule:

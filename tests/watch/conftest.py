@@ -1,0 +1,67 @@
+"""A tiny real model under the real Trainer, with faults planted in data, weights or one layer's backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., Any]:
+    """A Trainer of a two-layer Llama with random weights over ``samples``, on the CPU."""
+    torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt")
+    transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
+
+    def build(samples: Any = None, callbacks: Any = (), pad: int = 0, **arguments: Any) -> Any:
+        torch.manual_seed(0)
+        config = transformers.LlamaConfig(
+            vocab_size=97,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            max_position_embeddings=128,
+            pad_token_id=0,
+        )
+        model = transformers.LlamaForCausalLM(config)
+        chosen: dict[str, Any] = {
+            "output_dir": str(tmp_path / "out"),
+            "per_device_train_batch_size": 2,
+            "max_steps": 8,
+            "learning_rate": 1e-3,
+            "lr_scheduler_type": "constant",
+            "logging_steps": 1,
+            "save_strategy": "steps",
+            "save_steps": 1,
+            "report_to": [],
+            "use_cpu": True,
+            "disable_tqdm": True,
+            "dataloader_drop_last": True,
+            "remove_unused_columns": False,
+        }
+        settings = transformers.TrainingArguments(**{**chosen, **arguments})
+        return transformers.Trainer(
+            model=model, args=settings, train_dataset=samples or tokens(64, pad=pad), callbacks=list(callbacks)
+        )
+
+    return build
+
+
+def tokens(count: int, length: int = 20, pad: int = 0) -> list[dict[str, Any]]:
+    """Samples of random tokens, left-padded by ``pad``."""
+    import torch
+
+    generator = torch.Generator().manual_seed(7)
+    samples = []
+    for _ in range(count):
+        ids = torch.randint(3, 97, (length,), generator=generator)
+        mask = torch.ones(length, dtype=torch.long)
+        labels = ids.clone()
+        if pad:
+            ids[:pad], mask[:pad], labels[:pad] = 0, 0, -100
+        samples.append({"input_ids": ids, "attention_mask": mask, "labels": labels})
+    return samples

@@ -1,0 +1,89 @@
+"""Signatures in the Trainer's log, and memory that grows: without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WATCH = Path(__file__).resolve().parents[2] / "envdoctor" / "watch"
+NAN, INF = math.nan, math.inf
+
+
+def part(name: str) -> Any:
+    """A module of the package by its file: importing the package itself asks for torch."""
+    spec = spec_from_file_location(f"watch_{name}", WATCH / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+event_of_log: Callable[[Any], str | None] = part("signatures").event_of_log
+growth = part("growth")
+
+
+@pytest.mark.parametrize(
+    ("entry", "event"),
+    [
+        ({"loss": 4.58, "grad_norm": 1.42}, None),
+        ({"loss": 0.0, "grad_norm": NAN}, "zero-loss-nan-norm"),
+        ({"loss": "0.0", "grad_norm": "nan"}, "zero-loss-nan-norm"),  # newer releases log texts
+        ({"loss": 0.0, "grad_norm": 0.0}, "zero-loss-zero-norm"),
+        ({"loss": 2.0, "grad_norm": NAN}, "nan-gradient"),
+        ({"loss": 2.0, "grad_norm": INF}, "infinite-norm"),
+        ({"loss": NAN, "grad_norm": 1.0}, "nan-loss"),
+        ({"loss": -INF}, "nan-loss"),
+        ({"eval_loss": NAN}, "nan-eval-loss"),
+        ({"eval_loss": 4.563}, None),
+        ({"loss": 0.0}, None),  # nothing is known of the gradient
+        ({"grad_norm": 0.0}, None),
+        ({"loss": None, "grad_norm": {}}, None),
+        ({}, None),
+    ],
+)
+def test_a_log_entry_shows_its_event(entry, event):
+    assert event_of_log(entry) == event
+
+
+def seen(sizes: list[int], shape: tuple[int, int] = (2, 64)) -> Any:
+    """What the last of the visits showed."""
+    watched = growth.Growth()
+    return [watched.add(shape, size) for size in sizes][-1]
+
+
+MIB = 1 << 20
+
+
+def test_memory_that_grows_at_every_visit_of_a_shape_is_seen():
+    found = seen([100 * MIB, 200 * MIB, 210 * MIB, 220 * MIB, 240 * MIB])
+    assert (found.grown, found.visits) == (40 * MIB, 4)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [100 * MIB, 500 * MIB, 500 * MIB, 500 * MIB, 500 * MIB],  # the first visit fills caches
+        [1, 100 * MIB, 200 * MIB, 190 * MIB, 300 * MIB],  # it came down once
+        [1, 100 * MIB, 101 * MIB, 102 * MIB, 103 * MIB],  # too little to be told from the allocator's blocks
+        [1, 100 * MIB, 200 * MIB, 300 * MIB],  # not often enough
+    ],
+)
+def test_other_memory_is_no_leak(sizes):
+    assert seen(sizes) is None
+
+
+def test_longer_batches_that_need_more_are_no_leak():
+    watched = growth.Growth()
+    assert not any(watched.add((2, 64 * n), n * 100 * MIB) for n in range(1, 50))
+
+
+def test_the_number_of_shapes_is_bounded():
+    watched = growth.Growth()
+    for length in range(2 * growth.SHAPES):
+        watched.add((1, length), 1)
+    assert len(watched._visits) <= growth.SHAPES
