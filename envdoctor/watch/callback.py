@@ -32,7 +32,7 @@ _SAMPLE = 1024
 _EVENTS_KEPT = 64
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
+class Watch(TrainerCallback):
     """Stops a run on the first loss or gradient that is not finite, says where it came from, and records it.
 
     ``folder`` takes the flight records (default: the Trainer's ``output_dir``). ``stop`` False only records. ``rerun``
