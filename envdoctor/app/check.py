@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.facts import Sources, collect_facts, is_known
+from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
 from envdoctor.app.reporting import report_of
+from envdoctor.facts.factset import FactSet
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
@@ -35,11 +37,15 @@ def check(
     matrix: Matrix | None = None,
     require: Iterable[str] = (),
     exit_zero: bool = False,
+    probe: bool = False,
     today: date | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
     ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3).
+    ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
+    with what they saw; ``progress`` hears how far they are.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
     started = time.perf_counter()
@@ -47,19 +53,23 @@ def check(
     policy = policy or Policy()
     policy = _under_present_names(policy, matrix)
     gathered = collect_facts(sources or Sources(), matrix)
-    judgement = judge(
-        gathered.facts,
-        matrix.only(about_environments),
-        policy,
-        today=today or date.today(),
-    )
-    notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix)]
+    rules = matrix.only(about_environments)
+    judgement = judge(gathered.facts, rules, policy, today=today or date.today())
+    sections: dict[str, Any] = {}
+    tried: list[Notice] = []
+    if probe:
+        facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
+        if "probe" in sections:
+            judgement = judge(facts, rules, policy, today=today or date.today())
+    elif commands := _probe_commands(gathered, sources or Sources(), judgement):
+        sections["probe_commands"] = commands
+    notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         notices.append(Notice("error", f"--require {', '.join(missing)}: not known here, so the run does not count"))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
-    incomplete = bool(missing) or judgement.rules_checked == 0
+    incomplete = bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in tried)
     return report_of(
         "check",
         gathered.target,
@@ -69,7 +79,70 @@ def check(
         exit_zero=exit_zero,
         notices=notices,
         started=started,
+        sections=sections,
     )
+
+
+def _named_probes(judgement: Judgement) -> list[str]:
+    """The experiments that would settle a finding, as far as there are such."""
+    names = dict.fromkeys(f.probe for f in judgement.findings if f.probe and f.ignored is None)
+    if not names:
+        return []
+    from envdoctor.probe.catalogue import has_probe
+
+    return [name for name in names if has_probe(name)]
+
+
+def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) -> Mapping[str, str]:
+    """How to run each experiment that a finding names, in the environment that was judged; none for mere facts."""
+    names = _named_probes(judgement)
+    if not names or not isinstance(gathered.facts.value("python.executable"), str) or _supposed(sources):
+        return {}
+    from shlex import quote
+
+    words = ["envdoctor", "probe"]
+    words += ["--python", sources.python] if sources.python else []
+    words += ["--model", sources.model] if sources.model else []
+    for assignment in (*sources.configured, *sources.assignments):
+        if assignment.startswith("recipe."):
+            words += ["--set", assignment]
+    return {name: " ".join(map(quote, [*words, "--only", name])) for name in names}
+
+
+def _supposed(sources: Sources) -> bool:
+    """Whether other packages were judged than those that an experiment would run with."""
+    given = (*sources.configured, *sources.assignments)
+    return sources.facts_file is not None or any(text.startswith(("pkg.", "torch.", "python.")) for text in given)
+
+
+def _settle(
+    gathered: Gathered,
+    sources: Sources,
+    judgement: Judgement,
+    matrix: Matrix,
+    progress: Callable[[str], None] | None,
+) -> tuple[FactSet, dict[str, Any], list[Notice]]:
+    """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
+    from envdoctor.app.errors import JobError
+    from envdoctor.app.probe import Request, catalogue, run_probes
+
+    names = _named_probes(judgement)
+    if not names:
+        return gathered.facts, {}, [Notice("note", "no finding names an experiment: none was run")]
+    if _supposed(sources):
+        return (
+            gathered.facts,
+            {},
+            [Notice("warning", "no experiment was run: what was judged is not what is installed")],
+        )
+    try:
+        results = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
+    except JobError as error:
+        return gathered.facts, {}, [Notice("error", f"the experiments did not run: {error}")]
+    facts = gathered.facts.copy()
+    facts.update(results.facts)
+    notices = [*results.notices, *([Notice("error", results.failed)] if results.failed else [])]
+    return facts, {"probe": results.section}, notices
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

@@ -145,7 +145,8 @@ def run_probes(
         notices += [Notice("note", text) for text in permission.notes]
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix) as keep:
         place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
-        session = run_session(probes[FIRST], wishes, place, tell=progress, keep=keep)
+        sure = request.device == "cpu" or _no_accelerator(gathered.facts)
+        session = run_session(probes[FIRST], wishes, place, cpu_for_sure=sure, tell=progress, keep=keep)
     return _results(session, gathered.facts, request, probes, notices)
 
 
@@ -202,6 +203,11 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> tu
     }
     folder = str(request.sources.cwd / model) if isinstance(model, str) else None
     return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe), notices
+
+
+def _no_accelerator(facts: FactSet) -> bool:
+    gpus = facts.value("gpu")
+    return facts.value("machine.accelerators") == () and isinstance(gpus, Records) and gpus == Records(())
 
 
 @contextmanager

@@ -16,6 +16,7 @@ __all__ = ["command"]
 @source_options
 @configuration_options
 @report_options
+@click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
 @click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known (gpu,model).")
 def command(**options: Any) -> int:
     """Judge the installed environment for a model and a recipe.
@@ -27,16 +28,20 @@ def command(**options: Any) -> int:
     """
     from envdoctor.app.check import check, open_matrix
     from envdoctor.cli.output import parse_outputs
+    from envdoctor.cli.progress import progress_line
     from envdoctor.report.formats import names
 
     parse_outputs(options["outputs"], names())  # a wrong option is said before the work, not after it
     configuration = configuration_of(options["config"], options["no_config"])
     named = [name.strip() for text in (*configuration.require, *options["require"]) for name in text.split(",")]
-    report = check(
-        sources_of(configuration, options),
-        policy=policy_of(configuration, options),
-        matrix=open_matrix((*configuration.matrix, *options["matrix"])),
-        require=[name for name in named if name],
-        exit_zero=options["exit_zero"],
-    )
+    with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
+        report = check(
+            sources_of(configuration, options),
+            policy=policy_of(configuration, options),
+            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            require=[name for name in named if name],
+            exit_zero=options["exit_zero"],
+            probe=options["probe"],
+            progress=progress,
+        )
     return present(report, configuration, options)

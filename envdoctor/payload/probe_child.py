@@ -13,6 +13,8 @@ answers go to what was standard output when this script began:
 * whatever the probe emits, with probe, device, dtype and backend of the job added;
 * ``{"kind": "end", "ending": "ok", "observations": 7, "seconds": 1.2, "peak_rss_mib": 310}`` as the last line.
 
+``{"jobs": [...]}`` runs several, each with these answers, and so imports torch but once; after a bad one it ends.
+
 ``ending`` is ok, no-torch, torch-broken, torch-old, no-device, oom, sticky (an error after which CUDA works no more in
 this process) or failed, each but ok with a ``detail``. A process that dies without that line was lost; who started it
 names the cause. What libraries print goes to standard error.
@@ -38,23 +40,28 @@ LONGEST_LINE = 60000
 #: Parts of the messages of CUDA errors that leave the context of the process unusable.
 STICKY = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
 EXIT_CODES = {"ok": 0, "sticky": 3, "oom": 4, "no-torch": 5, "torch-broken": 5, "torch-old": 5, "no-device": 5}
+#: Endings after which nothing that follows in this process would be true.
+LAST = ("sticky", "oom", "no-torch", "torch-broken", "torch-old")
 PACKAGE = "envdoctor_payload"
 
 
 def main() -> None:
-    """Read the job, run it, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
+    """Read the request, run its jobs one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
     channel = Channel(_private_stdout())
-    started = time.time()
     folder = os.path.dirname(os.path.abspath(__file__))
     # Neither this folder's names nor the working directory's may shadow a library.
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != folder]
-    try:
-        job = _job()
-        channel.stamp = {key: job[key] for key in ("probe", "device", "dtype", "backend") if job.get(key) is not None}
-        ending, detail = _work(job, folder, channel)
-    except Exception as error:
-        ending, detail = _named(error)
-    channel.end(ending, detail, time.time() - started)
+    ending = "failed"
+    for job in _jobs():
+        started = time.time()
+        channel.begin(job)
+        try:
+            ending, detail = _work(job, folder, channel)
+        except Exception as error:
+            ending, detail = _named(error)
+        channel.end(ending, detail, time.time() - started)
+        if ending in LAST:
+            break
     sys.stdout.flush()
     # A library that hangs in its own shutdown, or threads that are not daemons, have nothing to say any more.
     os._exit(EXIT_CODES.get(ending, 1))
@@ -66,6 +73,11 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.stamp: dict[str, Any] = {}
+        self.count = 0
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """From now on observations are of this job."""
+        self.stamp = {key: job[key] for key in ("probe", "device", "dtype", "backend") if job.get(key) is not None}
         self.count = 0
 
     def emit(self, record: dict[str, Any]) -> None:
@@ -104,18 +116,20 @@ def _private_stdout() -> int:
     return descriptor
 
 
-def _job() -> dict[str, Any]:
-    job: dict[str, Any] = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+def _jobs() -> list[dict[str, Any]]:
+    request: dict[str, Any] = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    job.setdefault("device", "cpu")
-    job.setdefault("suite", "quick")
-    for key in ("dtype", "backend", "model"):
-        job.setdefault(key, None)
-    for key in ("options", "recipe"):
-        job[key] = job.get(key) or {}
-    return job
+    jobs: list[dict[str, Any]] = request.get("jobs") or [request]
+    for job in jobs:
+        job.setdefault("device", "cpu")
+        job.setdefault("suite", "quick")
+        for key in ("dtype", "backend", "model"):
+            job.setdefault(key, None)
+        for key in ("options", "recipe"):
+            job[key] = job.get(key) or {}
+    return jobs
 
 
 def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]:
@@ -166,6 +180,8 @@ def _payload_package(folder: str) -> None:
     """Make ``envdoctor_payload.probes`` and ``.probing`` importable without putting this folder on sys.path."""
     from types import ModuleType
 
+    if PACKAGE in sys.modules:
+        return
     for name, path in ((PACKAGE, folder), (PACKAGE + ".probes", os.path.join(folder, "probes"))):
         package = ModuleType(name)
         package.__path__ = [path]  # what makes it a package
@@ -175,6 +191,7 @@ def _payload_package(folder: str) -> None:
 def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
     """Import torch and note what it is; an ending and its detail when it cannot be used."""
     started = time.time()
+    first = "torch" not in sys.modules
     try:
         import torch
 
@@ -183,12 +200,14 @@ def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
     except ModuleNotFoundError as error:
         if error.name == "torch":
             return "no-torch", "torch is not installed"
-        return "torch-broken", _said(error)
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
     except MemoryError:
         raise
     except BaseException as error:  # an import may do anything, sys.exit included
-        return "torch-broken", _said(error)
-    begin.update(torch=version, import_s=round(time.time() - started, 3), rss_mib=_peak_rss_mib())
+        return "torch-broken", f"torch cannot be imported: {_said(error)}"
+    begin["torch"] = version
+    if first:
+        begin.update(import_s=round(time.time() - started, 3), rss_mib=_peak_rss_mib())
     if release < OLDEST_TORCH:
         return "torch-old", f"torch {version} is older than 2.0"
     return "", ""

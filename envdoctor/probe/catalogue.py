@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
+__all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
 
 #: The scripts that run in the target interpreter.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
@@ -18,9 +18,11 @@ SUITES = ("quick", "full", "long")
 #: Runs first whatever was asked for: its record says what every other result was measured on.
 FIRST = "context"
 
-_KEYS = {"name", "title", "settles", "needs", "suites", "seconds", "memory_mib", "cap"}
+_KEYS = {"name", "title", "settles", "needs", "suites", "seconds", "memory_mib", "cap", "alone"}
 _RESERVED = ("dtype", "backend", "devices", "seconds", "memory_mib", "options")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
+#: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
+_QUICK_SECONDS = 60.0
 #: What a first import of torch may take on top, from a network disk.
 _IMPORT_SECONDS = 30.0
 _MEMORY_MIB = 1500
@@ -37,7 +39,8 @@ class Job:
     """One child process: a probe on one device, in one dtype, with one backend.
 
     ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files. ``recipe`` holds the facts of
-    the recipe without their prefix (``{"dtype": "bf16"}``).
+    the recipe without their prefix (``{"dtype": "bf16"}``). Jobs with the same ``bundle`` may share a process, so that
+    torch is imported once; None stays alone.
     """
 
     probe: str
@@ -50,6 +53,7 @@ class Job:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 60.0
     memory_mib: int = _MEMORY_MIB
+    bundle: str | None = None
 
     @cached_property
     def label(self) -> str:
@@ -76,7 +80,8 @@ class Probe:
     """One experiment, as its file declares it.
 
     ``settles`` are the names by which rules ask for it, ``needs`` the modules that it imports, ``suites`` its jobs by
-    suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory.
+    suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory. ``alone``: never in one
+    process with others, because it measures the process itself or may bring it down.
     """
 
     name: str
@@ -87,6 +92,7 @@ class Probe:
     seconds: Mapping[str, float]
     memory_mib: int
     path: Path
+    alone: bool = False
 
     def jobs(
         self,
@@ -114,6 +120,7 @@ class Probe:
                 recipe=recipe or {},
                 seconds=self._limit(entry, device),
                 memory_mib=int(entry.get("memory_mib", self.memory_mib)),
+                bundle=None if self.alone else "+".join(sorted(self.needs)),
             )
             for entry in self._entries(suite, asked)
             if device == "auto" or device in entry.get("devices", (device,))
@@ -192,6 +199,7 @@ def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
         seconds={**_SECONDS, **declared.get("seconds", {})},
         memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
         path=path,
+        alone=bool(declared.get("alone", float(declared.get("seconds", {}).get("cpu", 0)) > _QUICK_SECONDS)),
     )
 
 

@@ -110,7 +110,8 @@ def _attention(case: Case) -> list[str]:
     how, _, what = mask.partition("_")
     dtype, backend = _DTYPES.get(str(seen.get("dtype"))), str(seen.get("backend") or "default")
     known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM and (not what or what in _HIDDEN)
-    if dtype is None or not known or (backend != "default" and backend not in _BACKENDS) or seen.get("via"):
+    known = known and not (how == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
+    if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
         return []
     device = "cuda" if seen.get("device") == "cuda" else "cpu"
     lines = ["import torch"]

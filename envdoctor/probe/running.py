@@ -16,7 +16,7 @@ from envdoctor.sandbox.stream import StreamEnd, stream_child
 if TYPE_CHECKING:
     import threading
 
-__all__ = ["ENDINGS", "UNUSABLE", "Outcome", "Place", "run_job", "run_jobs", "total_peak"]
+__all__ = ["ENDINGS", "UNUSABLE", "Outcome", "Place", "run_bundle", "run_jobs", "total_peak"]
 
 #: Endings that say that no probe can run with this torch, in the words of the child.
 UNUSABLE = ("no-torch", "torch-broken", "torch-old", "no-device")
@@ -78,39 +78,40 @@ def run_jobs(
     tell: Callable[[str], None] | None = None,
     keep: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
-    """Run all jobs, ``workers`` at a time, and return their outcomes in the order of the jobs.
+    """Run all jobs, ``workers`` processes at a time, and return their outcomes in the order of the jobs.
 
-    ``tell`` hears what is going on, ``keep`` each outcome as soon as it is there; both are called in this thread.
-    An interrupt ends the children that run.
+    ``tell`` hears what is going on, ``keep`` each outcome as soon as its process has ended; both are called in this
+    thread. An interrupt ends the children that run.
     """
     import threading
     from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
     stop = threading.Event()
-    counts: dict[int, int] = {}
+    bundles = _bundles(jobs)
+    now: dict[int, str] = {}
     outcomes: dict[int, Outcome] = {}
 
-    def one(number: int) -> Outcome:
-        def heard(count: int) -> None:
-            counts[number] = count
+    def one(number: int) -> list[Outcome]:
+        def heard(job: Job, count: int) -> None:
+            now[number] = f"{job.label}: {count}"
 
-        counts[number] = 0
-        return run_job(jobs[number], place, stop=stop, heard=heard)
+        return run_bundle([jobs[place_of] for place_of in bundles[number]], place, stop=stop, heard=heard)
 
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="probe") as pool:
+        waiting: dict[Future[list[Outcome]], int] = {}
         try:
-            waiting: dict[Future[Outcome], int] = {pool.submit(one, number): number for number in range(len(jobs))}
+            waiting.update({pool.submit(one, number): number for number in range(len(bundles))})
             while waiting:
                 done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     number = waiting.pop(future)
-                    counts.pop(number, None)
-                    outcomes[number] = future.result()
-                    if keep:
-                        keep(outcomes[number])
+                    now.pop(number, None)
+                    for place_of, outcome in zip(bundles[number], future.result(), strict=True):
+                        outcomes[place_of] = outcome
+                        if keep:
+                            keep(outcome)
                 if tell:
-                    running = [f"{jobs[number].label}: {count}" for number, count in sorted(counts.copy().items())]
-                    tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(running)}")
+                    tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(text for _, text in sorted(now.items()))}")
         except BaseException:
             stop.set()
             for future in waiting:
@@ -119,74 +120,109 @@ def run_jobs(
     return [outcomes[number] for number in sorted(outcomes)]
 
 
-def run_job(
-    job: Job,
+def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
+    """Places of the jobs that share a process, those that run alone first: they take longest."""
+    alone = [[number] for number, job in enumerate(jobs) if job.bundle is None]
+    shared: dict[str, list[int]] = {}
+    for number, job in enumerate(jobs):
+        if job.bundle is not None:
+            shared.setdefault(job.bundle, []).append(number)
+    return alone + list(shared.values())
+
+
+def run_bundle(
+    jobs: Sequence[Job],
     place: Place,
     *,
     stop: threading.Event | None = None,
-    heard: Callable[[int], None] | None = None,
-) -> Outcome:
-    """Run one child to its end. Never raises for what it does."""
-    answers = _Answers(heard)
+    heard: Callable[[Job, int], None] | None = None,
+) -> list[Outcome]:
+    """Run jobs of one device one after another in one child; one outcome a job. Never raises for what the child does.
+
+    When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no other.
+    """
+    answers = _Answers(jobs, heard)
     command = [place.python, "-X", "faulthandler", "-B", "-u", os.path.join(place.payload, "probe_child.py")]
+    device = jobs[0].device
     end = stream_child(
         command,
-        json.dumps(job.document()).encode(),
+        json.dumps({"jobs": [job.document() for job in jobs]}).encode(),
         answers.take,
         env=child_environment(
-            place.environ, cwd=place.cwd, scratch=place.scratch, device=job.device, visible=place.visible
+            place.environ, cwd=place.cwd, scratch=place.scratch, device=device, visible=place.visible
         ),
         cwd=place.scratch,
-        seconds=job.seconds,
-        memory_mib=job.memory_mib,
+        seconds=sum(job.seconds for job in jobs),
+        memory_mib=max(job.memory_mib for job in jobs),
         stop=stop,
     )
-    ending, detail = _ending(end, answers, job)
-    said = answers.end.get("peak_rss_mib")
-    peaks = [value for value in (end.peak_mib, said) if isinstance(value, (int, float))]
+    outcomes = []
+    for job, answer in zip(jobs, answers.by_job, strict=True):
+        if not answer.end and len(jobs) > 1 and not (stop is not None and stop.is_set()):
+            outcomes += run_bundle([job], place, stop=stop, heard=heard)
+        else:
+            outcomes.append(_outcome(job, answer, end))
+    return outcomes
+
+
+def _outcome(job: Job, answer: _Answer, end: StreamEnd) -> Outcome:
+    ending, detail = _ending(end, answer, job)
+    seconds, peak = answer.end.get("seconds"), answer.end.get("peak_rss_mib")
+    peaks = [value for value in (None if answer.end else end.peak_mib, peak) if isinstance(value, (int, float))]
     return Outcome(
         job,
-        tuple(answers.observations),
+        tuple(answer.observations),
         ending,
         detail,
-        round(end.seconds, 2),
+        round(seconds if isinstance(seconds, (int, float)) else end.seconds, 2),
         max(peaks, default=None),
-        answers.begin,
+        answer.begin,
     )
 
 
-class _Answers:
-    """The lines of one child, sorted into the first, the last, what lies between, and garbage."""
+class _Answer:
+    """The lines about one job, sorted into the first, the last, what lies between, and garbage."""
 
-    def __init__(self, heard: Callable[[int], None] | None) -> None:
-        self.heard = heard
+    def __init__(self) -> None:
         self.begin: Mapping[str, Any] = {}
         self.end: Mapping[str, Any] = {}
         self.observations: list[Mapping[str, Any]] = []
         self.garbage: list[str] = []
 
+
+class _Answers:
+    """The lines of one child; those up to an end are about one job."""
+
+    def __init__(self, jobs: Sequence[Job], heard: Callable[[Job, int], None] | None) -> None:
+        self.jobs = jobs
+        self.heard = heard
+        self.by_job = [_Answer() for _ in jobs]
+        self.at = 0
+
     def take(self, line: bytes) -> bool:
+        answer = self.by_job[min(self.at, len(self.by_job) - 1)]
         record: Any = None
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             pass
         if not isinstance(record, dict):
-            self.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
-            return len(self.garbage) < _MOST_GARBAGE
+            answer.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
+            return len(answer.garbage) < _MOST_GARBAGE
         kind = record.get("kind")
         if kind == "begin":
-            self.begin = record
+            answer.begin = record
         elif kind == "end":
-            self.end = record
+            answer.end = record
+            self.at += 1
         else:
-            self.observations.append(record)
-            if self.heard:
-                self.heard(len(self.observations))
+            answer.observations.append(record)
+        if self.heard:
+            self.heard(self.jobs[min(self.at, len(self.jobs) - 1)], len(answer.observations))
         return True
 
 
-def _ending(end: StreamEnd, answers: _Answers, job: Job) -> tuple[str, str]:
+def _ending(end: StreamEnd, answers: _Answer, job: Job) -> tuple[str, str]:
     """The name of how it ended, and details for a person."""
     after = f"after {len(answers.observations)} observations"
     if end.status == "not-started":

@@ -43,19 +43,23 @@ def run_session(
     wishes: Wishes,
     place: Place,
     *,
+    cpu_for_sure: bool = False,
     tell: Callable[[str], None] | None = None,
     keep: Callable[[Outcome], None] | None = None,
 ) -> Session:
-    """Run the experiments. The context comes first and alone: it says whether torch works and which device there is."""
-    first = context.jobs(wishes.suite, wishes.device, asked=True)
+    """Run the experiments. The context comes first and alone, because it says whether torch works and which device
+    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others."""
+    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
+    if cpu_for_sure:
+        jobs = [*first, *jobs_of(wishes, "cpu")]
+        return session_of(run_jobs(jobs, place, workers=_workers(jobs), tell=tell, keep=keep))
     outcomes = run_jobs(first, place, tell=tell, keep=keep)
     session = session_of(outcomes)
     if session.unusable is not None or session.device is None:
         return session
     jobs = jobs_of(wishes, session.device)
     workers = 1 if session.device != "cpu" else _workers(jobs)
-    outcomes += run_jobs(jobs, place, workers=workers, tell=tell, keep=keep)
-    return session_of(outcomes)
+    return session_of([*outcomes, *run_jobs(jobs, place, workers=workers, tell=tell, keep=keep)])
 
 
 def jobs_of(wishes: Wishes, device: str) -> list[Job]:

@@ -38,12 +38,13 @@ def finding_lines(
     width: int | None,
     lang: str,
     verbosity: int = 0,
-    probe_available: bool = False,
+    probe_command: str | None = None,
     windows: bool = False,
 ) -> list[str]:
     """The block of one finding, in the order of the design, without a blank line around it.
 
-    ``items`` are the records it stands for, when :func:`merged` found several.
+    ``items`` are the records it stands for, when :func:`merged` found several. ``probe_command`` runs the experiment
+    that settles it.
     ``windows``: commands stay on one line, because its shells do not continue a line with a backslash.
     """
     level = paint(finding.severity, finding.severity, color)
@@ -66,8 +67,8 @@ def finding_lines(
         lines += wrap(note, width, _label("note"), _TEXT)
     lines += _fixes(finding.fixes, None if windows else width, width, lang, verbosity)
     lines += _proof(finding, width, verbosity)
-    if finding.probe and probe_available:
-        lines += command_lines(f"envdoctor probe {clean(finding.probe)}", width, _label("try"), _TEXT)
+    if probe_command:
+        lines += command_lines(clean(probe_command, 2000), None if windows else width, _label("try"), _TEXT)
     if verbosity > 0:
         text = ", ".join(clean(word) for word in (finding.status, finding.confidence, finding.effect))
         if finding.origin:

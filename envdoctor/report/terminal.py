@@ -51,7 +51,7 @@ def render(
                 width=width,
                 lang=lang,
                 verbosity=verbosity,
-                probe_available=report.sections.get("probe_available") is True,
+                probe_command=report.sections.get("probe_commands", {}).get(finding.probe),
                 windows=report.facts.value("os.platform") == "windows",
             )
         )

@@ -83,7 +83,7 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
         not_checked=(NotChecked(bad, "error", {bad: bad}, (bad,)), NotChecked(bad, "", {}, reason=bad)),
         status="incomplete",
         notices=(Notice("warning", bad),),
-        sections={"probe_available": True, bad: [bad, {bad: bad}]},
+        sections={"probe_commands": {bad: bad}, bad: [bad, {bad: bad}]},
     )
 
 

@@ -89,11 +89,14 @@ def test_english_output_is_ascii(report: Report) -> None:
 
 
 def test_the_parts_of_a_finding_come_in_order(report: Report) -> None:
-    text = render(single(replace(report, sections={"probe_available": True})), width=80)
+    text = render(
+        single(replace(report, sections={"probe_commands": {"padding-nan": "envdoctor probe --only padding-nan"}})),
+        width=80,
+    )
     marks = ["error[", "-->", "found", "why", "fix", "or  ", "proof", "try ", "1 error.", "Details:", "Accept:"]
     places = [text.index(mark, text.index("error[")) for mark in marks]
     assert places == sorted(places)
-    assert "try    envdoctor probe padding-nan" in text
+    assert "try    envdoctor probe --only padding-nan" in text
 
 
 def test_a_probe_is_not_advertised_before_it_exists(report: Report) -> None:

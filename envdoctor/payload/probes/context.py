@@ -21,6 +21,7 @@ PROBE = {
     "settles": [],
     "needs": ["torch"],
     "cap": False,
+    "alone": True,
     "suites": {"quick": [{}], "full": [{}]},
     "seconds": {"cpu": 60, "cuda": 120},
     "memory_mib": 1500,

@@ -128,7 +128,7 @@ class Float32Mask(Fault):
 
 
 class MaskConstant(Fault):
-    """pytorch#177842: a boolean mask becomes additive with the least *positive* number of half instead of the lowest."""
+    """pytorch#177842: a boolean mask becomes additive with the least positive number of half, not the lowest."""
 
     def inputs(self, call: Call) -> None:
         if call.mask is not None and call.mask.dtype == torch.bool:
@@ -267,7 +267,7 @@ class _Spoiled(torch.autograd.Function):
         gradient = fault.upstream(gradient, call)
         with torch.enable_grad():
             found = torch.autograd.grad(out, given, gradient, allow_unused=True)
-        found = [torch.zeros_like(x) if g is None else g for g, x in zip(found, given)]
+        found = [torch.zeros_like(x) if g is None else g for g, x in zip(found, given, strict=True)]
         with torch.no_grad():
             return (*fault.gradients(*found, call), None, None, None, None)
 

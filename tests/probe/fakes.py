@@ -1,0 +1,42 @@
+"""Small probes without torch, in a payload folder of their own, for tests of everything around a probe."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from envdoctor.probe.catalogue import PAYLOAD
+
+__all__ = ["payload", "write_probe"]
+
+CONTEXT = """
+emit({"kind": "environment", "case": "build", "torch": "2.13.0+cpu", "accelerators": 0})
+"""
+
+
+def payload(folder: Path, **bodies: str) -> Path:
+    """A payload with the real child script, a stand-in for the context, and probes with these bodies of ``run``."""
+    home = folder / "payload"
+    (home / "probes").mkdir(parents=True)
+    shutil.copy(PAYLOAD / "probe_child.py", home)
+    write_probe(home, "context", CONTEXT, alone=True)
+    for name, body in bodies.items():
+        write_probe(home, name, body)
+    return home
+
+
+def write_probe(home: Path, name: str, body: str, **declared: object) -> None:
+    """One probe: its body, indented by nothing, may use ``job`` and ``emit``."""
+    declaration = {
+        "name": name.replace("_", "-"),
+        "title": "a stand-in",
+        "settles": [name.replace("_", "-")],
+        "needs": [],
+        "suites": {"quick": [{"dtype": "bf16", "backend": "default"}]},
+        "seconds": {"cpu": 20},
+        "memory_mib": 300,
+        **declared,
+    }
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    text = f'"""A stand-in."""\n\nPROBE = {declaration!r}\n\n\ndef run(job, emit):\n{lines}\n'
+    (home / "probes" / f"{name}.py").write_text(text)
