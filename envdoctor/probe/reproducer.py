@@ -1,7 +1,7 @@
 """A stand-alone script of at most 30 lines for one failing case: torch only, fit for a bug report.
 
-The script draws the same numbers as the probe (the number of the case is the seed), so that what it prints is what was
-found. A probe of something else than attention may hand its script over itself, as ``reproducer`` of an observation.
+The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. A
+probe of something else than attention may hand its script over itself, as ``reproducer`` of an observation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRESSES = {
     ],
     "shift-": [
         "w = torch.randn(1, H, 1, D, generator=g)[:, :: H // Hk]",
-        "w = (200 * D**0.5) ** 0.5 * w / w.norm(dim=-1, keepdim=True)  # moves every logit by -200",
+        "w = (200 * D**0.5) ** 0.5 * (w / w.norm(dim=-1, keepdim=True))  # moves every logit by -200",
         "q, k = 0.5 * q + w.repeat_interleave(H // Hk, 1), 0.5 * k - w",
     ],
 }
@@ -104,7 +104,7 @@ def _head(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> list[str]
 def _attention(case: Case) -> list[str]:
     params = case.observation.get("params")
     seen = case.observation
-    if not isinstance(params, Mapping) or not all(isinstance(params.get(name), int) for name in (*_SIZES, "number")):
+    if not isinstance(params, Mapping) or not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
         return []
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
     how, _, what = mask.partition("_")
@@ -119,7 +119,7 @@ def _attention(case: Case) -> list[str]:
         lines.append("from torch.nn.attention import SDPBackend, sdpa_kernel")
     lines += [
         f"{', '.join(_SIZES)} = {', '.join(str(params[name]) for name in _SIZES)}",
-        f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({1000 + params["number"]})',
+        f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({params["seed"]})',
         "q, k, v = (torch.randn(B, h, n, D, generator=g) for h, n in ((H, L), (Hk, S), (Hk, S)))",
         *_STRESSES[stress],
         "q, k, v, do = (x.to(device, dtype) for x in (q, k, v, torch.randn(B, H, L, D, generator=g)))",
@@ -154,15 +154,15 @@ def _mask_lines(mask: str, how: str, what: str) -> list[str]:
 def _call(params: Mapping[str, Any], mask: str, backend: str) -> list[str]:
     arguments = ", is_causal=True" if mask == "causal" else "" if mask == "none" else ", attn_mask=mask"
     shared = params["H"] != params["Hk"]
-    keys = "k, v"
+    keys, lines = "k, v", []
     if shared and params.get("gqa") == "flag":
         arguments += ", enable_gqa=True"
     elif shared:
-        keys = "k.repeat_interleave(H // Hk, 1), v.repeat_interleave(H // Hk, 1)"
+        keys, lines = "*kv", ["kv = [x.repeat_interleave(H // Hk, 1) for x in (k, v)]"]
     call = f"out = torch.nn.functional.scaled_dot_product_attention(q, {keys}{arguments})"
     if backend == "default":
-        return [call]
-    return [f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}): {call}"]
+        return [*lines, call]
+    return [*lines, f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}):", f"    {call}"]
 
 
 def _compare() -> list[str]:

@@ -15,7 +15,7 @@ from envdoctor.probe.catalogue import PAYLOAD
 from envdoctor.probe.grouping import Case, Group
 from envdoctor.probe.verdict import judge
 
-FAULTY = Path(__file__).parent / "faulty"
+INSIDE = Path(__file__).parent / "inside"
 
 pytestmark = pytest.mark.torch
 
@@ -73,7 +73,7 @@ EXPECTED = {
 def observed(torch_python: str) -> dict[str, list[Case]]:
     """The quick grid under every fault."""
     done = subprocess.run(
-        [torch_python, "-B", str(FAULTY / "every_fault.py"), str(PAYLOAD)],
+        [torch_python, "-B", str(INSIDE / "every_fault.py"), str(PAYLOAD)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -114,7 +114,7 @@ def test_the_wrapper_alone_and_a_fault_of_another_probe_raise_no_alarm(observed:
 
 
 def _probe(run: Any, torch_python: str, fault: str, *arguments: str) -> Any:
-    env = {"PYTHONPATH": str(FAULTY), "ENVDOCTOR_TEST_FAULT": fault}
+    env = {"PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
     return run(
         *("probe", "--python", torch_python, "--device", "cpu", "--no-config", "--format", "json", *arguments),
         env=env,
@@ -142,7 +142,7 @@ def test_a_broken_kernel_in_an_environment_is_found_from_the_command_line(
     # Alone it shows the same with the broken kernel, and nothing with torch's own.
     assert len(script.read_text(encoding="utf-8").splitlines()) <= 30
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    sick = {**env, "PYTHONPATH": str(FAULTY), "ENVDOCTOR_TEST_FAULT": "tile-nan"}
+    sick = {**env, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "tile-nan"}
     counts = [
         subprocess.run([torch_python, script], env=e, capture_output=True, text=True, check=True).stdout.splitlines()[0]
         for e in (sick, env)

@@ -45,7 +45,8 @@ def title(case: dict[str, Any]) -> str:
 
 def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
     """Numbers and truth of a case. ``seed`` 0 are the published inputs, any other number gives new ones."""
-    q, k, v, gradient = draw(case, case["stress"], 1000 + case["number"] + 100_003 * seed, dtype)
+    case = {**case, "seed": 1000 + case["number"] + 100_003 * seed}
+    q, k, v, gradient = draw(case, case["stress"], case["seed"], dtype)
     k, v = share(k, v, case["layout"])
     kept = keep(case["mask"], case["B"], case["L"], case["S"])
     if case["dout"] == "expand":

@@ -22,7 +22,15 @@ BACKENDS = {
 CHOICES = {-1: "none", 0: "math", 1: "flash", 2: "efficient", 3: "cudnn", 4: "overrideable"}
 
 #: Texts of an exception with which torch says that a backend, or an argument, is not for these inputs.
-_DECLINED = ("No available kernel", "No viable backend", "unexpected keyword", "is not supported", "only supports")
+_DECLINED = (
+    "No available kernel",
+    "No viable backend",
+    "unexpected keyword",
+    "is not supported",
+    "only supports",
+    "not implemented for",  # half on a CPU, before torch 2.2
+    "Expected attn_mask dtype",  # a float32 mask with half inputs, before torch 2.1
+)
 
 #: Texts after which CUDA works no more in this process.
 _STICKY = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
