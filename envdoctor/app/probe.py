@@ -26,7 +26,7 @@ from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.results import probe_facts, results_of, section_of
-from envdoctor.probe.running import Outcome, Place
+from envdoctor.probe.running import UNUSABLE, Outcome, Place
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report, Target
 
@@ -38,7 +38,8 @@ class Request:
     """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full or long;
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
-    running anything. ``payload`` is the folder of the probes."""
+    running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
+    GPU), ``payload`` the folder of the probes."""
 
     suite: str = "quick"
     only: Sequence[str] = ()
@@ -48,6 +49,7 @@ class Request:
     record: Path | None = None
     replay: Path | None = None
     sources: Sources = field(default_factory=Sources)
+    workers: int | None = None
     payload: Path = PAYLOAD
 
 
@@ -146,7 +148,9 @@ def run_probes(
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix) as keep:
         place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
         sure = request.device == "cpu" or _no_accelerator(gathered.facts)
-        session = run_session(probes[FIRST], wishes, place, cpu_for_sure=sure, tell=progress, keep=keep)
+        session = run_session(
+            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=progress, keep=keep
+        )
     return _results(session, gathered.facts, request, probes, notices)
 
 
@@ -161,10 +165,9 @@ def _results(
     section["reproducer"] = reproducer(groups, session.environment)
     failed = None
     if session.unusable is not None:
-        failed = f"the experiments could not run: {session.unusable.detail}"
-    elif session.device is None:
-        first = session.outcomes[0]
-        failed = f"the experiments could not run: the first child ended with {first.ending}: {first.detail}"
+        ending, detail = session.unusable.ending, session.unusable.detail
+        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
+        failed = f"the experiments could not run: {what}"
     return Results(found, section, tuple(notices), failed)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +85,7 @@ def command(**options: Any) -> int:
             configuration, {**options, "path": None, "root": None, "facts_file": None, "no_cache": True}
         ),
     )
-    with progress_line(options["quiet"] > 0) as progress:
+    with _ended_in_order(), progress_line(options["quiet"] > 0) as progress:
         report = probe(
             request,
             policy=policy_of(configuration, options),
@@ -97,6 +100,20 @@ def command(**options: Any) -> int:
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
     return present(report, configuration, options)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Being asked to end (SIGTERM) is an interrupt: children and their files go first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _typed(name: str) -> bool:

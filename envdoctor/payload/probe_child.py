@@ -11,7 +11,7 @@ answers go to what was standard output when this script began:
 
 * ``{"kind": "begin", "python": ..., "torch": ..., "import_s": ...}`` when torch is there, if it is needed;
 * whatever the probe emits, with probe, device, dtype and backend of the job added;
-* ``{"kind": "end", "ending": "ok", "observations": 7, "seconds": 1.2, "peak_rss_mib": 310}`` as the last line.
+* ``{"kind": "end", "ending": "ok", "observations": 7, "seconds": 1.2, ...}`` as the last line.
 
 ``{"jobs": [...]}`` runs several, each with these answers, and so imports torch but once; after a bad one it ends.
 
@@ -48,18 +48,19 @@ PACKAGE = "envdoctor_payload"
 def main() -> None:
     """Read the request, run its jobs one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
     channel = Channel(_private_stdout())
+    _end_with_the_parent()
     folder = os.path.dirname(os.path.abspath(__file__))
     # Neither this folder's names nor the working directory's may shadow a library.
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != folder]
     ending = "failed"
     for job in _jobs():
-        started = time.time()
+        started, computed = time.time(), time.process_time()
         channel.begin(job)
         try:
             ending, detail = _work(job, folder, channel)
         except Exception as error:
             ending, detail = _named(error)
-        channel.end(ending, detail, time.time() - started)
+        channel.end(ending, detail, time.time() - started, time.process_time() - computed)
         if ending in LAST:
             break
     sys.stdout.flush()
@@ -85,14 +86,17 @@ class Channel:
         self.count += 1
         self.write({**self.stamp, **record})
         if record.get("sticky"):
-            self.end("sticky", record.get("error", ""), None)
+            self.end("sticky", record.get("error", ""))
             os._exit(EXIT_CODES["sticky"])
 
-    def end(self, ending: str, detail: str, seconds: float | None) -> None:
+    def end(self, ending: str, detail: str, seconds: float | None = None, computed: float | None = None) -> None:
+        """Say how the job ended, after how many ``seconds``, of which ``computed`` on a processor."""
         line: dict[str, Any] = {"kind": "end", "ending": ending, "observations": self.count}
         line["peak_rss_mib"] = _peak_rss_mib()
         if seconds is not None:
             line["seconds"] = round(seconds, 3)
+        if computed is not None:
+            line["cpu_s"] = round(computed, 3)
         if detail:
             line["detail"] = detail
         self.write(line)
@@ -114,6 +118,19 @@ def _private_stdout() -> int:
     descriptor = os.dup(1)  # not inherited by programs that are started from here
     os.dup2(2, 1)
     return descriptor
+
+
+def _end_with_the_parent() -> None:
+    """On Linux: who started this may be ended without a chance to end it."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+        import signal
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+    except (ImportError, OSError, AttributeError):
+        pass
 
 
 def _jobs() -> list[dict[str, Any]]:

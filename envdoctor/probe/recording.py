@@ -77,7 +77,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             raise TypeError("observations are objects")
         if data["ending"] not in ENDINGS:
             raise ValueError(f"no ending is called {data['ending']!r}")
-        peak, begin = data.get("peak_mib"), data.get("begin")
+        peak, begin, computed = (data.get(key) for key in ("peak_mib", "begin", "cpu_seconds"))
         return Outcome(
             job,
             observations,
@@ -86,6 +86,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             float(data.get("seconds", 0.0)),
             float(peak) if peak is not None else None,
             begin if isinstance(begin, dict) else {},
+            float(computed) if computed is not None else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordingError(f"{path}:{number}: not what a child of a probe gave: {error}") from None

@@ -45,6 +45,7 @@ _STRESSES["shift+"] = [
 ]
 
 _KEEP = "keep = torch.ones(B, 1, L, S, dtype=torch.bool)"
+_HOW = ("bool", "inf", "min", "f32")
 _HIDDEN = {
     "left": ["keep[1:, ..., : max(1, S // 3)] = False"],
     "left_dead": ["keep[1:, ..., : max(1, S // 3)] = keep[-1] = False"],
@@ -60,7 +61,7 @@ _LAYOUTS = {
     ".contiguous().permute(2, 0, 3, 1, 4))",
     "offset": "q, k, v = (torch.cat([x[0, 0, 0, :1], x.ravel()])[1:].view(x.shape).requires_grad_()"
     " for x in (q, k, v))",
-    "expanded": "q, k, v = (x.requires_grad_() for x in (q, k[:, :1].expand(k.shape), v[:, :1].expand(v.shape)))",
+    "expanded": "q, k, v = (x.requires_grad_() for x in (q, *(x[:, :1].contiguous().expand(x.shape) for x in (k, v))))",
     "expanded_batch": "q, k, v = (x.requires_grad_() for x in (q, k[:1].expand(k.shape), v[:1].expand(v.shape)))",
 }
 _UPSTREAM = {
@@ -109,7 +110,8 @@ def _attention(case: Case) -> list[str]:
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
     how, _, what = mask.partition("_")
     dtype, backend = _DTYPES.get(str(seen.get("dtype"))), str(seen.get("backend") or "default")
-    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM and (not what or what in _HIDDEN)
+    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM
+    known = known and (mask in ("none", "causal", "alltrue") or (how in _HOW and what in _HIDDEN))
     known = known and not (how == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
     if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
         return []
@@ -171,8 +173,7 @@ def _compare() -> list[str]:
         "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
         "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
         "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
-        "want = p @ c.repeat_interleave(H // Hk, 1)",
-        "want = (want, *torch.autograd.grad(want, (a, b, c), do.double()))",
+        "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
         "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
         "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
         'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',

@@ -53,7 +53,7 @@ def section_of(
 ) -> dict[str, Any]:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
-    Times are seconds of the children together; ``peak_mib`` is the largest single child.
+    ``seconds`` is the whole run, ``peak_mib`` the largest single child.
     """
     environment = {
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
@@ -69,7 +69,7 @@ def section_of(
         "unusable": session.unusable.detail if session.unusable is not None else None,
         "jobs": len(session.outcomes),
         "cases": sum(case.verdict.verdict != "skip" for case in cases),
-        "seconds": round(sum(outcome.seconds for outcome in session.outcomes), 2),
+        "seconds": round(session.seconds, 2),
         "peak_mib": total_peak(session.outcomes),
         "probes": _probes(session, cases, probes),
         "groups": [_group(group) for group in groups if group.verdict not in ("pass", "skip")],
@@ -102,6 +102,7 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
                 "ending": outcome.ending,
                 "detail": outcome.detail,
                 "seconds": outcome.seconds,
+                "cpu_seconds": outcome.cpu_seconds,
                 "peak_mib": outcome.peak_mib,
                 "import_s": outcome.begin.get("import_s"),
             }

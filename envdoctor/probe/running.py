@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envdoctor.probe.catalogue import PAYLOAD, Job
+from envdoctor.probe.catalogue import FIRST, PAYLOAD, Job
 from envdoctor.probe.child_environment import child_environment
 from envdoctor.sandbox.stream import StreamEnd, stream_child
 
@@ -54,7 +55,7 @@ class Place(NamedTuple):
 class Outcome(NamedTuple):
     """What one child gave. ``begin`` is what it said of torch before the probe began (empty when it did not get there);
     ``ending`` one of :data:`ENDINGS`, with a ``detail`` in words; ``peak_mib`` its largest memory, mapped files
-    included."""
+    included; ``cpu_seconds`` what it computed, where it lived to tell."""
 
     job: Job
     observations: tuple[Mapping[str, Any], ...]
@@ -63,6 +64,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     peak_mib: float | None = None
     begin: Mapping[str, Any] = {}
+    cpu_seconds: float | None = None
 
     @property
     def device(self) -> str:
@@ -121,13 +123,17 @@ def run_jobs(
 
 
 def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
-    """Places of the jobs that share a process, those that run alone first: they take longest."""
+    """Places of the jobs that share a process. The context comes first, then what may take longest."""
     alone = [[number] for number, job in enumerate(jobs) if job.bundle is None]
     shared: dict[str, list[int]] = {}
     for number, job in enumerate(jobs):
         if job.bundle is not None:
             shared.setdefault(job.bundle, []).append(number)
-    return alone + list(shared.values())
+
+    def rank(bundle: list[int]) -> tuple[bool, float]:
+        return jobs[bundle[0]].probe != FIRST, -sum(jobs[number].seconds for number in bundle)
+
+    return sorted([*alone, *shared.values()], key=rank)
 
 
 def run_bundle(
@@ -155,6 +161,7 @@ def run_bundle(
         seconds=sum(job.seconds for job in jobs),
         memory_mib=max(job.memory_mib for job in jobs),
         stop=stop,
+        late=answers.late,
     )
     outcomes = []
     for job, answer in zip(jobs, answers.by_job, strict=True):
@@ -167,7 +174,7 @@ def run_bundle(
 
 def _outcome(job: Job, answer: _Answer, end: StreamEnd) -> Outcome:
     ending, detail = _ending(end, answer, job)
-    seconds, peak = answer.end.get("seconds"), answer.end.get("peak_rss_mib")
+    seconds, computed, peak = (answer.end.get(key) for key in ("seconds", "cpu_s", "peak_rss_mib"))
     peaks = [value for value in (None if answer.end else end.peak_mib, peak) if isinstance(value, (int, float))]
     return Outcome(
         job,
@@ -177,6 +184,7 @@ def _outcome(job: Job, answer: _Answer, end: StreamEnd) -> Outcome:
         round(seconds if isinstance(seconds, (int, float)) else end.seconds, 2),
         max(peaks, default=None),
         answer.begin,
+        computed if isinstance(computed, (int, float)) else None,
     )
 
 
@@ -198,6 +206,11 @@ class _Answers:
         self.heard = heard
         self.by_job = [_Answer() for _ in jobs]
         self.at = 0
+        self.since = time.monotonic()
+
+    def late(self) -> bool:
+        """Whether the job that runs now has taken more than its time."""
+        return self.at < len(self.jobs) and time.monotonic() - self.since > self.jobs[self.at].seconds
 
     def take(self, line: bytes) -> bool:
         answer = self.by_job[min(self.at, len(self.by_job) - 1)]
@@ -214,6 +227,7 @@ class _Answers:
             answer.begin = record
         elif kind == "end":
             answer.end = record
+            self.since = time.monotonic()
             self.at += 1
         else:
             answer.observations.append(record)

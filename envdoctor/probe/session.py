@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,12 +31,14 @@ class Wishes(NamedTuple):
 
 class Session(NamedTuple):
     """What was run. ``device`` is cpu or cuda, None when torch cannot be used at all; then ``unusable`` is the outcome
-    that says so. ``environment`` is what the context probe recorded, by case."""
+    that says so. ``environment`` is what the context probe recorded, by case. ``seconds`` is how long it all took; of a
+    recording, how long the children took together."""
 
     outcomes: Sequence[Outcome]
     device: str | None
     unusable: Outcome | None
     environment: Mapping[str, Mapping[str, Any]]
+    seconds: float
 
 
 def run_session(
@@ -44,22 +47,29 @@ def run_session(
     place: Place,
     *,
     cpu_for_sure: bool = False,
+    workers: int | None = None,
     tell: Callable[[str], None] | None = None,
     keep: Callable[[Outcome], None] | None = None,
 ) -> Session:
     """Run the experiments. The context comes first and alone, because it says whether torch works and which device
-    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others."""
+    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
+    time; None leaves it to cores and memory."""
+    started = time.monotonic()
     first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
     if cpu_for_sure:
         jobs = [*first, *jobs_of(wishes, "cpu")]
-        return session_of(run_jobs(jobs, place, workers=_workers(jobs), tell=tell, keep=keep))
+        return _timed(run_jobs(jobs, place, workers=workers or _workers(jobs), tell=tell, keep=keep), started)
     outcomes = run_jobs(first, place, tell=tell, keep=keep)
-    session = session_of(outcomes)
+    session = _timed(outcomes, started)
     if session.unusable is not None or session.device is None:
         return session
     jobs = jobs_of(wishes, session.device)
-    workers = 1 if session.device != "cpu" else _workers(jobs)
-    return session_of([*outcomes, *run_jobs(jobs, place, workers=workers, tell=tell, keep=keep)])
+    many = workers or (1 if session.device != "cpu" else _workers(jobs))
+    return _timed([*outcomes, *run_jobs(jobs, place, workers=many, tell=tell, keep=keep)], started)
+
+
+def _timed(outcomes: Sequence[Outcome], started: float) -> Session:
+    return session_of(outcomes)._replace(seconds=time.monotonic() - started)
 
 
 def jobs_of(wishes: Wishes, device: str) -> list[Job]:
@@ -74,14 +84,20 @@ def jobs_of(wishes: Wishes, device: str) -> list[Job]:
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:
     """The session that these outcomes were, also from a recording."""
-    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE), None)
+    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
     known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
     environment: dict[str, Mapping[str, Any]] = {}
     for outcome in outcomes:
         for observation in outcome.observations:
             if observation.get("kind") == "environment":
                 environment.setdefault(str(observation.get("case")), observation)
-    return Session(outcomes, known[0] if known and unusable is None else None, unusable, environment)
+    device = known[0] if known and unusable is None else None
+    return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
+
+
+def _died_first(outcome: Outcome) -> bool:
+    """Whether it was the context, and it ended before torch was imported."""
+    return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
 
 
 def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:

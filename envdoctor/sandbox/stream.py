@@ -59,6 +59,7 @@ def stream_child(
     output_limit: int = 32 << 20,
     stderr_limit: int = 256 << 20,
     stop: threading.Event | None = None,
+    late: Callable[[], bool] | None = None,
 ) -> StreamEnd:
     """Run ``argv``, hand each line of its output to ``on_line`` (in another thread) as soon as it is complete, and wait
     for at most ``seconds``; never raises for what the child does.
@@ -66,7 +67,7 @@ def stream_child(
     ``on_line`` says whether it wants more. Nothing of the environment is taken away: what a library does depends on it.
     Memory is watched and not limited in advance, because CUDA and torch reserve far more addresses than they use: what
     counts is what no file backs, of the child and its children (Linux only). ``stop`` ends the child from another
-    thread, as an interrupt does.
+    thread, as an interrupt does; ``late`` is asked again and again whether a part of its work takes too long.
     """
     import subprocess
 
@@ -87,7 +88,11 @@ def stream_child(
         return StreamEnd("not-started", None, 0.0, f"it cannot be started: {error}")
     _offer_to_oom_killer(process.pid)
     limits = (line_limit, output_limit, stderr_limit)
-    return _Stream(process, stdin, on_line, limits, mark).finish(started, seconds, memory_mib, stop)
+    asked = late or (lambda: False)
+    ended = stop.is_set if stop is not None else (lambda: False)
+    return _Stream(process, stdin, on_line, limits, mark).finish(
+        started, seconds, memory_mib, lambda: ended() or asked()
+    )
 
 
 class _Stream:
@@ -115,13 +120,13 @@ class _Stream:
         roles = (self._read_output, self._read_errors, self._write)
         self.threads = [threading.Thread(target=role, daemon=True) for role in roles]
 
-    def finish(self, started: float, seconds: float, memory_mib: int, stop: threading.Event | None) -> StreamEnd:
+    def finish(self, started: float, seconds: float, memory_mib: int, late: Callable[[], bool]) -> StreamEnd:
         status = "timeout"
         leftovers = 0
         try:
             for thread in self.threads:
                 thread.start()
-            status = self._watch(started + seconds, memory_mib << 20, stop)
+            status = self._watch(started + seconds, memory_mib << 20, late)
         finally:
             leftovers = self._end(status == "exited")
         if self.enough.is_set():
@@ -139,14 +144,14 @@ class _Stream:
             leftovers,
         )
 
-    def _watch(self, deadline: float, memory: int, stop: threading.Event | None) -> str:
+    def _watch(self, deadline: float, memory: int, late: Callable[[], bool]) -> str:
         """Wait for the end of the process itself: who still holds its pipes is dealt with afterwards."""
         import subprocess
 
         look = 0.0
         while True:
             now = time.monotonic()
-            if now >= deadline or (stop is not None and stop.is_set()):
+            if now >= deadline or late():
                 return "timeout"
             if self.enough.is_set():
                 return "output-limit"

@@ -116,15 +116,7 @@ def test_a_grandchild_that_holds_the_pipes_is_ended(run: Callable[..., list[Outc
     assert outcome.ending == "ok"
     assert time.monotonic() - started < 15
     pid = outcome.observations[0]["pid"]
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                break
-        except OSError:
-            break
-    else:
-        assert not Path(f"/proc/{pid}").exists()
+    assert gone(pid)
 
 
 def test_numbers_that_json_lacks_come_as_words(run: Callable[..., list[Outcome]]) -> None:
@@ -148,6 +140,13 @@ def test_of_those_that_share_a_process_only_the_one_to_blame_is_named(run: Calla
     outcomes = run(a=OK, b=OK + "import os; os.kill(os.getpid(), 11)", c=OK)
     assert [outcome.ending for outcome in outcomes] == ["ok", "crash", "ok"]
     assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1]
+
+
+def test_one_that_hangs_costs_the_others_its_own_time_alone(run: Callable[..., list[Outcome]]) -> None:
+    started = time.monotonic()
+    outcomes = run(declared={"seconds": {"cpu": 1}}, a=OK, b="import time; time.sleep(600)", c=OK, d=OK)
+    assert [outcome.ending for outcome in outcomes] == ["ok", "timeout", "ok", "ok"]
+    assert time.monotonic() - started < 30
 
 
 def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Outcome]]) -> None:
@@ -185,6 +184,52 @@ def test_children_see_the_callers_variables_and_no_file_of_the_working_directory
     assert seen["env"]["CUDA_VISIBLE_DEVICES"] == "", "on the CPU no GPU is touched"
     assert "WORLD_SIZE" not in seen["env"]
     assert seen["cwd"] == os.path.realpath(scratch)
+
+
+@linux
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_the_children_end_with_the_one_that_started_them(tmp_path: Path, name: str) -> None:
+    import signal
+
+    home = payload(tmp_path, one="import os, time; emit({'kind': 'info', 'pid': os.getpid()}); time.sleep(600)")
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from envdoctor.app.facts import Sources; from envdoctor.app.probe import Request, probe\n"
+        f"home = Path({str(home)!r})\n"
+        "sources = Sources(python=sys.executable, cwd=home)\n"
+        "def tell(text): 'one bf16 default: 1' in text and print(text, flush=True)\n"
+        "probe(Request(payload=home, device='cpu', sources=sources), progress=tell)\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+    try:
+        assert process.stdout is not None
+        assert b"one bf16" in process.stdout.readline()
+        children = [
+            int(child)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+        assert children
+        process.send_signal(getattr(signal, name))
+        process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert all(map(gone, children))
+
+
+def gone(pid: int) -> bool:
+    """Ended within five seconds, or only waiting to be collected."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+    return False
 
 
 def python38() -> str | None:

@@ -1,0 +1,133 @@
+"""``envdoctor probe`` as a person uses it: what runs, what it says, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter with torch: that of ENVDOCTOR_TEST_TORCH, or the tests' own."""
+    python = os.environ.get("ENVDOCTOR_TEST_TORCH") or sys.executable
+    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{python} has no torch; ENVDOCTOR_TEST_TORCH may name an interpreter that has")
+    return python
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Callable[[str | None], Path]:
+    """A virtual environment with a package torch whose ``__init__`` has this text, or without one."""
+
+    def make(text: str | None, version: str = "2.5.0") -> Path:
+        home = tmp_path / "target"
+        venv.create(home, with_pip=False)
+        (site,) = home.glob("lib/python*/site-packages")
+        if text is not None:
+            (site / "torch").mkdir()
+            (site / "torch" / "__init__.py").write_text(text)
+            for name, release in (("torch", version), ("transformers", "4.48.0")):
+                (site / f"{name}-{release}.dist-info").mkdir()
+                metadata = site / f"{name}-{release}.dist-info" / "METADATA"
+                metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n")
+        return home
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "torch is not installed"),
+        ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12"),
+        ("import sys; sys.exit(1)", "torch cannot be imported: SystemExit: 1"),
+        ("__version__ = '1.13.1+cu117'", "torch 1.13.1+cu117 is older than 2.0"),
+        ("import ctypes; ctypes.string_at(0)", "crash: SIGSEGV"),
+    ],
+    ids=["none", "broken", "exits", "old", "crashes"],
+)
+def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3(
+    run: Run, environment: Callable[[str | None], Path], text: str | None, says: str
+) -> None:
+    done = run("probe", "--python", str(environment(text)))
+    assert done.code == 3
+    (line,) = [line for line in done.out.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: the experiments could not run: ")
+    assert says in line
+    assert "Traceback" not in done.out + done.err
+
+
+def test_the_catalogue_is_listed(run: Run) -> None:
+    done = run("probe", "--list")
+    assert done.code == 0
+    assert any(line.startswith("attention ") and "(quick, full)" in line for line in done.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--only", "atention"], "did you mean attention?"),
+        (["--replay", "none.jsonl"], "none.jsonl: cannot be read"),
+        (["--replay", "none.jsonl", "--python", "x", "--force"], "--replay runs nothing: --python, --force"),
+        (["--suite", "huge"], "'huge' is not one of"),
+        (["--python", "/no/such/python"], "/no/such/python"),
+    ],
+)
+def test_wrong_use_is_exit_2(run: Run, arguments: list[str], says: str) -> None:
+    done = run("probe", *arguments)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_nothing_of_a_working_directory_is_imported(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for name in ("torch", "json", "transformers"):
+        (folder / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
+    done = run("probe", cwd=folder, env={"PYTHONPATH": os.pathsep})
+    assert "imported from the working directory" not in done.out + done.err
+
+
+def test_check_names_the_command_that_settles_a_finding_and_runs_it(
+    run: Run, environment: Callable[[str | None], Path]
+) -> None:
+    home = environment("__version__ = '2.5.0'\nraise ImportError('no GPU here')")
+    about = ["--python", str(home), "--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=4"]
+    from envdoctor.probe.catalogue import has_probe
+
+    if not has_probe("padded-batch"):
+        pytest.skip("the experiment that the GLM-4 rule names is not there yet")
+    done = run("check", *about, "--format", "json")
+    command = done.json["sections"]["probe_commands"]["padded-batch"]
+    assert command.startswith("envdoctor probe --python ")
+    assert command.endswith("--set recipe.batch_size=4 --only padded-batch")
+    assert command in run("check", *about).out.replace(" \\\n             ", " ")
+    settled = run("check", "--probe", *about)
+    assert settled.code == 3
+    assert "torch cannot be imported" in settled.out
+
+
+@pytest.mark.torch
+def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str, tmp_path: Path) -> None:
+    about = ["--python", torch_python, "--device", "cpu", "--only", "nan-honesty,dead-rows"]
+    done = run("probe", *about, "--record", "run.jsonl", "--format", "json", timeout=300)
+    section = done.json["sections"]["probe"]
+    assert {entry["ending"] for entry in section["probes"]} == {"ok"}
+    assert section["environment"]["build"]["torch"].startswith("2.")
+    assert section["cases"] > 5
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert lines[0]["schema"] == "envdoctor.probe-recording/1"
+    assert str(tmp_path) not in (tmp_path / "run.jsonl").read_text()
+    again = run("probe", "--replay", "run.jsonl", "--format", "json")
+    assert again.code == done.code
+    assert again.json["facts"]["probe"] == done.json["facts"]["probe"]

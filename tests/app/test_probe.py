@@ -1,0 +1,218 @@
+"""``probe`` as a function: stand-ins in the tests' own interpreter, from the suite to facts and exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.app.check import open_matrix
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Sources
+from envdoctor.app.probe import Request, probe
+from envdoctor.facts.values import Records, Unknown
+from envdoctor.report.formats import load, names
+from envdoctor.report.report import Report
+from envdoctor.report.terminal import render
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "probe"))
+from fakes import payload, write_probe
+
+RULE = """schema = 1
+[rule]
+status = "active"
+severity = "error"
+confidence = "reproduced"
+effect = "wrong-numbers"
+each = "probe"
+added = 2026-11-20
+modified = 2026-11-20
+open_ended = true
+
+[[affects]]
+"probe.verdict" = ["fail", "crash"]
+
+[message]
+en = "{probe.name} came out as {probe.signature} here"
+zh = "{probe.name} 在此得到 {probe.signature}"
+[why]
+en = "A stand-in."
+zh = "占位。"
+[[fix]]
+safety = "manual"
+summary.en = "use another torch"
+summary.zh = "换一个 torch"
+[[evidence]]
+kind = "reproduced"
+url = "https://example.org/"
+shows = "nothing"
+checked = 2026-11-20
+"""
+PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
+FAIL = (
+    'emit({"case": "L64", "judge": "attention", "params": {"S": 64, "mask": "bool_left", "stress": "shift-"}, '
+    '"ratio": {"o": 0.8, "dk": 1.0, "dv": 1.1}, "nonfinite": {"dq": 9}, '
+    '"lse": [-209.1, -180.0], "node": "SomeBackward0"})'
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Report]:
+    """Run stand-ins with these bodies, judged by a rule that makes an error of each failure."""
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "x-probe-failed.toml").write_text(RULE)
+
+    def start(request: dict[str, Any] | None = None, **bodies: str) -> Report:
+        home = tmp_path / "payload"
+        if not home.exists():
+            payload(tmp_path, **bodies)
+        sources = Sources(python=sys.executable, cwd=tmp_path)
+        options = {"payload": home, "device": "cpu", "sources": sources, **(request or {})}
+        return probe(Request(**options), matrix=open_matrix([rules]))
+
+    return start
+
+
+def items(report: Report) -> list[Any]:
+    value = report.facts.value("probe")
+    assert isinstance(value, Records)
+    return list(value.items)
+
+
+def test_a_healthy_run_passes_and_says_what_it_did(run: Callable[..., Report]) -> None:
+    report = run(one=PASS, two=PASS + "\n" + PASS)
+    assert report.exit_code == 0
+    assert report.facts.value("probe.device") == "cpu"
+    assert report.facts.value("probe.suite") == "quick"
+    assert [(item["name"], item["verdict"], item["cases"]) for item in items(report)] == [
+        ("one", "pass", 1),
+        ("two", "pass", 2),
+    ]
+    text = render(report)
+    assert "Experiments  cpu, torch 2.13.0+cpu, quick, 3 cases" in text
+    assert "  two                          2 pass" in text
+
+
+def test_a_failure_is_a_finding_with_its_evidence(run: Callable[..., Report]) -> None:
+    report = run(one=PASS, two=FAIL)
+    gpus = report.facts.value("gpu")
+    here = isinstance(gpus, Records) and not len(gpus)
+    (finding,) = report.findings
+    assert finding.id == "x-probe-failed"
+    assert finding.item["signature"] == "nan-gradient"
+    assert report.exit_code == 1
+    text = render(report)
+    assert "fail nan-gradient: two cpu bf16 default" in text
+    assert "dq; ratio 1.1; mask bool_left; stress shift-; S 64; lse -209.1 to -180; SomeBackward0" in text
+    assert "such as L64" in text
+    assert ("training would use another device" in text) is not here
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_format_can_write_it(run: Callable[..., Report], name: str) -> None:
+    report = run(one=FAIL, two="import os; os.kill(os.getpid(), 11)")
+    assert "nan-gradient" in load(name)(report)
+
+
+def test_a_crash_that_a_rule_tells_of_is_a_finding(run: Callable[..., Report]) -> None:
+    report = run(one="import os; os.kill(os.getpid(), 11)", two=PASS)
+    assert report.exit_code == 1
+    assert [finding.item["signature"] for finding in report.findings] == ["crash"]
+
+
+def test_what_gave_no_answer_and_is_told_by_no_rule_makes_the_run_incomplete(run: Callable[..., Report]) -> None:
+    report = run(one="import os; os._exit(0)", two=PASS)
+    gpus = report.facts.value("gpu")
+    if isinstance(gpus, Records) and not len(gpus):
+        assert report.exit_code == 3
+        assert "no answer from one cpu bf16 default: error: it ended" in render(report)
+
+
+@pytest.mark.parametrize(
+    ("ending", "says"),
+    [
+        ("no-torch", "torch is not installed"),
+        ("torch-broken", "torch cannot be imported: ImportError: libcudart"),
+        ("torch-old", "torch 1.13.1 is older than 2.0"),
+    ],
+)
+def test_a_torch_that_cannot_be_used_is_said_in_one_sentence_and_known_to_rules(
+    run: Callable[..., Report], tmp_path: Path, ending: str, says: str
+) -> None:
+    package = tmp_path / "lib" / "torch"
+    package.mkdir(parents=True)
+    package.joinpath("__init__.py").write_text(
+        "raise ImportError('libcudart.so.12: cannot open shared object file')"
+        if ending == "torch-broken"
+        else "__version__ = '1.13.1'"
+    )
+    environ = {"PYTHONPATH": str(tmp_path / "lib")} if ending != "no-torch" else {}
+    home = payload(tmp_path, one=PASS)
+    write_probe(home, "context", PASS, needs=["torch"], alone=True)
+    if ending == "no-torch":
+        # An interpreter that sees neither the tests' packages nor the user's.
+        environ = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
+        pytest.importorskip("venv")
+        import venv
+
+        venv.create(tmp_path / "bare", with_pip=False)
+        python = str(tmp_path / "bare" / "bin" / "python")
+    else:
+        python = sys.executable
+    report = run({"sources": Sources(python=python, cwd=tmp_path, environ=environ)})
+    assert report.exit_code == 3
+    (notice,) = [notice for notice in report.notices if notice.level == "error"]
+    assert notice.text.startswith(f"the experiments could not run: {says}")
+    assert [item["signature"] for item in items(report)] == [ending]
+    assert isinstance(report.facts.value("probe.device"), Unknown)
+    assert report.facts.value("probe").incomplete is not None  # type: ignore[union-attr]
+
+
+def test_a_recording_gives_the_same_results_without_the_target(run: Callable[..., Report], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first = run({"record": path}, one=PASS, two=FAIL)
+    assert str(tmp_path) not in path.read_text(), "a recording names no folder of this machine"
+    second = run({"replay": path, "sources": Sources(python=str(tmp_path / "gone"))})
+    assert items(second) == items(first)
+    assert second.exit_code == first.exit_code
+    assert [finding.fingerprint for finding in second.findings] == [finding.fingerprint for finding in first.findings]
+    assert second.target.because == "--replay"
+
+
+def test_only_what_was_asked_for_runs_and_the_list_says_so(run: Callable[..., Report]) -> None:
+    report = run({"only": ["two"]}, one=FAIL, two=PASS)
+    assert [item["name"] for item in items(report)] == ["two"]
+    value = report.facts.value("probe")
+    assert isinstance(value, Records)
+    assert value.incomplete == "only two ran"
+
+
+def test_a_probe_that_is_not_there_is_wrong_use(run: Callable[..., Report]) -> None:
+    with pytest.raises(UsageProblem, match="did you mean two"):
+        run({"only": ["twoo"]}, two=PASS)
+
+
+def test_facts_alone_cannot_be_probed(run: Callable[..., Report], tmp_path: Path, facts_file: Any) -> None:
+    path = facts_file({"pkg.torch": "2.5.0"})
+    with pytest.raises(UsageProblem, match="--python PATH"):
+        run({"sources": Sources(facts_file=path)}, one=PASS)
+
+
+def test_a_recording_that_cannot_be_written_is_a_failed_job(run: Callable[..., Report], tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="cannot be written"):
+        run({"record": tmp_path / "none" / "run.jsonl"}, one=PASS)
+
+
+def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report], tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "glm"}')
+    sources = Sources(python=sys.executable, cwd=tmp_path, model="model", assignments=["recipe.batch_size=4"])
+    report = run({"sources": sources}, one='emit({"kind": "info", "recipe": job["recipe"], "model": job["model"]})')
+    (seen,) = report.sections["probe"]["info"]
+    assert seen["recipe"]["batch_size"] == 4
+    assert seen["model"] == str(model)

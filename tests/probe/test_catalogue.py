@@ -1,0 +1,90 @@
+"""Probes are found by their files, read without being run, and become the jobs of a suite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.probe.catalogue import CatalogueError, choose, find_probes, has_probe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fakes import payload, write_probe
+
+
+def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:
+    probes = find_probes()
+    assert next(iter(probes)) == "context"
+    assert "attention" in probes
+    for probe in probes.values():
+        assert probe.title
+        assert any(probe.suites.values())
+        assert "http" in probe.path.read_text().split('"""')[1], "the docstring cites what the probe exists for"
+
+
+def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
+    home = payload(tmp_path, new_one="raise SystemExit('never imported here')")
+    assert list(find_probes(home)) == ["context", "new-one"]
+    assert has_probe("new-one", home)
+    assert not has_probe("other", home)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1", "no PROBE"),
+        ("PROBE = {", "SyntaxError"),
+        ("PROBE = {'name': 'other'}", "not that of the file"),
+        ("PROBE = {'name': 'one', 'colour': 1}", "unknown key 'colour'"),
+        ("PROBE = {'name': 'one', 'title': 't', 'suites': {'slow': []}}", "suites are"),
+        ("PROBE = {'name': 'one'}", "KeyError"),
+        ("PROBE = dict(name=open('x'))", "ValueError"),
+    ],
+)
+def test_a_file_that_declares_nonsense_is_named(tmp_path: Path, text: str, says: str) -> None:
+    home = payload(tmp_path)
+    (home / "probes" / "one.py").write_text(text)
+    with pytest.raises(CatalogueError, match=r"one\.py") as error:
+        find_probes(home)
+    assert says in str(error.value)
+
+
+def test_jobs_of_a_suite_are_those_of_the_device(tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    write_probe(
+        home,
+        "one",
+        "pass",
+        suites={
+            "quick": [{"dtype": "bf16", "grid": "small", "options": {"seed": 1}}],
+            "full": [{"dtype": "fp16"}, {"dtype": "fp32", "devices": ["cuda"], "seconds": 7}],
+        },
+        seconds={"cpu": 5},
+        needs=["torch"],
+    )
+    probe = find_probes(home)["one"]
+    (quick,) = probe.jobs("quick", "cpu")
+    assert (quick.dtype, quick.options, quick.seconds) == ("bf16", {"seed": 1, "grid": "small"}, 35.0)
+    assert quick.label == "one bf16 seed=1 small"
+    assert [job.dtype for job in probe.jobs("full", "cpu")] == ["fp16"]
+    assert [(job.dtype, job.seconds) for job in probe.jobs("full", "cuda")] == [("fp16", 150.0), ("fp32", 37.0)]
+    assert [job.dtype for job in probe.jobs("long", "cpu")] == ["fp16"], "the next shorter suite stands in"
+
+
+def test_what_is_in_no_quick_suite_runs_when_it_is_asked_for(tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    write_probe(home, "one", "pass", suites={"long": [{"dtype": "bf16"}]})
+    probe = find_probes(home)["one"]
+    assert probe.jobs("quick", "cpu") == []
+    assert len(probe.jobs("quick", "cpu", asked=True)) == 1
+
+
+def test_a_probe_is_found_by_its_name_and_by_what_it_settles(tmp_path: Path) -> None:
+    home = payload(tmp_path, one="pass")
+    write_probe(home, "two", "pass", settles=["one", "other"])
+    probes = find_probes(home)
+    assert [probe.name for probe in choose(probes, ["one"])] == ["one", "two"]
+    assert [probe.name for probe in choose(probes, ["other", "two"])] == ["two"]
+    with pytest.raises(CatalogueError, match="did you mean two"):
+        choose(probes, ["twoo"])

@@ -1,0 +1,137 @@
+"""What came out alike is one result, with what its cases have in common and the right ones do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.probe.catalogue import Job
+from envdoctor.probe.grouping import groups_of, records_of
+from envdoctor.probe.running import ENDINGS, Outcome
+from envdoctor.probe.session import in_use, session_of
+
+HEALTHY = {"o": 0.8, "dq": 0.9, "dk": 1.0, "dv": 1.1}
+
+
+def case(length: int, *, lost: str | None = None, mask: str = "bool_left", ratio: float = 0.9, **more: Any) -> Any:
+    return {
+        "probe": "attention",
+        "device": "cuda",
+        "dtype": "bf16",
+        "backend": "cudnn",
+        "judge": "attention",
+        "case": f"S{length} {mask}",
+        "params": {"S": length, "L": length, "mask": mask, "stress": "shift-"},
+        "ratio": {**HEALTHY, "dq": ratio} if lost is None else {"o": 0.8, "dk": 1.0, "dv": 1.1},
+        "nonfinite": {lost: 5} if lost else {},
+        "node": "ScaledDotProductCudnnAttentionBackward0",
+        "lse": [-209.0, -180.5],
+        **more,
+    }
+
+
+def outcome(*observations: Any, ending: str = "ok", **more: Any) -> Outcome:
+    job = Job("attention", "cuda", "quick", dtype="bf16", backend="cudnn")
+    return Outcome(job, tuple(observations), ending, more.pop("detail", ""), 1.0, 100.0, **more)
+
+
+def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
+    wrong = [case(length, lost="dq") for length in (64, 192, 704)]
+    right = [case(length) for length in (128, 261, 640)] + [case(64, mask="causal")]
+    fail, passed = groups_of([outcome(*wrong, *right)])
+    assert (fail.verdict, fail.signature, fail.tile) == ("fail", "nan-gradient", "%128=64")
+    assert (passed.verdict, passed.signature) == ("pass", "ok")
+    record, _ = records_of([fail, passed], {"attention": ["attention"]}, True)
+    assert record["masks"] == ("bool_left",)
+    assert record["lengths"] == ("64", "192", "704")
+    assert record["tensors"] == "dq"
+    assert (record["wrong"], record["cases"]) == (3, 7)
+    assert record["ratio"] == 1.1
+    assert record["node"] == "ScaledDotProductCudnnAttentionBackward0"
+    assert record["settles"] == "attention"
+    assert record["model"] is ABSENT
+    assert fail.lse == (-209.0, -180.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "tile"),
+    [
+        ((64, 192), (192 + 128,), None),
+        ((1, 3), (64, 128), "<16"),
+        ((97, 129), (1, 128, 64), "%32=1"),
+        ((97, 129), (33, 128), None),
+        ((64,), (192, 33), None),
+        ((64, 192), (), None),
+        ((33, 64), (128, 192), None),
+    ],
+)
+def test_a_tile_is_claimed_only_where_comparable_lengths_are_right(
+    wrong: tuple[int, ...], right: tuple[int, ...], tile: str | None
+) -> None:
+    seen = [case(length, lost="dq") for length in wrong] + [case(length) for length in right]
+    assert groups_of([outcome(*seen)])[0].tile == tile
+
+
+def test_a_warning_and_a_failure_of_one_kind_are_one_result_with_the_worse_verdict() -> None:
+    (group, _) = groups_of([outcome(case(64, ratio=5.0), case(65, ratio=95.0), case(66))])
+    assert (group.verdict, group.signature, group.ratio) == ("fail", "inaccurate", 95.0)
+    assert group.worst is not None
+    assert group.worst.param("S") == "65"
+
+
+@pytest.mark.parametrize("ending", [name for name in ENDINGS if name != "ok"])
+def test_every_bad_end_is_a_result_and_never_a_pass(ending: str) -> None:
+    groups = groups_of([outcome(case(64), ending=ending, detail="why")])
+    (dead,) = [group for group in groups if not group.cases]
+    assert dead.verdict in ("error", "crash", "oom", "timeout", "killed", "garbage")
+    (record,) = records_of([dead], {}, True)
+    assert (record["detail"], record["wrong"], record["cases"]) == ("why", 1, 1)
+    assert groups[0] is dead, "what is worst comes first"
+
+
+def test_padding_is_what_matters_when_equal_lengths_are_right() -> None:
+    def batch(padding: str, together: float) -> Any:
+        return {
+            "probe": "attention",
+            "device": "cuda",
+            "dtype": "bf16",
+            "backend": "cudnn",
+            "judge": "batch",
+            "params": {"padding": padding, "model": "glm"},
+            "e1": 0.1,
+            "eN": together,
+        }
+
+    fail, _ = groups_of([outcome(batch("left", 90.0), batch("none", 0.1))])
+    assert (fail.signature, fail.batch, fail.model) == ("mask-differs", "padded", "glm")
+    (both,) = groups_of([outcome(batch("left", 90.0), batch("none", 80.0))])
+    assert (both.signature, both.batch) == ("batch-differs", "size")
+
+
+def cpu(accelerators: int = 0) -> Outcome:
+    environment = {"kind": "environment", "case": "build", "accelerators": accelerators}
+    return Outcome(Job("context", "cpu", "quick"), (environment,), "ok")
+
+
+GPU = Records(({"name": "H200"},))
+
+
+@pytest.mark.parametrize(
+    ("seen", "gpus", "others", "answer"),
+    [
+        (cpu(), Records(()), (), True),
+        (cpu(), GPU, (), False),
+        (cpu(1), Records(()), (), False),
+        (cpu(), Records(()), ("rocm",), False),
+        (cpu(), Records((), "half read"), (), None),
+        (cpu(), Unknown("--no-gpu was given"), (), None),
+        (cpu()._replace(begin={"device": "cuda"}), GPU, (), True),
+    ],
+)
+def test_the_device_in_use_is_the_one_that_training_would_take(
+    seen: Outcome, gpus: Any, others: Any, answer: bool | None
+) -> None:
+    found = in_use(session_of([seen]), gpus, others)
+    assert isinstance(found, Unknown) if answer is None else found is answer

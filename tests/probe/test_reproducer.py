@@ -1,0 +1,103 @@
+"""Whatever case of attention fails, the script that shows it alone is short and computes what the probe did."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+from typing import Any
+
+import pytest
+
+from envdoctor.probe.grouping import Case
+from envdoctor.probe.reproducer import LINES, script_of
+from envdoctor.probe.verdict import Verdict
+
+MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
+LAYOUTS = ("bhsd", "bshd", "packed", "offset", "expanded", "expanded_batch")
+CASES = [
+    {"mask": mask, "layout": layout, "dout": dout, "stress": stress, "gqa": gqa, "backend": backend}
+    for mask, layout, dout, stress, gqa, backend in itertools.product(
+        (*MASKS, "bool_band", "f32_right"),
+        LAYOUTS,
+        ("hf", "strided", "expand", "plain"),
+        ("unit", "x3", "shift-", "shift+", "outlier"),
+        ("", "repeat", "flag"),
+        ("default", "flash"),
+    )
+    if (not gqa or layout == "bshd") and not (dout == "expand" and mask == "min_left")
+]
+
+
+def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Case:
+    heads = 4 if params.get("gqa") else 2
+    sizes = {"B": 2, "H": heads, "Hk": 2, "L": 20, "S": 20, "D": 16, "seed": 1005}
+    observation = {
+        "judge": "attention",
+        "device": "cpu",
+        "dtype": dtype,
+        "backend": backend,
+        "params": {**sizes, **params},
+    }
+    return Case(observation, Verdict("fail", "nan-gradient", ("dq",), None, "dq 5"))
+
+
+@pytest.mark.parametrize("number", range(0, len(CASES), 97))
+def test_every_case_has_a_short_script_that_python_can_read(number: int) -> None:
+    script = script_of(failing(**CASES[number]), {"build": {"torch": "2.13.0"}, "device": {"cudnn": "9.20.0"}})
+    assert script is not None
+    assert len(script) <= LINES
+    compile("\n".join(script), "bug.py", "exec")
+    assert script[0] == "# torch 2.13.0, cpu, cuDNN 9.20.0"
+    assert "dq 5" in script[1]
+
+
+def test_the_longest_script_keeps_the_limit() -> None:
+    assert max(len(script_of(failing(**entry), {}) or ()) for entry in CASES) <= LINES
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"mask": "odd"}, {"stress": "odd"}, {"layout": "odd"}, {"dout": "odd"}, {"S": "192; import os"}, {"seed": None}],
+)
+def test_a_case_that_is_not_understood_has_no_script(params: dict[str, Any]) -> None:
+    usual = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
+    assert script_of(failing(**{**usual, **params}), {}) is None
+
+
+def test_a_probe_may_hand_over_its_own_script() -> None:
+    own = Case(
+        {"judge": "rounding", "reproducer": "import torch\nfor x in range(2):\n    print(x)\x1b[31m"}, Verdict("fail")
+    )
+    script = script_of(own, {})
+    assert script is not None
+    assert list(script[2:]) == ["import torch", "for x in range(2):", "    print(x)"]
+
+
+@pytest.mark.torch
+def test_on_a_healthy_torch_no_script_finds_anything(torch_python: str) -> None:
+    chosen = random.Random(7).sample(CASES, 60)
+    scripts = ["\n".join(script_of(failing(**entry), {}) or ()) for entry in chosen]
+    code = (
+        "import contextlib, io, json, re, sys\n"
+        "for script in json.load(sys.stdin):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
+        "        try: exec(script, {})\n"
+        "        except (RuntimeError, TypeError) as error:\n"
+        "            if 'No available kernel' in str(error) or 'enable_gqa' in str(error): continue\n"
+        "            raise\n"
+        "    lost, off = re.findall(r'\\[.*?\\]', out.getvalue())\n"
+        "    assert not any(json.loads(lost)) and max(json.loads(off)) < 0.2, (script, out.getvalue())\n"
+        "print('all right')\n"
+    )
+    import json
+
+    done = subprocess.run(
+        [torch_python, "-W", "ignore", "-c", code],
+        input=json.dumps(scripts),
+        capture_output=True,
+        text=True,
+        env={"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.stdout.strip() == "all right", done.stderr[-3000:]
