@@ -50,7 +50,7 @@ _TENSORS = ("o", "dq", "dk", "dv")
 
 
 class Verdict(NamedTuple):
-    """``verdict`` (pass, warn, fail, skip, error, garbage), ``signature`` (a dashed word, ok), the wrong ``tensors``,
+    """``verdict`` (pass, warn, fail, skip, error, oom, garbage), ``signature`` (a dashed word, ok), wrong ``tensors``,
     worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in it."""
 
     verdict: str
@@ -71,6 +71,8 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         return None
     if observation.get("error") is not None:
         text = str(observation["error"])
+        if observation.get("oom") is True:
+            return Verdict("oom", "out-of-memory", why=text)
         return Verdict("error", "sticky-error" if observation.get("sticky") else "error", why=text)
     if observation.get("skip") is not None:
         return Verdict("skip", "skipped", why=str(observation["skip"]))

@@ -176,6 +176,7 @@ def test_what_fails_with_padding_alone_is_named_after_the_mask() -> None:
         ({"skip": "no such argument", "judge": "attention"}, ("skip", "skipped")),
         ({"error": "CUDA error: an illegal memory access", "sticky": True}, ("error", "sticky-error")),
         ({"error": "boom", "skip": "x"}, ("error", "error")),
+        ({"error": "CUDA out of memory", "oom": True}, ("oom", "out-of-memory")),
     ],
 )
 def test_each_rule_says_the_word_of_its_violation(fields: dict[str, Any], expected: tuple[str, str]) -> None:

@@ -49,7 +49,7 @@ PROBE = {
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One observation a case, after one that says which backend torch takes for five typical inputs, and why."""
+    """One observation a case, after one that says which backend torch takes for typical inputs, and why."""
     from ..probing.attention_case import DTYPES, observe, prepare
     from ..probing.attention_grid import cases
     from ..probing.backends import force, is_known
@@ -88,6 +88,7 @@ def _choices(dtype: Any, device: str) -> dict[str, Any]:
         "additive mask": (q, q, q, torch.zeros(kept.shape, dtype=dtype, device=device), False, False),
         "causal, shared heads": (q, k, k, None, True, True),
         "causal, head dimension 512": (wide, wide, wide, None, True, False),
+        "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
     }
     found: dict[str, dict[str, Any]] = {}
     for name, given in inputs.items():

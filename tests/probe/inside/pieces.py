@@ -1,0 +1,240 @@
+"""Check the pieces of the attention probes against plain torch; prints {name of the check: true or what is wrong}.
+
+python pieces.py PAYLOAD_FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+
+PAYLOAD = sys.argv[1]
+sys.path.insert(0, os.path.dirname(PAYLOAD))
+PACKAGE = os.path.basename(PAYLOAD)
+
+
+def piece(name: str) -> Any:
+    return import_module(f"{PACKAGE}.probing.{name}")
+
+
+def truth_is_that_of_autograd() -> Any:
+    """Formulas in float64 against torch's own derivative, with shared heads, padding and dead rows."""
+    reference, stress, masks = piece("reference"), piece("stress"), piece("masks")
+    worst = 0.0
+    for mask in ("none", "bool_left", "bool_left_dead", "bool_band", "bool_key"):
+        for name in stress.STRESSES:
+            size = {"B": 2, "H": 4, "Hk": 2, "L": 21, "S": 37, "D": 8}
+            given = tuple(x.double() for x in stress.draw(size, name, 5, torch.float32))
+            kept = masks.keep(mask, 2, 21, 37)
+            found = reference.evaluate(given, kept, torch.float64)
+            q, k, v = (x.clone().requires_grad_() for x in given[:3])
+            scores = q @ k.repeat_interleave(2, 1).transpose(-1, -2) * 8**-0.5
+            dead = ~kept.any(-1, keepdim=True)
+            p = scores.masked_fill(~kept, float("-inf")).masked_fill(dead, 0).softmax(-1).masked_fill(dead, 0)
+            out = p @ v.repeat_interleave(2, 1)
+            wanted = (out, *torch.autograd.grad(out, (q, k, v), given[3]))
+            for tensor, want in zip(reference.TENSORS, wanted, strict=True):
+                worst = max(worst, float((found[tensor] - want.detach()).norm() / want.detach().norm()))
+    return worst < 1e-10 or worst
+
+
+def an_offset_moves_every_logit() -> Any:
+    stress = piece("stress")
+    size = {"B": 2, "H": 4, "Hk": 2, "L": 16, "S": 16, "D": 64}
+    found = {}
+    for name in ("shift-", "shift+"):
+        q, k, _, _ = stress.draw(size, name, 1, torch.float64)
+        logits = q @ k.repeat_interleave(2, 1).transpose(-1, -2) / 8
+        found[name] = round(float(logits.mean()))
+    return found == {"shift-": -200, "shift+": 200} or found
+
+
+def memory_is_laid_out_as_named() -> Any:
+    layouts = piece("layouts")
+    q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))
+    strides = {
+        "bhsd": (192, 48, 8, 1),
+        "bshd": (192, 8, 32, 1),
+        "packed": (576, 8, 96, 1),
+        "offset": (192, 48, 8, 1),
+        "expanded": (48, 0, 8, 1),
+        "expanded_batch": (0, 48, 8, 1),
+    }
+    wrong = {}
+    for layout in layouts.LAYOUTS:
+        sharedk, sharedv = layouts.share(k, v, layout)
+        views = layouts.arrange((q, sharedk, sharedv), layout)
+        same = all(torch.equal(a, b) for a, b in zip(views, (q, sharedk, sharedv), strict=True))
+        if (
+            views[1].stride() != strides[layout]
+            or not same
+            or (views[1].storage_offset() % 8 != 0) != (layout == "offset")
+        ):
+            wrong[layout] = [list(views[1].stride()), same, views[1].storage_offset()]
+    upstream = {"hf": (192, 8, 32, 1), "strided": (384, 96, 16, 1), "expand": (0, 0, 0, 0), "plain": (192, 48, 8, 1)}
+    for kind in layouts.UPSTREAMS:
+        if layouts.upstream(q, kind).stride() != upstream[kind]:
+            wrong[kind] = list(layouts.upstream(q, kind).stride())
+    return wrong or True
+
+
+def masks_hide_what_they_say() -> Any:
+    masks = piece("masks")
+    wrong = {}
+    lower = torch.ones(6, 9).tril(3) > 0
+    for mask, (first, last) in {
+        "bool_left": (lower, lower & (torch.arange(9) >= 3)),
+        "min_right": (lower, lower & (torch.arange(9) < 6)),
+        "inf_key": (lower | True, (lower | True) & (torch.arange(9) < 6)),
+        "f32_left_dead": (lower, lower & False),
+        "bool_band": (lower, lower),
+    }.items():
+        kept = masks.keep(mask, 2, 6, 9)
+        if not (torch.equal(kept[0, 0], first) and torch.equal(kept[1, 0], last)):
+            wrong[mask] = kept.int().tolist()
+    window = masks.keep("bool_band", 1, 50, 50).sum(-1).max()
+    if int(window) != 32:
+        wrong["band"] = int(window)
+    kept = masks.keep("bool_left", 2, 6, 9)
+    bias, _ = masks.hand_over("min_left", kept, torch.float16, "cpu")
+    if bias.dtype != torch.float16 or not torch.equal(bias == 0, kept) or float(bias.min()) != -65504:
+        wrong["min"] = str(bias.dtype)
+    if masks.hand_over("f32_left", kept, torch.float16, "cpu")[0].dtype != torch.float32:
+        wrong["f32"] = "dtype"
+    view, _ = masks.hand_over("bool_key", masks.keep("bool_key", 2, 6, 9), torch.float16, "cpu")
+    if view.stride(2) != 0:
+        wrong["key"] = list(view.stride())
+    return wrong or True
+
+
+def no_generator_of_the_user_moves() -> Any:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    case_of, grid = piece("attention_case"), piece("attention_grid")
+    case_of.observe(case_of.prepare(grid.cases("quick")[6], torch.bfloat16), torch.bfloat16, "cpu", piece("sdpa").sdpa)
+    return bool(torch.equal(before, torch.get_rng_state()))
+
+
+def what_does_not_fit_the_dtype_is_not_judged() -> Any:
+    reference = piece("reference")
+    # Four rows share two keys: dv is 4 · 60000 / 2.
+    sizes = ((4, 0.1), (2, 0.1), (2, 60000.0), (4, 60000.0))
+    given = tuple(torch.full((1, 1, rows, 8), value, dtype=torch.float16) for rows, value in sizes)
+    kept = torch.ones(1, 1, 4, 2, dtype=torch.bool)
+    expected = reference.expected(given, kept)
+    nowhere = torch.full((1, 1, 2, 8), float("inf"), dtype=torch.float16)
+    found = reference.measure({"dv": nowhere, "o": given[3]}, expected, torch.float16)
+    return (found.get("unjudged") == ["dv"] and "o" in found["ratio"]) or found
+
+
+def refusals_are_told_from_errors() -> Any:
+    failure = piece("backends").failure
+    found = [
+        sorted(failure(error, device))
+        for error, device in (
+            (RuntimeError("No available kernel.  Aborting execution."), "cpu"),
+            (TypeError("f() got an unexpected keyword argument 'enable_gqa'"), "cpu"),
+            (RuntimeError("\"baddbmm\" not implemented for 'Half'"), "cpu"),
+            (RuntimeError("CUDA error: an illegal memory access was encountered"), "cuda"),
+            (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "cuda"),
+            (MemoryError(), "cpu"),
+            (RuntimeError("shape mismatch"), "cpu"),
+        )
+    ]
+    wanted = [["skip"]] * 3 + [["error", "sticky"], ["error", "oom"], ["error", "oom"], ["error"]]
+    return found == wanted or found
+
+
+# --- packages, emulated in plain torch by what their documentation says --------------------------------------------
+
+
+def _plain(q: Any, k: Any, v: Any, causal: bool) -> Any:
+    """(B, L, H, D), causal aligned to the lower right corner, rows without a key give zeros."""
+    group = q.shape[2] // k.shape[2]
+    q, k, v = (
+        q.transpose(1, 2),
+        k.transpose(1, 2).repeat_interleave(group, 1),
+        v.transpose(1, 2).repeat_interleave(group, 1),
+    )
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    kept = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    kept = kept.tril(kept.shape[1] - kept.shape[0]) if causal else kept
+    dead = ~kept.any(-1, keepdim=True)
+    p = scores.masked_fill(~kept, float("-inf")).masked_fill(dead, 0).softmax(-1).masked_fill(dead, 0)
+    return (p @ v).transpose(1, 2)
+
+
+def _flash_attn(forget_padding: bool) -> ModuleType:
+    module = ModuleType("flash_attn")
+
+    def varlen(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, most_q: int, most_k: int, causal: bool) -> Any:
+        assert starts_q.dtype == starts_k.dtype == torch.int32
+        assert int(starts_q.diff().max()) <= most_q and int(starts_k.diff().max()) <= most_k
+        if forget_padding:
+            return _plain(q[None], k[None], v[None], causal)[0]
+        parts = []
+        for number in range(len(starts_q) - 1):
+            rows, keys = (slice(int(s[number]), int(s[number + 1])) for s in (starts_q, starts_k))
+            parts.append(_plain(q[None, rows], k[None, keys], v[None, keys], causal)[0])
+        return torch.cat(parts)
+
+    module.flash_attn_func = _plain  # type: ignore[attr-defined]
+    module.flash_attn_varlen_func = varlen  # type: ignore[attr-defined]
+    return module
+
+
+def _xformers() -> ModuleType:
+    class LowerTriangularMask: ...
+
+    def attention(q: Any, k: Any, v: Any, attn_bias: Any = None) -> Any:
+        if attn_bias is None or isinstance(attn_bias, LowerTriangularMask):
+            return _plain(q, k, v, attn_bias is not None)
+        assert attn_bias.stride(-2) % 8 == 0
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + attn_bias, -1).matmul(v).transpose(1, 2)
+
+    module = ModuleType("xformers")
+    module.ops = ModuleType("xformers.ops")  # type: ignore[attr-defined]
+    module.ops.LowerTriangularMask = LowerTriangularMask
+    module.ops.memory_efficient_attention = attention
+    return module
+
+
+def _observations(cases: Any, kernel: Any) -> list[Any]:
+    case_of = piece("attention_case")
+    return [case_of.observe(case_of.prepare(case, torch.float32), torch.float32, "cpu", kernel) for case in cases]
+
+
+def main() -> None:
+    packages = piece("packages")
+    sys.modules["xformers"] = _xformers()
+    sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
+    found = {
+        "checks": {
+            check.__name__: check()
+            for check in (
+                truth_is_that_of_autograd,
+                an_offset_moves_every_logit,
+                memory_is_laid_out_as_named,
+                masks_hide_what_they_say,
+                no_generator_of_the_user_moves,
+                what_does_not_fit_the_dtype_is_not_judged,
+                refusals_are_told_from_errors,
+            )
+        },
+        "xformers": _observations(packages.XFORMERS, packages.xformers),
+        "flash_attn": _observations(packages.FLASH_ATTN, packages.flash_attn),
+    }
+    sys.modules["flash_attn"] = _flash_attn(forget_padding=True)
+    found["flash_attn without padding"] = _observations(packages.FLASH_ATTN, packages.flash_attn)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

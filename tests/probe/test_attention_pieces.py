@@ -1,0 +1,89 @@
+"""The pieces of the attention probes: the float64 truth, inputs, masks, layouts, and kernels of other packages."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.probe.catalogue import PAYLOAD, find_probes
+from envdoctor.probe.verdict import judge
+
+INSIDE = Path(__file__).parent / "inside"
+OURS = ("attention", "nan-honesty", "dead-rows", "half-accuracy", "flash-attn", "xformers")
+
+
+@pytest.fixture(scope="module")
+def pieces(torch_python: str) -> Any:
+    done = subprocess.run(
+        [torch_python, "-B", INSIDE / "pieces.py", PAYLOAD],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "check",
+    [
+        "truth_is_that_of_autograd",
+        "an_offset_moves_every_logit",
+        "memory_is_laid_out_as_named",
+        "masks_hide_what_they_say",
+        "no_generator_of_the_user_moves",
+        "what_does_not_fit_the_dtype_is_not_judged",
+        "refusals_are_told_from_errors",
+    ],
+)
+def test_inside_torch(pieces: Any, check: str) -> None:
+    assert pieces["checks"][check] is True
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("package", ["xformers", "flash_attn"])
+def test_a_package_that_does_what_its_documentation_says_passes(pieces: Any, package: str) -> None:
+    verdicts = [judge({"dtype": "fp32", **observation}) for observation in pieces[package]]
+    assert len(verdicts) >= 35
+    assert {verdict.verdict for verdict in verdicts if verdict} == {"pass"}, verdicts
+
+
+@pytest.mark.torch
+def test_a_package_that_forgets_where_samples_end_fails_on_unpadded_batches_alone(pieces: Any) -> None:
+    failed = {
+        observation["params"]["mask"]
+        for observation in pieces["flash_attn without padding"]
+        if (verdict := judge({"dtype": "fp32", **observation})) and verdict.verdict == "fail"
+    }
+    assert failed == {"pack_left", "pack_right", "pack_none"}
+
+
+def test_each_probe_cites_the_bugs_that_it_exists_for() -> None:
+    probes = find_probes()
+    for name in OURS:
+        assert "https://github.com/" in (ast.get_docstring(ast.parse(probes[name].path.read_text("utf-8"))) or ""), name
+
+
+def test_the_payload_is_python_of_3_8() -> None:
+    for path in sorted(PAYLOAD.rglob("*.py")):
+        ast.parse(path.read_text("utf-8"), str(path), feature_version=(3, 8))
+
+
+def test_packages_that_need_a_gpu_start_no_child_without_one() -> None:
+    probes = find_probes()
+    for name in ("flash-attn", "xformers"):
+        assert probes[name].jobs("full", "cpu") == []
+        assert len(probes[name].jobs("full", "cuda")) == 2
+    backends = [job.backend for job in probes["attention"].jobs("full", "cpu")]
+    assert "cudnn" not in backends
+    assert "cudnn" in [job.backend for job in probes["attention"].jobs("full", "cuda")]
+    assert [(job.dtype, job.backend) for job in probes["attention"].jobs("quick", "cpu")] == [("bf16", "default")]
