@@ -60,6 +60,7 @@ def check(
     if probe:
         facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if "probe" in sections:
+            rules = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
             judgement = judge(facts, rules, policy, today=today or date.today())
     elif commands := _probe_commands(gathered, sources or Sources(), judgement):
         sections["probe_commands"] = commands

@@ -1,8 +1,9 @@
 """Does clipping keep the direction of large gradients, in the dtype that the recipe trains in?
 
 A norm is computed in the gradients' dtype: in fp16 one above 65504 is inf although every gradient is finite, and
-``clip_grad_norm_`` then writes 0 everywhere. By design, and so information unless the recipe trains fp16 weights; in
-bf16 and fp32 the clipped gradients must have the norm that was asked for.
+``clip_grad_norm_`` then writes 0 everywhere without a word: https://github.com/pytorch/pytorch/issues/46849. By design,
+and so information unless the recipe trains fp16 weights; in bf16 and fp32 the clipped gradients must have the norm that
+was asked for.
 """
 
 from __future__ import annotations
