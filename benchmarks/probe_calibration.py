@@ -67,6 +67,7 @@ def table(python: str, options: argparse.Namespace) -> tuple[str, Counter[str]]:
             ]
             with ThreadPoolExecutor(options.workers) as pool:
                 seen = [one for child in pool.map(lambda job: list(observations(python, job)), jobs) for one in child]
+            print(f"{dtype} {backend}: {len(seen)} cases", file=sys.stderr, flush=True)
             for one in seen:
                 verdict = judge(one)
                 assert verdict is not None

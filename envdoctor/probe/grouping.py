@@ -67,9 +67,9 @@ class Group(NamedTuple):
 
     @property
     def worst(self) -> Case | None:
-        """The case to show: the one that is furthest off."""
+        """The case to show: the one that is furthest off; of lost values the first, because a grid begins simply."""
         wrong = [case for case in self.cases if case.verdict.verdict == self.verdict]
-        return max(wrong, key=lambda case: case.verdict.ratio or 0.0, default=None)
+        return max(wrong, key=lambda case: 0.0 if "nan" in self.signature else case.verdict.ratio or 0.0, default=None)
 
     @property
     def ratio(self) -> float | None:

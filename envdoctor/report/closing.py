@@ -126,6 +126,8 @@ def _taken(report: Report) -> set[str]:
         taken.add("environment")
     if report.command == "diff-revision":
         taken.update(("revision", "model", "model_files", "lock"))
+    if "probe" in report.sections:
+        taken.add("probe")
     if isinstance(report.facts.value("model.path"), str):
         taken.add("model_files")
     if isinstance(report.facts.value("lock.revision"), str):

@@ -89,10 +89,11 @@ def _found(key: str, value: str, origin: str, lang: str, verbosity: int) -> str:
 
 
 def _told(key: str, value: str, message: str) -> bool:
-    """Whether a column of a change or of an unmet requirement needs no words: its kind is what the rule is about, and
-    the message has the rest."""
+    """Whether a column of a change, an unmet requirement or an experiment needs no words: its kind is what the rule is
+    about, and the message has the rest."""
     record, _, column = key.partition(".")
-    return record in ("change", "conflict") and (column in ("area", "kind") or clean(value, 200) in message)
+    about = record in ("change", "conflict", "probe")
+    return about and (column in ("area", "kind", "verdict", "in_use") or clean(value, 200) in message)
 
 
 def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> list[str]:

@@ -79,7 +79,9 @@ def _small(full: bool) -> Iterator[dict[str, Any]]:
     """One query row with an offset (cudnn-frontend#1072), two rows (#160), and one key head shared by all."""
     for rows, keys in ((1, 128), (2, 2), (1, 192)) if full else ((1, 128), (2, 2)):
         for mask in ("none", "bool_right"):
-            yield {"L": rows, "S": keys, "mask": mask, "stress": "shift-"}
+            # Many heads, because the offset cancels in dq but for its rounding along one direction: the ratio of two
+            # such errors over four rows alone reached 3.7 on healthy kernels.
+            yield {"B": 4, "H": 16, "Hk": 16, "L": rows, "S": keys, "mask": mask, "stress": "shift-"}
     for gqa in ("repeat", "flag"):
         yield {"H": 4, "Hk": 1, "L": 97, "S": 97, "layout": "bshd", "mask": "bool_left", "gqa": gqa, "stress": "shift-"}
         if full:
