@@ -293,7 +293,7 @@ def _twin(observation: Mapping[str, Any]) -> str:
     """What a padded case and its twin of equal lengths share."""
     params = observation.get("params")
     shared = dict(params) if isinstance(params, Mapping) else {}
-    for varied in ("padding", "position_ids", "lengths"):
+    for varied in ("padding", "position_ids", "lengths", "empty", "B", "S"):
         shared.pop(varied, None)
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     return repr((place, sorted((str(name), str(value)) for name, value in shared.items())))

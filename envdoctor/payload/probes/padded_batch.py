@@ -26,7 +26,7 @@ PROBE = {
     "settles": ["padded-batch"],
     "needs": ["torch"],
     "suites": {
-        "quick": [{"dtype": "bf16", "options": {"models": ["chatglm-like", "glm", "qwen2", "llama"]}}],
+        "quick": [{"dtype": "bf16", "options": {"models": ["chatglm-like", "glm", "qwen2", "qwen3", "llama"]}}],
         "full": [
             {
                 "dtype": "bf16",
@@ -58,7 +58,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 
     torch.use_deterministic_algorithms(False)
     options, device = job["options"], job["device"]
-    names = ["own"] if job.get("model") else list(options.get("models") or tiny_models.NAMES)
+    names = tiny_models.chosen(job.get("model"), options.get("models") or tiny_models.NAMES)
     lengths = batches.LENGTHS[options.get("lengths") or ("long" if device == "cuda" else "short")]
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[job.get("dtype") or "bf16"]
     for name in names:
@@ -76,7 +76,8 @@ def _one_model(
 
     name, attention, gain = which
     device = job["device"]
-    base = {"model": name, "gain": str(gain)}
+    called = tiny_models.label(name, job.get("model"))
+    base = {"model": called, "gain": str(gain)}
     common: dict[str, Any] = {"judge": "batch", "backend": attention}
     try:
         if attention == "flash_attention_2" and device == "cpu":
@@ -87,7 +88,7 @@ def _one_model(
         low = model.to(dtype).to(device)
         high = _float64(low, name, attention, job)
     except tiny_models.Unavailable as reason:
-        emit({**common, "case": f"{name} {attention}", "params": base, "skip": str(reason)})
+        emit({**common, "case": f"{called} {attention}", "params": base, "skip": str(reason)})
         return
     equal = batches.samples((lengths[0],) * 2)
     unequal = batches.samples(lengths)
@@ -109,7 +110,7 @@ def _one_model(
             "B": len(batch["input_ids"]),
             "S": batch["input_ids"].shape[1],
         }
-        found = {**common, "case": _title(which, padding, position_ids, empty), "params": params}
+        found = {**common, "case": _title((called, attention, gain), padding, position_ids, empty), "params": params}
         try:
             found.update(_compare(low, batch, device, exact, alone))
         except torch.cuda.OutOfMemoryError:
@@ -136,6 +137,8 @@ def _float64(low: Any, name: str, attention: str, job: dict[str, Any]) -> Any:
     from ..probing import tiny_models
 
     high = tiny_models.build(name, "eager", job.get("model"))
+    if hasattr(high, "set_experts_implementation"):
+        high.set_experts_implementation("eager")  # grouped products know no float64
     high.load_state_dict(copy.deepcopy(low.state_dict()))
     return high.double()
 

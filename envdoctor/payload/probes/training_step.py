@@ -38,16 +38,17 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     trained = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp16": "fp16", "bf16": "bf16"}.get(
         str(recipe.get("load_dtype")).lower()
     )
-    for name in ["own"] if job.get("model") else job["options"].get("models") or ["chatglm-like"]:
+    for name in tiny_models.chosen(job.get("model"), job["options"].get("models") or ["chatglm-like"]):
+        called = tiny_models.label(name, job.get("model"))
         for dtype in ["bf16"] if trained != "fp16" else ["fp16"]:
             case: dict[str, Any] = {
-                "case": f"{name}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
+                "case": f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
                 "judge": "exact",
                 "dtype": dtype,
                 "backend": "sdpa",
                 "signature": "nan-parameters",
                 "tensors": ["parameters"],
-                "params": {"model": name},
+                "params": {"model": called},
             }
             try:
                 emit({**case, **_train(name, dtype, device, job.get("model"))})

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["NAMES", "QK_BIAS", "Unavailable", "build", "stress"]
+__all__ = ["NAMES", "QK_BIAS", "Unavailable", "build", "chosen", "label", "stress"]
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -53,6 +54,27 @@ class Unavailable(Exception):
     """The model cannot be built here; the message says why."""
 
 
+def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
+    """The models to try: "own" when a folder is given, and the usual ones without it or when it cannot be built."""
+    if not folder:
+        return list(usual)
+    try:
+        _own(folder)
+    except (Unavailable, ImportError, ValueError, KeyError, TypeError, AttributeError):
+        return ["own", *usual]
+    return ["own"]
+
+
+def label(name: str, folder: str | None) -> str:
+    """What a result calls the model: "own glm" for one of the user's."""
+    if name != "own":
+        return name
+    try:
+        return f"own {_config(folder)['model_type']}"[:60]
+    except (Unavailable, KeyError):
+        return name
+
+
 def build(name: str, attention: str, folder: str | None = None) -> Any:
     """A model in float32 on the CPU with seeded random weights, in training mode without dropout.
 
@@ -75,7 +97,7 @@ def build(name: str, attention: str, folder: str | None = None) -> Any:
     except Unavailable:
         raise
     except (ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
-        raise Unavailable(f"{name} with {attention} attention: {type(error).__name__}: {error}"[:300]) from error
+        raise Unavailable(f"{name} with {attention} attention: {_one_line(error)}") from error
     return model.float().train()
 
 
@@ -92,22 +114,32 @@ def _own(folder: str | None) -> Any:
     """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
     import transformers
 
-    if not folder:
-        raise Unavailable("no model was given")
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        values: dict[str, Any] = json.load(file)
-    if values.get("auto_map") and not _native(values.get("model_type")):
-        raise Unavailable(f"the code of {values.get('model_type')} is in its repository, which is not run")
-    values = values.get("text_config", values)
-    values.pop("auto_map", None)
-    heads = max(1, int(values.get("num_attention_heads") or 1))
-    groups = heads // max(1, int(values.get("num_key_value_heads") or heads))
-    size = int(values.get("head_dim") or int(values.get("hidden_size") or 64) // heads)
-    few = 4 if groups <= 4 else groups
+    values = _config(folder)
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str):
+        raise Unavailable("config.json names no model_type")
+    if not _native(model_type):
+        place = "in its repository, which is not run" if values.get("auto_map") else "not in this transformers"
+        raise Unavailable(f"the code of {model_type} is {place}")
+    if isinstance(values.get("text_config"), dict):
+        values = {**values["text_config"]}
+        model_type = values.get("model_type", model_type)
+    left_out = ("model_type", "architectures", "auto_map", "quantization_config", "layer_types", "torch_dtype", "dtype")
+    known = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
+    try:
+        whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
+        heads = int(whole.num_attention_heads)
+        groups = heads // int(getattr(whole, "num_key_value_heads", None) or heads)
+        size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
+    except Exception as error:  # the classes check what they are given, each in its own way
+        raise Unavailable(f"config.json of {model_type}: {_one_line(error)}") from error
+    if not 1 <= size <= 512:
+        raise Unavailable(f"config.json of {model_type}: heads of {size} elements")
+    few = min(heads, 4)
     shrunk = {
         "num_hidden_layers": 2,
         "num_attention_heads": few,
-        "num_key_value_heads": max(1, few // groups),
+        "num_key_value_heads": max(1, few // max(1, groups)),
         "hidden_size": few * size,
         "head_dim": size,
         "intermediate_size": 96,
@@ -119,14 +151,26 @@ def _own(folder: str | None) -> Any:
     for key, value in (("num_local_experts", 4), ("num_experts", 4), ("moe_intermediate_size", 32)):
         if values.get(key):
             shrunk[key] = value
-    for key in ("quantization_config", "layer_types", "torch_dtype", "dtype"):
-        values.pop(key, None)
-    model_type = values.pop("model_type", None)
-    values.pop("architectures", None)
-    if not isinstance(model_type, str):
-        raise Unavailable("config.json names no model_type")
-    known = {key: value for key, value in {**values, **shrunk}.items() if not key.startswith("_")}
-    return _quiet(transformers.AutoConfig.for_model(model_type, **known))
+    return _quiet(transformers.AutoConfig.for_model(model_type, **{**known, **shrunk}))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _config(folder: str | None) -> dict[str, Any]:
+    if not folder:
+        raise Unavailable("no model was given")
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            values: Any = json.load(file)
+    except OSError as error:
+        raise Unavailable(f"config.json cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unavailable(f"config.json is not JSON: {error}"[:300]) from error
+    if not isinstance(values, dict):
+        raise Unavailable("config.json is no object")
+    return values
 
 
 def _native(model_type: Any) -> bool:
