@@ -172,10 +172,14 @@ def _results(
 
 
 def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]:
-    """What ended without an answer and is not told by any finding: neither right nor wrong is known there."""
+    """What ended without an answer: neither right nor wrong is known there.
+
+    An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none.
+    """
     told = {
         tuple(finding.item.get(key) for key in ("name", "device", "dtype", "backend", "signature"))
         for finding in judgement.findings
+        if finding.severity == "error"
     }
     notices = []
     for group in section["groups"]:

@@ -13,9 +13,9 @@ An observation is a plain mapping as a probe emitted it; ``judge`` in it names t
 * ``growth``: ``kib`` allocated at the end of each cycle over the same shapes; ``reserved_kib`` the driver's.
 * ``honesty``: ``row_nan`` of ``expected`` in the poisoned row, non-finite values ``elsewhere``.
 
-``exact`` and ``change`` take the word of a violation from ``signature`` (not-repeatable, accumulation-scale, …), and
-``soft`` makes a violation a warning. Judged in this order: finite, then accurate; a later step never softens an
-earlier one. An observation that lacks what its judge needs is "garbage", never a pass.
+``exact`` and ``change`` take the word of a violation from ``signature`` (not-repeatable, accumulation-scale, …);
+``soft`` makes a violation of these, and a hidden NaN, a warning. Judged in this order: finite, then accurate; a later
+step never softens an earlier one. An observation that lacks what its judge needs is "garbage", never a pass.
 
 Numbers may come as the words "nan", "inf" and "-inf", for those who write strict JSON.
 """
@@ -259,7 +259,7 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
         raise Unreadable("nothing was poisoned")
     if found < expected:
         why = f"a NaN in the input comes out as {found} NaN of {expected}: the rest are numbers that look right"
-        return Verdict("fail", "nan-hidden", ("o",), None, why)
+        return Verdict("warn" if observation.get("soft") is True else "fail", "nan-hidden", ("o",), None, why)
     if elsewhere:
         why = f"a NaN in one row comes out in {elsewhere} values of other rows"
         return Verdict("fail", "nan-spreads", ("o",), None, why)
@@ -293,7 +293,7 @@ def _twin(observation: Mapping[str, Any]) -> str:
     """What a padded case and its twin of equal lengths share."""
     params = observation.get("params")
     shared = dict(params) if isinstance(params, Mapping) else {}
-    for varied in ("padding", "position_ids", "lengths"):
+    for varied in ("padding", "position_ids", "lengths", "empty", "B", "S"):
         shared.pop(varied, None)
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     return repr((place, sorted((str(name), str(value)) for name, value in shared.items())))

@@ -1,0 +1,92 @@
+"""Does memory stay constant over cycles of the same shapes?
+
+Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, and what is allocated after
+the last one must be what was after the second. On the CPU the storages of live tensors are added up, for resident
+memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550 (varying lengths),
+https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the quadratic math kernel with a
+mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+PROBE = {
+    "name": "memory-cycles",
+    "title": "memory over cycles of the same shapes",
+    "settles": ["memory-cycles"],
+    "needs": ["torch"],
+    "suites": {"quick": [{"dtype": "bf16"}], "full": [{"dtype": "bf16"}]},
+    "seconds": {"cpu": 90, "cuda": 120},
+    "memory_mib": 1500,
+}
+
+_CYCLES = 4
+_LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
+
+
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """One observation for the judge ``growth``; peak memory with a mask beside that without as information."""
+    import gc
+
+    import torch
+
+    device = job["device"]
+    lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
+    kib, reserved = [], []
+    for _ in range(_CYCLES):
+        for length in lengths:
+            _attend(length, device, masked=True)
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.synchronize()
+            kib.append(torch.cuda.memory_allocated() / 1024.0)
+            free, total = torch.cuda.mem_get_info()
+            reserved.append((total - free) / 1024.0)
+        else:
+            kib.append(_live_bytes(gc) / 1024.0)
+    found: dict[str, Any] = {
+        "case": f"{_CYCLES} cycles of {len(lengths)} lengths, forward and backward with a mask",
+        "judge": "growth",
+        "backend": "default",
+        "params": {"mask": "bool_left", "cycles": _CYCLES},
+        "kib": kib,
+    }
+    if reserved:
+        found["reserved_kib"] = reserved
+    emit(found)
+    if device == "cuda":
+        for masked in (False, True):
+            torch.cuda.reset_peak_memory_stats()
+            _attend(2048, device, masked)
+            peak = torch.cuda.max_memory_allocated() / 1048576.0
+            emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
+
+
+def _attend(length: int, device: str, masked: bool) -> None:
+    import torch
+
+    q, k, v = (torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    mask = None
+    if masked:
+        mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
+        mask[1, :, :, : length // 4] = False
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
+    out.sum().backward()
+
+
+def _live_bytes(gc: Any) -> int:
+    """Bytes of the storages of all tensors that are alive."""
+    import torch
+
+    storages = {}
+    for value in gc.get_objects():
+        try:
+            # type(), not isinstance(): deprecated stand-ins among the objects would warn when they are asked.
+            if issubclass(type(value), torch.Tensor) and value.device.type == "cpu":
+                storage = value.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+        except (ReferenceError, RuntimeError, AttributeError, NotImplementedError):
+            continue
+    return sum(storages.values())

@@ -1,0 +1,136 @@
+"""Do optimizer steps in the recipe's dtype stay finite and move the weights?
+
+Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
+(https://github.com/pytorch/pytorch/issues/96755, https://github.com/pytorch/pytorch/issues/97004); pure bf16 weights at
+1.0 do not move at a learning rate of 1e-4, because the update is below half a step of the format. Both are so by
+design: they are reported for a recipe that trains such weights (``recipe.load_dtype``), and as information otherwise.
+
+Fifteen AdamW steps of tiny models in bf16, with batches of changing length padded on alternating sides, must stay
+finite, whatever the recipe: https://github.com/zai-org/GLM-4/issues/724.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+PROBE = {
+    "name": "training-step",
+    "title": "optimizer steps in the recipe's dtype",
+    "settles": ["training-step"],
+    "needs": ["torch"],
+    "suites": {
+        "quick": [{"options": {"models": ["chatglm-like"]}}],
+        "full": [{"options": {"models": ["chatglm-like", "glm", "qwen2", "llama", "gemma2"]}}],
+    },
+    "seconds": {"cpu": 90, "cuda": 120},
+    "memory_mib": 2000,
+}
+
+_CYCLES, _BATCHES = 3, 5
+
+
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """Observations for the judge ``rounding`` (nothing but finite numbers) and ``exact`` (the weights move)."""
+    from ..probing import tiny_models
+
+    device, recipe = job["device"], job["recipe"]
+    trained = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp16": "fp16", "bf16": "bf16"}.get(
+        str(recipe.get("load_dtype")).lower()
+    )
+    for name in tiny_models.chosen(job.get("model"), job["options"].get("models") or ["chatglm-like"]):
+        called = tiny_models.label(name, job.get("model"))
+        for dtype in ["bf16"] if trained != "fp16" else ["fp16"]:
+            case: dict[str, Any] = {
+                "case": f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
+                "judge": "exact",
+                "dtype": dtype,
+                "backend": "sdpa",
+                "signature": "nan-parameters",
+                "tensors": ["parameters"],
+                "params": {"model": called},
+            }
+            try:
+                emit({**case, **_train(name, dtype, device, job.get("model"))})
+            except tiny_models.Unavailable as reason:
+                emit({**case, "skip": str(reason)})
+    _half_adamw(emit, device, gate=trained == "fp16")
+    _standstill(emit, device, gate=trained == "bf16", rate=float(recipe.get("learning_rate") or 1e-4))
+
+
+def _train(name: str, dtype: str, device: str, folder: Any) -> dict[str, Any]:
+    import torch
+
+    from ..probing import batches, tiny_models
+
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    model = tiny_models.build(name, "sdpa", folder).to(kind).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    lengths = batches.LENGTHS["long" if device == "cuda" else "short"]
+    losses: list[float] = []
+    for cycle in range(_CYCLES):
+        for number in range(_BATCHES):
+            made = batches.samples(tuple(max(4, length - 3 * number) for length in lengths), seed=100 * cycle + number)
+            batch = batches.padded(made, "left" if number % 2 else "right", position_ids=bool(number % 2))
+            loss = model(**{key: value.to(device) for key, value in batch.items()}).loss
+            losses.append(float(loss.detach()))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if losses[-1] != losses[-1]:
+                return {"equal": False, "detail": f"the loss is NaN at step {len(losses) - 1}"}
+    bad = sum(int((~torch.isfinite(parameter)).sum()) for parameter in model.parameters())
+    return {"equal": bad == 0, "detail": f"{bad} parameters not finite, loss {losses[0]:.3g} to {losses[-1]:.3g}"}
+
+
+def _half_adamw(emit: Callable[[dict[str, Any]], None], device: str, gate: bool) -> None:
+    """Eight fp16 weights with a gradient of 1e-5, then 0."""
+    import torch
+
+    for backend, options in (("foreach", {"foreach": True}), ("fused", {"fused": True})):
+        weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
+        case: dict[str, Any] = {
+            "case": f"AdamW ({backend}) on fp16 weights",
+            "dtype": "fp16",
+            "backend": backend,
+            "signature": "nan-parameters",
+            "tensors": ["parameters"],
+            "params": {"optimizer": "adamw"},
+        }
+        case.update({"judge": "exact"} if gate else {"kind": "info"})
+        try:
+            optimizer = torch.optim.AdamW([weights], lr=1e-3, **options)
+            for size in (1e-5, 0.0, 0.0):
+                weights.grad = torch.full_like(weights, size)
+                optimizer.step()
+        except (RuntimeError, TypeError, ValueError) as error:
+            emit({**case, "skip": f"{backend} AdamW is not offered here: {error}"[:300]})
+            continue
+        bad = int((~torch.isfinite(weights.detach())).sum())
+        emit({**case, "equal": bad == 0, "detail": f"{bad} of 8 weights are NaN after three steps"})
+
+
+def _standstill(emit: Callable[[dict[str, Any]], None], device: str, gate: bool, rate: float) -> None:
+    """A bf16 weight of 1.0 under 50 AdamW steps with a constant gradient."""
+    import torch
+
+    weight = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device=device))
+    optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=0.0)
+    for _ in range(50):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+    moved = float((weight.detach() - 1).abs().max())
+    emit(
+        {
+            "case": "50 AdamW steps of a bf16 weight of 1.0",
+            "dtype": "bf16",
+            "backend": "default",
+            "signature": "weights-stand-still",
+            "tensors": ["parameters"],
+            "params": {"optimizer": "adamw", "learning_rate": rate},
+            "equal": moved > 0,
+            "soft": True,
+            "detail": f"moved by {moved:g} at a learning rate of {rate:g}",
+            **({"judge": "exact"} if gate else {"kind": "info"}),
+        }
+    )

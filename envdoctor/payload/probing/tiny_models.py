@@ -1,0 +1,337 @@
+"""Small causal language models with random weights, built from the installed transformers' classes or in plain torch.
+
+Nothing is downloaded. The sizes are small, the shapes that choose kernels are not: real head size where the user's own
+config is shrunk, real attention and masking code. ``chatglm-like`` is written in plain torch after the published
+behaviour of ChatGLM's remote code, for machines without transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["NAMES", "QK_BIAS", "Unavailable", "build", "chosen", "label", "stress"]
+
+#: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
+SHIFT = 200.0
+VOCABULARY = 97
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+#: name -> (model_type of transformers, settings beside SIZES).
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "glm": ("glm", {"head_dim": 16, "partial_rotary_factor": 0.5, "attention_bias": True}),
+    "glm4": ("glm4", {"head_dim": 16, "partial_rotary_factor": 0.5, "attention_bias": True}),
+    "qwen2": ("qwen2", {}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
+    "llama": ("llama", {}),
+    "mistral": ("mistral", {"head_dim": 16, "sliding_window": 16}),
+    "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 16, "query_pre_attn_scalar": 16}),
+    "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 16, "query_pre_attn_scalar": 16}),
+    "phi3": ("phi3", {}),
+    "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+}
+NAMES = ("chatglm-like", *_MODELS)
+#: Those whose q and k projections have biases, so that "bias" stresses them.
+QK_BIAS = ("chatglm-like", "glm", "glm4", "qwen2")
+
+
+class Unavailable(Exception):
+    """The model cannot be built here; the message says why."""
+
+
+def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
+    """The models to try: "own" when a folder is given, and the usual ones without it or when it cannot be built."""
+    if not folder:
+        return list(usual)
+    try:
+        _own(folder)
+    except (Unavailable, ImportError, ValueError, KeyError, TypeError, AttributeError):
+        return ["own", *usual]
+    return ["own"]
+
+
+def label(name: str, folder: str | None) -> str:
+    """What a result calls the model: "own glm" for one of the user's."""
+    if name != "own":
+        return name
+    try:
+        return f"own {_config(folder)['model_type']}"[:60]
+    except (Unavailable, KeyError):
+        return name
+
+
+def build(name: str, attention: str, folder: str | None = None) -> Any:
+    """A model in float32 on the CPU with seeded random weights, in training mode without dropout.
+
+    ``attention`` is eager, sdpa or flash_attention_2. ``folder`` holds the config.json that ``name`` "own" shrinks.
+    The model is called with input_ids, attention_mask, position_ids and labels, and gives ``.loss`` and ``.logits``.
+    Raises :class:`Unavailable`.
+    """
+    torch.manual_seed(0)
+    if name == "chatglm-like":
+        if attention not in ("sdpa", "eager"):
+            raise Unavailable("chatglm-like has eager and sdpa attention only")
+        return ChatGLMLike(attention).train()
+    try:
+        import transformers
+    except ImportError as error:
+        raise Unavailable("transformers is not installed") from error
+    try:
+        config = _own(folder) if name == "own" else _shipped(name, transformers)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    except Unavailable:
+        raise
+    except (ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
+        raise Unavailable(f"{name} with {attention} attention: {_one_line(error)}") from error
+    return model.float().train()
+
+
+def _shipped(name: str, transformers: Any) -> Any:
+    model_type, settings = _MODELS[name]
+    try:
+        config = transformers.AutoConfig.for_model(model_type, **{**SIZES, **settings})
+    except (KeyError, ValueError) as error:
+        raise Unavailable(f"this transformers knows no {model_type}") from error
+    return _quiet(config)
+
+
+def _own(folder: str | None) -> Any:
+    """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
+    import transformers
+
+    values = _config(folder)
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str):
+        raise Unavailable("config.json names no model_type")
+    if not _native(model_type):
+        place = "in its repository, which is not run" if values.get("auto_map") else "not in this transformers"
+        raise Unavailable(f"the code of {model_type} is {place}")
+    if isinstance(values.get("text_config"), dict):
+        values = {**values["text_config"]}
+        model_type = values.get("model_type", model_type)
+    left_out = ("model_type", "architectures", "auto_map", "quantization_config", "layer_types", "torch_dtype", "dtype")
+    known = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
+    try:
+        whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
+        heads = int(whole.num_attention_heads)
+        groups = heads // int(getattr(whole, "num_key_value_heads", None) or heads)
+        size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
+    except Exception as error:  # the classes check what they are given, each in its own way
+        raise Unavailable(f"config.json of {model_type}: {_one_line(error)}") from error
+    if not 1 <= size <= 512:
+        raise Unavailable(f"config.json of {model_type}: heads of {size} elements")
+    few = min(heads, 4)
+    shrunk = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": few,
+        "num_key_value_heads": max(1, few // max(1, groups)),
+        "hidden_size": few * size,
+        "head_dim": size,
+        "intermediate_size": 96,
+        "vocab_size": VOCABULARY,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    for key, value in (("num_local_experts", 4), ("num_experts", 4), ("moe_intermediate_size", 32)):
+        if values.get(key):
+            shrunk[key] = value
+    return _quiet(transformers.AutoConfig.for_model(model_type, **{**known, **shrunk}))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _config(folder: str | None) -> dict[str, Any]:
+    if not folder:
+        raise Unavailable("no model was given")
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            values: Any = json.load(file)
+    except OSError as error:
+        raise Unavailable(f"config.json cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unavailable(f"config.json is not JSON: {error}"[:300]) from error
+    if not isinstance(values, dict):
+        raise Unavailable("config.json is no object")
+    return values
+
+
+def _native(model_type: Any) -> bool:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return model_type in CONFIG_MAPPING_NAMES
+
+
+def _quiet(config: Any) -> Any:
+    """Without dropout: two runs must be the same."""
+    for name in ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "residual_dropout"):
+        if getattr(config, name, None):
+            setattr(config, name, 0.0)
+    config.use_cache = False
+    return config
+
+
+def stress(model: Any, gain: float | str) -> bool:
+    """Change the weights so that attention works hard: q and k projections times a number, or "bias" (see SHIFT).
+
+    False when the model has no place for it.
+    """
+    if isinstance(model, ChatGLMLike):
+        model.stress(gain)
+        return True
+    changed = False
+    for module in model.modules():
+        if not (hasattr(module, "q_proj") and hasattr(module, "k_proj")):
+            continue
+        projections: list[Any] = [module.q_proj, module.k_proj]
+        size = int(module.head_dim)
+        for sign, projection in zip((1.0, -1.0), projections):
+            with torch.no_grad():
+                if gain != "bias":
+                    projection.weight.mul_(float(gain))
+                    changed = True
+                elif projection.bias is not None:
+                    # The last channel belongs to the slowest rotation (or to none), so that positions hardly touch it.
+                    projection.bias.view(-1, size)[:, -1] += sign * math.sqrt(SHIFT * math.sqrt(size))
+                    changed = True
+    return changed or gain == 1
+
+
+class Output:
+    """What transformers' models give, as far as it is used here."""
+
+    def __init__(self, loss: Any, logits: Any) -> None:
+        self.loss, self.logits = loss, logits
+
+
+class ChatGLMLike(torch.nn.Module):
+    """Two layers after ChatGLM3's remote code: fused multi-query projection with bias, rotary on half of each head in
+    interleaved pairs, a mask only with padding, in which pad rows attend to everything."""
+
+    def __init__(self, attention: str) -> None:
+        super().__init__()
+        self.attention = attention
+        size = SIZES["hidden_size"]
+        self.embedding = torch.nn.Embedding(VOCABULARY, size)
+        self.layers = torch.nn.ModuleList([_Layer(size) for _ in range(2)])
+        self.norm = _Norm(size)
+        self.head = torch.nn.Linear(size, VOCABULARY, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.05)
+
+    def stress(self, gain: float | str) -> None:
+        for layer in self.layers:
+            weight, bias = layer.qkv.weight, layer.qkv.bias
+            with torch.no_grad():
+                if gain != "bias":
+                    weight.mul_(float(gain))
+                    continue
+                shift = math.sqrt(SHIFT * math.sqrt(_Layer.SIZE))
+                queries, keys = _Layer.HEADS * _Layer.SIZE, _Layer.GROUPS * _Layer.SIZE
+                bias[:queries].view(-1, _Layer.SIZE)[:, -1] += shift
+                bias[queries : queries + keys].view(-1, _Layer.SIZE)[:, -1] -= shift
+
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None, labels: Any = None
+    ) -> Output:
+        length = input_ids.shape[1]
+        if position_ids is None:
+            position_ids = torch.arange(length, device=input_ids.device)[None].expand(input_ids.shape[0], -1)
+        hidden = self.embedding(input_ids)
+        masked = None
+        if attention_mask is not None and not bool(attention_mask.all()):
+            causal = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
+            kept = causal[None] & attention_mask.bool()[:, None, :]
+            # Rows of pads attend to everything, so that none is without a key.
+            masked = ~(kept | ~attention_mask.bool()[:, :, None])[:, None]
+        for layer in self.layers:
+            hidden = layer(hidden, position_ids, masked, self.attention)
+        logits = self.head(self.norm(hidden))
+        loss = None
+        if labels is not None:
+            loss = torch.nn.functional.cross_entropy(
+                logits[:, :-1].float().flatten(0, 1) if logits.dtype != torch.float64 else logits[:, :-1].flatten(0, 1),
+                labels[:, 1:].flatten(),
+                ignore_index=-100,
+            )
+        return Output(loss, logits)
+
+
+class _Norm(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, value: Any) -> Any:
+        wide = value if value.dtype == torch.float64 else value.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return self.weight * wide.to(value.dtype)
+
+
+class _Layer(torch.nn.Module):
+    HEADS, GROUPS, SIZE = 4, 2, 16
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.first, self.second = _Norm(size), _Norm(size)
+        self.qkv = torch.nn.Linear(size, (self.HEADS + 2 * self.GROUPS) * self.SIZE, bias=True)
+        self.out = torch.nn.Linear(self.HEADS * self.SIZE, size, bias=False)
+        self.up = torch.nn.Linear(size, 192, bias=False)
+        self.down = torch.nn.Linear(96, size, bias=False)
+
+    def forward(self, hidden: Any, positions: Any, masked: Any, attention: str) -> Any:
+        hidden = hidden + self.out(self._attend(self.first(hidden), positions, masked, attention))
+        gate, value = self.up(self.second(hidden)).chunk(2, dim=-1)
+        return hidden + self.down(torch.nn.functional.silu(gate) * value)
+
+    def _attend(self, hidden: Any, positions: Any, masked: Any, attention: str) -> Any:
+        batch, length, _ = hidden.shape
+        widths = [self.HEADS * self.SIZE, self.GROUPS * self.SIZE, self.GROUPS * self.SIZE]
+        parts = [
+            part.view(batch, length, -1, self.SIZE).transpose(1, 2) for part in self.qkv(hidden).split(widths, dim=-1)
+        ]
+        query, key = _rotate(parts[0], positions), _rotate(parts[1], positions)
+        times = self.HEADS // self.GROUPS
+        key, value = key.repeat_interleave(times, dim=1), parts[2].repeat_interleave(times, dim=1)
+        if attention == "sdpa":
+            mask = None if masked is None else ~masked
+            out = torch.nn.functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, is_causal=masked is None
+            )
+        else:
+            if masked is None:
+                masked = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)[None, None]
+            scores = query @ key.transpose(-2, -1) / math.sqrt(self.SIZE)
+            wide = scores if scores.dtype == torch.float64 else scores.float()
+            out = torch.softmax(wide.masked_fill(masked, float("-inf")), dim=-1).to(value.dtype) @ value
+        return out.transpose(1, 2).reshape(batch, length, -1)
+
+
+def _rotate(value: Any, positions: Any) -> Any:
+    """Rotary embedding of the first half of each head, in interleaved pairs."""
+    half = value.shape[-1] // 2
+    frequencies = 10000.0 ** (-torch.arange(0, half, 2, device=value.device, dtype=torch.float64) / half)
+    angles = positions[:, None, :, None].double() * frequencies
+    cosine, sine = angles.cos().to(value.dtype), angles.sin().to(value.dtype)
+    turned, rest = value[..., :half], value[..., half:]
+    even, odd = turned[..., 0::2], turned[..., 1::2]
+    pairs = torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], dim=-1)
+    return torch.cat([pairs.flatten(-2), rest], dim=-1)

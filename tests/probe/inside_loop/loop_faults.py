@@ -1,0 +1,178 @@
+"""Emulated bugs of a training loop, one function each: calling it puts the bug in place. Runs where torch is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["FAULTS"]
+
+functional = torch.nn.functional
+
+
+def accumulation() -> None:
+    """transformers 4.48.0: the loss of accumulated micro-batches is not divided, so that it counts once for each."""
+    from transformers import Trainer
+
+    real = Trainer.compute_loss
+
+    def compute_loss(self: Any, *arguments: Any, **kwargs: Any) -> Any:
+        return real(self, *arguments, **kwargs) * self.args.gradient_accumulation_steps
+
+    Trainer.compute_loss = compute_loss
+
+
+def checkpoint() -> None:
+    """Something runs differently when the forward pass is computed again."""
+    import torch.utils.checkpoint as module
+
+    real = module.checkpoint
+
+    def checkpointed(function: Any, *arguments: Any, **kwargs: Any) -> Any:
+        runs: list[int] = []
+
+        def other_the_second_time(hidden: Any, *rest: Any) -> Any:
+            runs.append(1)
+            return function(hidden * (1.0 if len(runs) == 1 else 1.1), *rest)
+
+        return real(other_the_second_time, *arguments, **kwargs)
+
+    module.checkpoint = checkpointed
+
+
+def leak() -> None:
+    """Attention keeps a small buffer of every call."""
+    real = functional.scaled_dot_product_attention
+    kept = []
+
+    def attention(*arguments: Any, **kwargs: Any) -> Any:
+        kept.append(torch.zeros(1024))
+        return real(*arguments, **kwargs)
+
+    functional.scaled_dot_product_attention = attention
+
+
+def half_norm() -> None:
+    """torch up to 2.5.1: rms_norm in the dtype of its input, and that dtype's epsilon."""
+
+    def rms_norm(value: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
+        eps = torch.finfo(value.dtype).eps if eps is None else eps
+        out = value * torch.rsqrt(value.pow(2).mean(-1, keepdim=True) + eps)
+        return out if weight is None else out * weight
+
+    functional.rms_norm = rms_norm
+
+
+def ignored_labels() -> None:
+    """Labels that are ignored count in the mean."""
+    real = functional.cross_entropy
+
+    def cross_entropy(logits: Any, labels: Any, **kwargs: Any) -> Any:
+        if kwargs.get("reduction") == "none":
+            return real(logits, labels, **kwargs)
+        return real(logits, labels, **{**kwargs, "reduction": "sum"}) / labels.numel()
+
+    functional.cross_entropy = cross_entropy
+
+
+def all_reduce() -> None:
+    """NCCL 2.27.5: the last eight values are not written."""
+    import torch.distributed as distributed
+
+    real = distributed.all_reduce
+
+    def reduced(value: Any, *arguments: Any, **kwargs: Any) -> Any:
+        before = value.clone()
+        real(value, *arguments, **kwargs)
+        value[-8:] = before[-8:]
+
+    distributed.all_reduce = reduced
+
+
+def parameters() -> None:
+    """One weight is lost in the seventh step."""
+    real = torch.optim.AdamW.step
+    steps = []
+
+    def step(self: Any, *arguments: Any, **kwargs: Any) -> Any:
+        steps.append(1)
+        real(self, *arguments, **kwargs)
+        if len(steps) == 7:
+            self.param_groups[0]["params"][0].data.view(-1)[5] = float("nan")
+
+    torch.optim.AdamW.step = step
+
+
+def clipping() -> None:
+    """Gradients keep the length they had."""
+
+    def clip(weights: Any, *arguments: Any, **kwargs: Any) -> Any:
+        return torch.stack([weight.grad.double().norm() for weight in weights]).norm()
+
+    torch.nn.utils.clip_grad_norm_ = clip
+
+
+def linear() -> None:
+    """A product in half precision is 2 % off."""
+    real = functional.linear
+
+    def off(value: Any, *arguments: Any) -> Any:
+        return real(value, *arguments) * (1.02 if value.dtype.itemsize == 2 else 1.0)
+
+    functional.linear = off
+
+
+def lost_activation() -> None:
+    """An activation in half precision gives NaN for large inputs."""
+    real = functional.silu
+    functional.silu = lambda value: torch.where(
+        (value > 3) & (value.dtype.itemsize == 2), torch.full_like(value, float("nan")), real(value)
+    )
+
+
+def saturated_sum() -> None:
+    """Sums of products stop at 256."""
+    real = torch.Tensor.__matmul__
+    torch.Tensor.__matmul__ = lambda left, right: real(left, right).clamp(max=256)
+
+
+def short_products() -> None:
+    """float32 products keep the mantissa of bf16."""
+    real = torch.Tensor.__matmul__
+
+    def product(left: Any, right: Any) -> Any:
+        if left.dtype == torch.float32:
+            left, right = left.bfloat16().float(), right.bfloat16().float()
+        return real(left, right)
+
+    torch.Tensor.__matmul__ = product
+
+
+def noise() -> None:
+    """Attention reads memory that is not its own."""
+    real = functional.scaled_dot_product_attention
+
+    def attention(*arguments: Any, **kwargs: Any) -> Any:
+        out = real(*arguments, **kwargs)
+        return out + 0.01 * torch.randn(out.shape).to(out.dtype)
+
+    functional.scaled_dot_product_attention = attention
+
+
+#: By the names that tests use.
+FAULTS = {
+    "accumulation": accumulation,
+    "checkpoint": checkpoint,
+    "leak": leak,
+    "half-norm": half_norm,
+    "ignored-labels": ignored_labels,
+    "all-reduce": all_reduce,
+    "parameters": parameters,
+    "clipping": clipping,
+    "linear": linear,
+    "lost-activation": lost_activation,
+    "saturated-sum": saturated_sum,
+    "short-products": short_products,
+    "noise": noise,
+}

@@ -1,0 +1,48 @@
+"""NaN with few keys: a property of a kernel that is told as a note, and only where it was looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.probe.verdict import judge
+
+INSIDE = Path(__file__).parent / "inside"
+LOST = {"judge": "honesty", "row_nan": 0, "expected": 64, "elsewhere": 0}
+
+
+def test_a_nan_that_is_hidden_where_it_does_no_harm_is_a_warning() -> None:
+    hard, soft = judge(LOST), judge({**LOST, "soft": True})
+    assert hard is not None
+    assert soft is not None
+    assert (hard.verdict, hard.signature) == ("fail", "nan-hidden")
+    assert (soft.verdict, soft.signature) == ("warn", "nan-hidden")
+
+
+@pytest.mark.torch
+def test_fewer_than_sixteen_keys_hide_a_nan_on_the_cpu_and_that_is_a_note(run: Any, torch_python: str) -> None:
+    probe = ("probe", "--python", torch_python, "--device", "cpu", "--only", "nan-honesty", "--no-config")
+    full = run(*probe, "--suite", "full", "--format", "json", timeout=300)
+    wrong = full.json["sections"]["probe"]["groups"]
+    assert [(group["backend"], group["dtype"], group["verdict"], group["tile"]) for group in wrong] == [
+        ("default", "bf16", "warn", "<16")
+    ]
+    assert full.code == 0
+    if full.json["sections"]["probe"]["in_use"]:
+        assert [(finding["id"], finding["severity"]) for finding in full.json["findings"]] == [
+            ("probe-nan-hidden-short-keys", "note")
+        ]
+    quick = run(*probe, "--format", "json", timeout=300)
+    assert quick.json["sections"]["probe"]["groups"] == []
+
+
+@pytest.mark.torch
+def test_a_kernel_that_hides_nan_at_every_length_is_no_note(run: Any, torch_python: str) -> None:
+    env = {"PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
+    probe = ("probe", "--python", torch_python, "--device", "cpu", "--only", "nan-honesty", "--no-config")
+    done = run(*probe, "--suite", "full", "--format", "json", env=env, timeout=300)
+    groups = done.json["sections"]["probe"]["groups"]
+    assert {group["verdict"] for group in groups} == {"fail"}
+    assert "probe-nan-hidden-short-keys" not in {finding["id"] for finding in done.json["findings"]}

@@ -1,0 +1,145 @@
+"""What the shipped rules make of a result: one finding for one cause, the most specific one, and how much it weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import pytest
+
+from envdoctor.app.check import open_matrix
+from envdoctor.app.probe import about_probes
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import parse_value
+from envdoctor.facts.values import Fact
+from envdoctor.judge.finding import Finding
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+
+CUDNN = "ScaledDotProductCudnnAttentionBackward0"
+ATTENTION: dict[str, Any] = {
+    "name": "attention",
+    "device": "cuda",
+    "in_use": True,
+    "dtype": "bf16",
+    "backend": "default",
+    "node": "ScaledDotProductFlashAttentionBackward0",
+    "verdict": "fail",
+    "signature": "nan-gradient",
+    "tensors": "dq",
+    "masks": ["alltrue", "bool_left", "min_left"],
+    "stresses": ["shift-"],
+    "lengths": ["64", "192"],
+    "tile": "%128=64",
+    "model": "absent",
+    "batch": "absent",
+    "ratio": 1.2,
+    "wrong": 28,
+    "cases": 150,
+    "example": "L64 S64 D64 alltrue bhsd hf shift-",
+    "detail": "values that are not finite",
+    "settles": "attention",
+}
+MATRIX = open_matrix()
+
+
+def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
+    """The findings that stand for themselves, for results like :data:`ATTENTION` with these columns changed."""
+    facts = FactSet()
+    given: dict[str, Any] = {"probe": [{**ATTENTION, **record} for record in records]}
+    given.update({f"pkg.{name}": version for name, version in packages.items()})
+    for key, raw in given.items():
+        spec = MATRIX.registry.find(key)
+        assert spec is not None
+        facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
+    judgement = judge(facts, MATRIX.only(about_probes), Policy(), today=date(2026, 11, 20))
+    return [finding for finding in judgement.findings if finding.superseded_by is None]
+
+
+HALF = {"signature": "inaccurate", "tensors": "o", "tile": "absent", "stresses": ["shift-"]}
+DEAD = {"signature": "dead-row-nan", "tensors": "dk, dv", "tile": "absent", "masks": ["bool_left"]}
+
+
+@pytest.mark.parametrize(
+    ("record", "packages", "expected"),
+    [
+        ({"node": CUDNN}, {}, "probe-cudnn-attention-tile-64"),
+        ({"node": CUDNN, "dtype": "fp16"}, {"torch": "2.13.0+cu130"}, "probe-cudnn-attention-tile-64"),
+        ({"node": CUDNN, "masks": ["causal", "bool_left"]}, {}, "probe-cudnn-attention-gradient-nan"),
+        ({"node": CUDNN, "tensors": "dq, dk, dv", "tile": "absent"}, {}, "probe-cudnn-attention-gradient-nan"),
+        ({"node": CUDNN, "tensors": "dq, dk, dv", "tile": "absent"}, {"torch": "2.5.0"}, "probe-cudnn-attention-2-5-0"),
+        (
+            {"node": CUDNN, "tensors": "dk, dv", "tile": "absent", "example": "L1 S128 D64 none bhsd hf shift-"},
+            {},
+            "probe-cudnn-attention-one-query",
+        ),
+        ({"node": CUDNN, "masks": ["f32_left"], "tile": "absent", **{"signature": "nan-output", "tensors": "o"}},
+         {}, "probe-cudnn-float32-mask"),
+        ({}, {}, "probe-attention-gradient-nan"),
+        ({"signature": "nan-output", "tensors": "o"}, {}, "probe-attention-output-nan"),
+        ({"signature": "inaccurate", "node": "ScaledDotProductEfficientAttentionBackward0", "tile": "%32=1"},
+         {}, "probe-efficient-attention-last-key"),
+        ({**HALF, "ratio": 12.0}, {"torch": "2.13.0"}, "probe-attention-inaccurate"),
+        ({**HALF, "verdict": "warn"}, {}, "probe-attention-less-accurate"),
+        ({**HALF, "backend": "math", "node": "UnsafeViewBackward0"}, {"torch": "2.4.1"},
+         "probe-math-attention-half-logits"),
+        (DEAD, {"torch": "2.4.1"}, "probe-dead-rows-before-2-5"),
+        (DEAD, {"torch": "2.13.0"}, "probe-dead-rows-nan-gradient"),
+        ({**DEAD, "verdict": "warn"}, {"torch": "2.13.0"}, "probe-dead-rows-nan-output"),
+        ({"name": "something-new", "signature": "odd"}, {}, "experiment-gives-wrong-numbers"),
+        ({"verdict": "crash", "signature": "crash"}, {}, "experiment-crashes"),
+        ({"verdict": "oom", "signature": "out-of-memory"}, {}, "probe-out-of-memory"),
+        ({"verdict": "timeout", "signature": "timeout"}, {}, "probe-timed-out"),
+        ({"verdict": "killed", "signature": "killed"}, {}, "probe-killed"),
+        ({"verdict": "error", "signature": "sticky-error"}, {}, "probe-sticky-cuda-error"),
+        ({"in_use": False, "device": "cpu"}, {}, "probe-other-device-wrong"),
+    ],
+)  # fmt: skip
+def test_a_result_has_one_finding_the_most_specific_one(
+    record: dict[str, Any], packages: dict[str, str], expected: str
+) -> None:
+    assert [finding.id for finding in judged(record, **packages)] == [expected]
+
+
+@pytest.mark.parametrize("verdict", ["pass", "skip"])
+def test_what_is_right_or_was_not_measured_is_no_finding(verdict: str) -> None:
+    right = {"verdict": verdict, "signature": "ok", "tensors": "absent", "masks": [], "tile": "absent"}
+    assert judged(right, {**right, "name": "padded-batch"}, torch="2.4.1", transformers="4.48.0") == []
+
+
+def test_a_device_that_training_would_not_use_gives_notes_at_most() -> None:
+    for signature in ("nan-gradient", "nan-output", "inaccurate", "dead-row-nan"):
+        for verdict in ("fail", "warn", "crash"):
+            found = judged({"in_use": False, "signature": signature, "verdict": verdict}, torch="2.4.1")
+            assert {finding.severity for finding in found} <= {"note"}
+
+
+def test_one_cause_in_several_dtypes_is_one_finding_where_the_release_is_known_for_it() -> None:
+    hidden = {"name": "nan-honesty", "device": "cpu", "signature": "nan-hidden", "tensors": "o", "tile": "absent"}
+    records = [{**hidden, "dtype": dtype} for dtype in ("bf16", "fp16", "fp32")]
+    assert [finding.id for finding in judged(*records)] == ["probe-nan-hidden"] * 3
+    norm = {"name": "rms-norm", "tile": "absent"}
+    norms = [
+        {**norm, "dtype": "fp16", "signature": "inaccurate"},
+        {**norm, "dtype": "bf16", "signature": "wrong-scale"},
+        {**norm, "dtype": "fp16", "signature": "wrong-scale"},
+    ]
+    assert [finding.id for finding in judged(*norms, torch="2.5.1")] == ["probe-rms-norm-to-2-5-1"]
+    # A failure of another kind beside it stays a finding of its own.
+    found = judged(*norms, {"name": "something-new", "signature": "odd"}, torch="2.5.1")
+    assert {finding.id for finding in found} == {"probe-rms-norm-to-2-5-1", "experiment-gives-wrong-numbers"}
+
+
+def test_the_way_round_of_the_known_cudnn_bug_comes_first() -> None:
+    (finding,) = judged({"node": CUDNN})
+    assert finding.severity == "error"
+    assert "torch.backends.cuda.enable_cudnn_sdp(False)" in finding.fixes[0].summary.en
+    advice = " ".join(fix.summary.en for fix in finding.fixes)
+    for word in ("TORCH_CUDNN_SDPA_DEPRIORITIZED=1", "eager", "pad_to_multiple_of=128"):
+        assert word in advice
+    urls = {source.url.partition("https://github.com/")[2] for source in finding.evidence}
+    assert {
+        "https://github.com/pytorch/pytorch/issues/196678",
+        "https://github.com/huggingface/trl/issues/7181",
+    } <= urls
