@@ -8,12 +8,14 @@ from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.report.clean import clean
 from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines, wrap, wrap_items
-from envdoctor.report.names import is_place, name_fact, say_fact, short_url
+from envdoctor.report.names import is_answer, is_place, name_fact, say_fact, short_url
 from envdoctor.report.phrases import phrase
 
 __all__ = ["finding_lines", "merged"]
 
 _TEXT = " " * 9  # where the text behind the labels begins
+_LISTS = ("change", "conflict", "extension", "withdrawn")
+_LONG = 20  # characters that nobody wants to read twice
 
 
 Item = Mapping[str, str]
@@ -55,8 +57,11 @@ def finding_lines(
     for location in finding.locations:
         line = f":{location.line}" if location.line is not None else ""
         lines.append(f"  --> {clean(location.path)}{line}")
-    known = [fact for fact in finding.facts if fact.value != "unknown" and not _told(fact.key, fact.value, message)]
-    found = [_found(fact.key, fact.value, fact.origin, lang, verbosity) for fact in known]
+    record = _record(finding)
+    known = [fact for fact in finding.facts if fact.value != "unknown"]
+    if verbosity == 0:
+        known = [fact for fact in known if not _told(fact.key, fact.value, fact.origin, message, record)]
+    found = [_found(fact.key.removeprefix(f"{record}."), fact.value, fact.origin, lang, verbosity) for fact in known]
     item = _item(finding, items or [finding.item], message, lang)
     if found or item:
         lines += wrap_items(item + found, width, _label("found"), _TEXT, phrase(lang, "separator"))
@@ -88,12 +93,34 @@ def _found(key: str, value: str, origin: str, lang: str, verbosity: int) -> str:
     return text
 
 
+<<<<<<< HEAD
 def _told(key: str, value: str, message: str) -> bool:
     """Whether a column of a change, an unmet requirement or an experiment needs no words: its kind is what the rule is
     about, and the message has the rest."""
     record, _, column = key.partition(".")
     about = record in ("change", "conflict", "probe")
     return about and (column in ("area", "kind", "verdict", "in_use") or clean(value, 200) in message)
+=======
+def _record(finding: Finding) -> str:
+    """The list whose item the finding is about; none for GPUs, whose columns need the word in front of them.
+
+    Only lists have a name of several words, or one of these."""
+    heads = (key.partition(".")[0] for key in finding.subjects)
+    return next((head for head in heads if "_" in head or head in _LISTS), "")
+
+
+def _told(key: str, value: str, origin: str, message: str, record: str) -> bool:
+    """Whether a fact needs no words: it is only the answer that the rule is about, or the message has its value."""
+    head, _, column = key.partition(".")
+    if is_answer(key):
+        return True
+    if head == record and column in ("area", "kind"):
+        return True
+    if head == record and value == "absent":
+        return True
+    shown = clean(value, 200)
+    return shown in message and not is_place(origin) and (head in (record, "environment") or len(shown) > _LONG)
+>>>>>>> finish4
 
 
 def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> list[str]:
@@ -104,7 +131,7 @@ def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> l
     for column in finding.item:
         values = [clean(value, 200) for value in dict.fromkeys(item.get(column, "") for item in items)]
         text = ", ".join(values)
-        if column in said or (len(text) > 3 and text in message) or _told(f"change.{column}", text, message):
+        if column in said or column in ("area", "kind") or text in message:
             continue
         if column == "name":
             names.append(text)

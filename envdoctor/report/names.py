@@ -7,7 +7,7 @@ import re
 from envdoctor.report.clean import clean
 from envdoctor.report.phrases import phrase
 
-__all__ = ["KEY_PACKAGES", "is_place", "name_fact", "say_fact", "say_reason", "short_url"]
+__all__ = ["KEY_PACKAGES", "is_answer", "is_place", "name_fact", "say_fact", "say_reason", "short_url"]
 
 #: Packages that people ask for first when training fails, in the order of the header and of the bug report block.
 KEY_PACKAGES = (
@@ -32,9 +32,20 @@ KEY_PACKAGES = (
 )
 
 #: Prefixes that say nothing in a sentence.
-_SILENT = frozenset({"recipe", "os", "machine"})
+_SILENT = frozenset({"recipe", "os", "machine", "build"})
+_NAMES = {
+    "build.needed": "ops to compile",
+    "environment.kind": "environment",
+    "os.arch": "processor",
+    "os.libc_version": "C library",
+    "os.libstdcxx": "libstdc++",
+    "os.platform": "system",
+    "os.shm_gib": "shared memory",
+    "torch.missing_files": "missing files",
+}
 _WORDS = {
     "abi": "ABI",
+    "c": "C",
     "cc": "compute capability",
     "cuda": "CUDA",
     "cudnn": "cuDNN",
@@ -53,6 +64,10 @@ _ZH = {
     "gpu.count": "GPU 数量",
     "gpu.cc": "计算能力",
 }
+#: Facts that are computed for a rule to ask for: a message says in words what they mean.
+_ANSWERS = frozenset(
+    {"gpu.gap", "gpu.kernels", "driver.fits", "build.gcc_fits", "cuda.toolkit_fits", "torch_companion.apart"}
+)
 _PLACE = re.compile(r"--|.*:\d+\Z")
 _SCHEME = re.compile(r"https?://(?:www\.)?")
 
@@ -61,6 +76,8 @@ def name_fact(key: str, lang: str = "en") -> str:
     """The key in words: its last part, with the prefix where the last part alone would be vague."""
     if lang == "zh" and key in _ZH:
         return _ZH[key]
+    if key in _NAMES:
+        return _NAMES[key]
     head, dot, tail = key.partition(".")
     if head in ("pkg", "env") and dot:
         return clean(tail, 100)
@@ -74,7 +91,7 @@ def name_fact(key: str, lang: str = "en") -> str:
 
 
 def say_fact(key: str, value: str, lang: str = "en") -> str:
-    """The fact in words: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "batch size 2"."""
+    """The fact in words: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "shared memory 64 MiB"."""
     name = name_fact(key, lang)
     value = clean(value, 200)
     if value == "absent":
@@ -84,7 +101,23 @@ def say_fact(key: str, value: str, lang: str = "en") -> str:
         return phrase(lang, "not_known", name=name)
     if key.startswith("env."):
         return f"{name}={value}"
-    return f"{name} {value} GiB" if key.endswith("_gib") else f"{name} {value}"
+    if value.endswith((" item", " items")):
+        return f"{value.partition(' ')[0]} {name}"
+    return f"{name} {_size(value)}" if key.endswith("_gib") else f"{name} {value}"
+
+
+def _size(gib: str) -> str:
+    """A size in GiB, in MiB below one."""
+    try:
+        mib = float(gib) * 1024
+    except ValueError:
+        return f"{gib} GiB"
+    return f"{mib:.0f} MiB" if 0 < mib < 1024 else f"{gib} GiB"
+
+
+def is_answer(key: str) -> bool:
+    """Whether the fact is an answer of envdoctor's own ("too-old"), which says nothing beside the message."""
+    return key in _ANSWERS or key.endswith(("_ok", ".same_build", ".same_release", ".differs", ".order"))
 
 
 def say_reason(reason: str, lang: str = "en") -> str:

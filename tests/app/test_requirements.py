@@ -69,7 +69,9 @@ def test_one_conflict_can_be_accepted_and_the_other_stays(packages) -> None:
     accepted = Ignore("requirement-conflict", "works here", where={"conflict.package": "protobuf"})
     _, told = judged(folder, Policy(ignores=(accepted,)))
     assert {finding.item["package"]: finding.ignored for finding in told} == {"click": None, "protobuf": "works here"}
-    assert "protobuf 7.35.1 is not a version allowed by a (<7)" in {finding.message.en for finding in told}
+    assert "protobuf 7.35.1 is installed, and another version is required by a (<7)" in {
+        finding.message.en for finding in told
+    }
 
 
 def test_the_fingerprint_of_a_conflict_is_that_of_its_package(packages) -> None:

@@ -50,12 +50,15 @@ def test_two_chinese_words_stand_without_a_blank() -> None:
         ("driver.max_cuda", "12.4", "driver max CUDA 12.4"),
         ("torch.cuda", "11.8", "torch CUDA 11.8"),
         ("torch.cxx11_abi", "false", "torch C++11 ABI false"),
-        ("os.libc_version", "2.31", "libc 2.31"),
+        ("os.libc_version", "2.31", "C library 2.31"),
         ("gpu.cc", "12.0", "GPU compute capability 12.0"),
         ("gpu.memory_gib", "79.15", "GPU memory 79.15 GiB"),
         ("env.PYTORCH_CUDA_ALLOC_CONF", "absent", "PYTORCH_CUDA_ALLOC_CONF not set"),
         ("env.CUDA_VISIBLE_DEVICES", "0,1", "CUDA_VISIBLE_DEVICES=0,1"),
-        ("gpu", "2 items", "GPU 2 items"),
+        ("gpu", "2 items", "2 GPU"),
+        ("os.shm_gib", "0.0625", "shared memory 64 MiB"),
+        ("gpu.memory_gib", "79.1", "GPU memory 79.1 GiB"),
+        ("build.gcc", "absent", "no gcc"),
     ],
 )
 def test_facts_are_said_in_words(key: str, value: str, expected: str) -> None:
@@ -72,3 +75,11 @@ def test_places_are_lines_and_options() -> None:
     assert is_place("--set")
     assert not is_place("torch/version.py")
     assert not is_place("NVML")
+
+
+def test_what_only_repeats_the_rule_is_no_fact_for_a_reader():
+    from envdoctor.report.names import is_answer
+
+    answers = ("gpu.gap", "driver.fits", "extension.python_ok", "torch_companion.apart", "cuda_library.order")
+    assert all(is_answer(key) for key in answers)
+    assert not any(is_answer(key) for key in ("gpu.cc", "driver.version", "extension.python_tag", "pkg.torch"))
