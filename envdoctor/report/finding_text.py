@@ -93,14 +93,6 @@ def _found(key: str, value: str, origin: str, lang: str, verbosity: int) -> str:
     return text
 
 
-<<<<<<< HEAD
-def _told(key: str, value: str, message: str) -> bool:
-    """Whether a column of a change, an unmet requirement or an experiment needs no words: its kind is what the rule is
-    about, and the message has the rest."""
-    record, _, column = key.partition(".")
-    about = record in ("change", "conflict", "probe")
-    return about and (column in ("area", "kind", "verdict", "in_use") or clean(value, 200) in message)
-=======
 def _record(finding: Finding) -> str:
     """The list whose item the finding is about; none for GPUs, whose columns need the word in front of them.
 
@@ -114,13 +106,12 @@ def _told(key: str, value: str, origin: str, message: str, record: str) -> bool:
     head, _, column = key.partition(".")
     if is_answer(key):
         return True
-    if head == record and column in ("area", "kind"):
+    if head == record and column in ("area", "kind", "verdict", "in_use"):
         return True
     if head == record and value == "absent":
         return True
     shown = clean(value, 200)
     return shown in message and not is_place(origin) and (head in (record, "environment") or len(shown) > _LONG)
->>>>>>> finish4
 
 
 def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> list[str]:
