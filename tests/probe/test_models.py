@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,6 +185,14 @@ def test_a_broken_kernel_shows_in_a_model(observe: Observe, fault: str, signatur
 def test_eager_attention_is_not_touched_by_a_broken_kernel(observe: Observe) -> None:
     seen = observe(batch("glm", attention=["eager"], lengths="long"), fault="tile-nan", inside=KERNEL)
     assert seen.wrong == []
+
+
+def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(observe: Observe) -> None:
+    job = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
+    assert observe(job).wrong == []
+    seen = observe(replace(job, recipe={"load_dtype": "float16"}))
+    assert {(group.signature, group.batch) for group in seen.wrong} == {("mask-nan", "padded")}
+    assert seen.roots == {"probe-eager-fp16-padded-nan"}
 
 
 # --- the training loop ------------------------------------------------------------------------------------------------

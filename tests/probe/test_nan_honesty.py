@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from envdoctor.app.check import check, open_matrix
+from envdoctor.app.facts import Sources
 from envdoctor.probe.verdict import judge
 
 INSIDE = Path(__file__).parent / "inside"
@@ -46,3 +49,48 @@ def test_a_kernel_that_hides_nan_at_every_length_is_no_note(run: Any, torch_pyth
     groups = done.json["sections"]["probe"]["groups"]
     assert {group["verdict"] for group in groups} == {"fail"}
     assert "probe-nan-hidden-short-keys" not in {finding["id"] for finding in done.json["findings"]}
+
+
+#: A rule of somebody's own about any torch, which an experiment settles.
+RULE = """schema = 1
+[rule]
+status = "active"
+severity = "note"
+confidence = "reported"
+effect = "wrong-numbers"
+probe = "nan-honesty"
+added = 2026-11-20
+modified = 2026-11-20
+open_ended = true
+[[affects]]
+"pkg.torch" = "present"
+[message]
+en = "torch {pkg.torch} may hide a NaN"
+zh = "torch {pkg.torch} 可能隐藏 NaN"
+[why]
+en = "A stand-in."
+zh = "占位。"
+[[evidence]]
+kind = "issue"
+url = "https://github.com/pytorch/pytorch/issues/141128"
+shows = "it did"
+checked = 2026-11-20
+"""
+
+
+@pytest.mark.torch
+def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
+    torch_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x-may-hide-nan.toml").write_text(RULE, encoding="utf-8")
+    environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
+    sources = Sources(python=torch_python, cwd=tmp_path, environ=environ)
+    matrix = open_matrix([tmp_path])
+    report = check(sources, matrix=matrix, probe=True)
+    section = report.sections["probe"]
+    assert {group["signature"] for group in section["groups"]} == {"nan-hidden"}
+    if section["in_use"]:
+        found = [finding for finding in report.findings if finding.item.get("name") == "nan-honesty"]
+        assert {finding.id for finding in found if finding.superseded_by is None} == {"probe-nan-hidden"}
+    without = check(sources, matrix=matrix)
+    assert "probe-nan-hidden" not in {finding.id for finding in without.findings}

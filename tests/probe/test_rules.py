@@ -139,7 +139,4 @@ def test_the_way_round_of_the_known_cudnn_bug_comes_first() -> None:
     for word in ("TORCH_CUDNN_SDPA_DEPRIORITIZED=1", "eager", "pad_to_multiple_of=128"):
         assert word in advice
     urls = {source.url.partition("https://github.com/")[2] for source in finding.evidence}
-    assert {
-        "https://github.com/pytorch/pytorch/issues/196678",
-        "https://github.com/huggingface/trl/issues/7181",
-    } <= urls
+    assert {"pytorch/pytorch/issues/196678", "huggingface/trl/issues/7181"} <= urls
