@@ -41,6 +41,7 @@ def test_no_fact_is_given_twice(machine):
 def test_every_registered_fact_of_the_machine_is_observed(machine, registry):
     keys = {fact.key for fact in observe(machine.request())}
     registered = {spec.key for spec in registry if spec.observer == "machine" and not spec.key.endswith("*")}
+    registered.discard("os.libstdcxx")  # looked at with the extensions that ask for it
     assert registered <= keys
 
 
