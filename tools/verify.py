@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ["envdoctor", "tests", "tools", "benchmarks"]
+#: One process a core, at most four: tests of probes start children that hold half a gigabyte of torch.
+IN_PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +23,7 @@ def main(arguments: list[str]) -> int:
     slow = "--slow" in arguments
     rest = [argument for argument in arguments if argument != "--slow"]
     python = sys.executable
-    pytest = [python, "-m", "pytest", *(["-m", "not gpu"] if slow else []), *rest]
+    pytest = [python, "-m", "pytest", *IN_PARALLEL, *(["-m", "not gpu"] if slow else []), *rest]
     steps = [
         ("ruff check", [python, "-m", "ruff", "check", *CODE]),
         ("ruff format", [python, "-m", "ruff", "format", "--check", "--quiet", *CODE]),
