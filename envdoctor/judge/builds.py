@@ -12,7 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.judge.compare import base_release, satisfies
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["Build", "python_forbids", "torch_build", "torch_row"]
+__all__ = ["Build", "python_forbids", "torch_build", "torch_build_for", "torch_row"]
 
 
 class Build(NamedTuple):
@@ -78,6 +78,18 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     if not reasons and "cuda" in row.get("open", []):
         return Build()  # the table does not know every build of this release
     return Build(forbidden=reasons[0] if reasons else f"torch {version} has no build for CUDA {current}")
+
+
+def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another build,
+    which a bare version would keep."""
+    row = torch_row(version, matrix)
+    if row is None or cuda not in [str(build) for build in row.get("cuda", [])]:
+        return Build(forbidden=f"torch {version} has no build for CUDA {cuda}")
+    unsupported = _gpu_forbids(version, cuda, facts, matrix)
+    if unsupported is not None:
+        return Build(forbidden=unsupported)
+    return Build(cuda, "cu" + cuda.replace(".", ""))
 
 
 def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:

@@ -10,7 +10,7 @@ from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, normalise, parse_value
 from envdoctor.facts.values import Fact, Unknown, Value, spell
-from envdoctor.judge.builds import python_forbids, torch_build, torch_row
+from envdoctor.judge.builds import Build, python_forbids, torch_build, torch_build_for, torch_row
 from envdoctor.judge.commands import Pin, install_commands
 from envdoctor.judge.compare import satisfies
 from envdoctor.judge.finding import OfferedFix
@@ -24,6 +24,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BOUND = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)")
 #: How many releases of a range are tried, nearest to the installed one first.
 _TRIES = 6
+#: How many builds of torch are judged before a fix that names CUDA versions is given up.
+_BUILDS = 12
+#: What a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
+_FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
 class Verdict(NamedTuple):
@@ -98,11 +102,18 @@ def _change(
     return _offered(fix, commands=commands, withheld=_objection(changed, matrix, before, judged))
 
 
-def _objection(changed: FactSet, matrix: Matrix, before: Mapping[str, str], judged: Judged) -> str | None:
+def _objection(
+    changed: FactSet, matrix: Matrix, before: Mapping[str, str], judged: Judged, *, fits: bool = False
+) -> str | None:
+    """Why the change is not offered; with ``fits`` also that it leaves an error about what a build must fit."""
     derive(changed, matrix)
     verdict = judged(changed)
     if verdict.still:
         return "it would not be enough here"
+    for rule_id in verdict.errors if fits else ():
+        rule = matrix.find(rule_id)
+        if rule is not None and _FITS.intersection(rule.keys()):
+            return f"it would leave {rule_id}: {verdict.errors[rule_id]}"
     new = [rule_id for rule_id in verdict.errors if rule_id not in before]
     return f"it would bring {new[0]}: {verdict.errors[new[0]]}" if new else None
 
@@ -114,6 +125,8 @@ def _constraint(
     wanted = [(normalise(match[1]), match[2].replace(" ", "")) for match in parsed if match]
     if len(wanted) < len(parsed):
         return _offered(fix, withheld="its constraints cannot be read")
+    if fix.get("cuda"):
+        return _other_build(fix, wanted[0], _Trial(facts, matrix, before, judged))
     objection: str | None = None
     for pins in _candidates(wanted, facts, matrix):
         changed, tag, forbidden = _apply(pins, facts, matrix)
@@ -122,6 +135,39 @@ def _constraint(
             return _offered(fix, commands=_commands(pins, tag, facts, matrix))
         objection = objection or reason
     return _offered(fix, withheld=objection or "no release that satisfies it is known")
+
+
+class _Trial(NamedTuple):
+    """What a change is tried on, and how it is judged."""
+
+    facts: FactSet
+    matrix: Matrix
+    before: Mapping[str, str]
+    judged: Judged
+
+
+def _other_build(fix: Mapping[str, Any], wanted: Pin, trial: _Trial) -> OfferedFix:
+    """The release of torch nearest to the installed one that has a build for one of the CUDA versions of ``fix`` (in
+    their order) which this Python, driver and every GPU can use, with what belongs to it."""
+    facts, matrix, before, judged = trial
+    objection: str | None = None
+    builds = [(version, cuda) for version in _versions(*wanted, facts, matrix) for cuda in fix["cuda"]]
+    tried = 0
+    for version, cuda in builds:
+        build = torch_build_for(version, cuda, facts, matrix)
+        pins = _with_companions([("torch", f"=={version}")], facts, matrix)
+        changed, _, forbidden = _apply(pins, facts, matrix, build)
+        if forbidden is None:
+            tried += 1
+            forbidden = _objection(changed, matrix, before, judged, fits=True)
+        if forbidden is None:
+            commands = _commands(pins, build.tag, facts, matrix)
+            # conda chooses the CUDA of a package by itself.
+            return _offered(fix, commands=tuple(line for line in commands if not line.startswith("conda ")))
+        objection = objection or forbidden
+        if tried >= _BUILDS:
+            break
+    return _offered(fix, withheld=objection or "no build that satisfies it is known")
 
 
 def _commands(pins: Sequence[Pin], tag: str | None, facts: FactSet, matrix: Matrix) -> tuple[str, ...]:
@@ -202,8 +248,11 @@ def _with_companions(pins: list[Pin], facts: FactSet, matrix: Matrix) -> list[Pi
     ]
 
 
-def _apply(pins: Sequence[Pin], facts: FactSet, matrix: Matrix) -> tuple[FactSet, str | None, str | None]:
-    """The facts after installing the pins, the CUDA tag to keep, and why a table forbids it."""
+def _apply(
+    pins: Sequence[Pin], facts: FactSet, matrix: Matrix, build: Build | None = None
+) -> tuple[FactSet, str | None, str | None]:
+    """The facts after installing the pins, the CUDA tag to keep, and why a table forbids it. ``build`` is the one of
+    torch; None keeps the CUDA that is installed, where that is possible."""
     changed = facts.copy()
     tag: str | None = None
     for name, specifier in pins:
@@ -212,7 +261,7 @@ def _apply(pins: Sequence[Pin], facts: FactSet, matrix: Matrix) -> tuple[FactSet
         if forbidden:
             return changed, None, forbidden
         if name == "torch":
-            build = torch_build(version, facts, matrix)
+            build = build or torch_build(version, facts, matrix)
             if build.forbidden:
                 return changed, None, build.forbidden
             tag = build.tag

@@ -51,7 +51,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     ),
     "assume": ("key", "value", "because", "default"),
     "text": ("en", "zh", "zh_of"),
-    "fix": ("safety", "constraints", "set", "env", "command", "summary"),
+    "fix": ("safety", "constraints", "cuda", "set", "env", "command", "summary"),
     "evidence": ("kind", "url", "shows", "checked"),
     "test": ("expect", "name", "facts", "complete"),
 }
@@ -321,6 +321,9 @@ def _fix(problems: list[str], number: int, entry: Mapping[str, Any]) -> dict[str
     if len(kinds) > 1:
         problems.append(f"{where}one of constraints, set, env, command is expected, not {', '.join(kinds)}")
     constraints = _strings(problems, f"{where}constraints", entry.get("constraints", []))
+    cuda = _strings(problems, f"{where}cuda", entry.get("cuda", []))
+    if cuda and not (len(constraints) == 1 and constraints[0].startswith("torch")):
+        problems.append(f"{where}cuda: builds are chosen for one constraint on torch")
     for key in ("set", "env"):
         table = entry.get(key, {})
         if not isinstance(table, Mapping) or any(isinstance(value, Mapping) for value in table.values()):
@@ -342,6 +345,7 @@ def _fix(problems: list[str], number: int, entry: Mapping[str, Any]) -> dict[str
         "kind": kind,
         "safety": entry.get("safety"),
         "constraints": constraints,
+        "cuda": cuda,
         "set": entry.get("set", {}),
         "env": entry.get("env", {}),
         "command": entry.get("command"),

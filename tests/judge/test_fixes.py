@@ -122,6 +122,45 @@ def test_without_knowing_the_cuda_nothing_is_said_about_it(offered, facts):
     assert one.commands == ("pip install torch==2.4.1",)
 
 
+OTHER_BUILD = fix(constraints=["torch>=2.4"], cuda=["12.8", "12.6", "12.1", "11.8"])
+#: The CUDA 12.8 build, which begins at 7.5 in these tables.
+NO_KERNELS = {"affects": [{"torch.cuda": ">=12.8"}], "message": {"en": "no kernels"}}
+OLD_DRIVER = {"affects": [{"driver.fits": "no"}], "message": {"en": "old driver"}}
+LINUX = {"python.version": "3.11.9", "os.platform": "linux", "os.arch": "x86_64"}
+
+
+def test_another_build_is_the_nearest_release_that_every_gpu_can_use_by_its_tag(offered, facts):
+    pascal = {**LINUX, "pkg.torch": "2.8.0+cu128", "pkg.torchvision": "0.23.0", "gpu": [{"cc": "6.0"}]}
+    (one,) = offered(facts(pascal), [OTHER_BUILD], **NO_KERNELS)
+    assert one.withheld is None
+    assert one.commands[0].startswith("pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url ")
+
+
+def test_another_build_of_the_installed_release_is_named_by_its_tag_though_pypi_gives_it(offered, facts):
+    volta = {**LINUX, "pkg.torch": "2.4.1+cu118", "gpu": [{"cc": "7.0"}], "driver.version": "400.0"}
+    only = [fix(constraints=["torch>=2.4"], cuda=["12.1"])]
+    (one,) = offered(facts(volta), only, affects=[{"torch.cuda": "<12"}], message={"en": "x"})
+    assert one.commands[0].startswith("pip install torch==2.4.1+cu121 --extra-index-url ")
+
+
+def test_another_build_is_not_offered_for_a_python_that_has_none(offered, facts):
+    old = {**LINUX, "python.version": "3.9.1", "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}]}
+    (one,) = offered(facts(old), [fix(constraints=["torch>=2.8"], cuda=["12.6"])], **NO_KERNELS)
+    assert one.commands == () and "no build for Python" in str(one.withheld)
+
+
+def test_another_build_that_leaves_an_error_of_gpu_or_driver_is_not_offered(offered, facts):
+    both = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}], "driver.fits": "no"}
+    (one,) = offered(facts(both), [OTHER_BUILD], rules={"old-driver": OLD_DRIVER}, **NO_KERNELS)
+    assert one.commands == () and "it would leave old-driver" in str(one.withheld)
+
+
+def test_conda_gets_the_words_but_no_command_for_another_build(offered, facts):
+    values = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}], "environment.installer": "conda"}
+    (one,) = offered(facts(values), [OTHER_BUILD], **NO_KERNELS)
+    assert one.withheld is None and one.commands == ()
+
+
 def test_torchvision_and_torchaudio_follow_torch_when_they_are_installed(offered, facts):
     installed = {**NOW, "pkg.torchvision": "0.20.0+cu118", "pkg.torchaudio": None}
     (one,) = offered(facts(installed), [TO_2_4_1])
