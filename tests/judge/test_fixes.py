@@ -130,7 +130,7 @@ LINUX = {"python.version": "3.11.9", "os.platform": "linux", "os.arch": "x86_64"
 
 
 def test_another_build_is_the_nearest_release_that_every_gpu_can_use_by_its_tag(offered, facts):
-    pascal = {**LINUX, "pkg.torch": "2.8.0+cu128", "pkg.torchvision": "0.23.0", "gpu": [{"cc": "6.0"}]}
+    pascal = {**LINUX, "pkg.torch": "2.8.0+cu128", "pkg.torchvision": "0.23.0", "gpu": [{"cc": "5.2"}]}
     (one,) = offered(facts(pascal), [OTHER_BUILD], **NO_KERNELS)
     assert one.withheld is None
     assert one.commands[0].startswith("pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url ")
@@ -144,19 +144,19 @@ def test_another_build_of_the_installed_release_is_named_by_its_tag_though_pypi_
 
 
 def test_another_build_is_not_offered_for_a_python_that_has_none(offered, facts):
-    old = {**LINUX, "python.version": "3.9.1", "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}]}
+    old = {**LINUX, "python.version": "3.9.1", "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "5.2"}]}
     (one,) = offered(facts(old), [fix(constraints=["torch>=2.8"], cuda=["12.6"])], **NO_KERNELS)
     assert one.commands == () and "no build for Python" in str(one.withheld)
 
 
 def test_another_build_that_leaves_an_error_of_gpu_or_driver_is_not_offered(offered, facts):
-    both = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}], "driver.fits": "no"}
+    both = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "5.2"}], "driver.fits": "no"}
     (one,) = offered(facts(both), [OTHER_BUILD], rules={"old-driver": OLD_DRIVER}, **NO_KERNELS)
     assert one.commands == () and "it would leave old-driver" in str(one.withheld)
 
 
 def test_conda_gets_the_words_but_no_command_for_another_build(offered, facts):
-    values = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "6.0"}], "environment.installer": "conda"}
+    values = {**LINUX, "pkg.torch": "2.8.0+cu128", "gpu": [{"cc": "5.2"}], "environment.installer": "conda"}
     (one,) = offered(facts(values), [OTHER_BUILD], **NO_KERNELS)
     assert one.withheld is None and one.commands == ()
 
