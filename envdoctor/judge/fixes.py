@@ -160,6 +160,7 @@ def _other_build(fix: Mapping[str, Any], wanted: Pin, trial: _Trial) -> OfferedF
         if forbidden is None:
             tried += 1
             forbidden = _objection(changed, matrix, before, judged, fits=True)
+            objection = None  # what keeps a build from helping says more than that another does not exist
         if forbidden is None:
             commands = _commands(pins, build.tag, facts, matrix)
             # conda chooses the CUDA of a package by itself.
