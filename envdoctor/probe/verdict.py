@@ -4,9 +4,10 @@ An observation is a plain mapping as a probe emitted it; ``judge`` in it names t
 
 * ``attention`` and ``rounding``: ``ratio`` {tensor: error against float64 divided by the error of a rounding model},
   ``nonfinite`` {tensor: count where the float64 reference is finite and fits the dtype}, ``dead_rows_nonfinite``
-  (output of rows that may see no key), ``gate`` (tensors whose ratio counts; every one must have been measured, or be
-  in ``unjudged`` because its reference overflows the dtype; default o, dq, dk, dv for attention, and whatever was
-  measured for rounding), ``limits`` ([pass, warn] or [pass, warn, reason]).
+  (output of rows that may see no key), ``dead_dq_nonfinite`` (their dq, whose truth is 0: wrong where ``params.dout``
+  is not "expand", which sends gradients into such rows), ``gate`` (tensors whose ratio counts; every one must have
+  been measured, or be in ``unjudged`` because its reference overflows the dtype; default o, dq, dk, dv for attention,
+  and whatever was measured for rounding), ``limits`` ([pass, warn] or [pass, warn, reason]).
 * ``batch``: ``e1`` and ``eN`` (relative error of the gradient one sample at a time and as one batch), ``nonfinite``
   {loss, logits, gradients: count}, ``pad_nonfinite`` (logits at pad positions).
 * ``exact``: ``equal``, or ``difference`` with ``limit``.  ``change``: ``relative`` with ``limit``.
@@ -147,6 +148,10 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     if not (ratios or unjudged or mapping(observation, "nonfinite")):
         raise Unreadable("nothing was measured")
     dead = count(observation, "dead_rows_nonfinite")
+    dead_dq = count(observation, "dead_dq_nonfinite")
+    params = observation.get("params")
+    if dead_dq and not (isinstance(params, Mapping) and params.get("dout") == "expand"):
+        lost["dq"] = lost.get("dq", 0) + dead_dq
     # A ratio that is itself not finite says that the error is not: the same as a lost value.
     lost.update({name: 1 for name, value in ratios.items() if not math.isfinite(value) and name not in lost})
     passes, warns = settled_limits(observation)

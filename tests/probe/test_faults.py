@@ -59,6 +59,7 @@ EXPECTED = {
     "float32-mask": Expected("inaccurate", ("o", "dq", "dk", "dv"), lambda params: params["mask"].startswith("f32_")),
     "mask-constant": Expected("inaccurate", ("o", "dq", "dk", "dv"), padded),
     "dead-rows": Expected("dead-row-nan", ("dk", "dv"), lambda params: "_" in params["mask"]),
+    "dead-query-gradient": Expected("nan-gradient", ("dq",), lambda params: "_" in params["mask"]),
     "wrong-side": Expected("inaccurate", ("o", "dq", "dk", "dv"), padded),
     "rounded-logits": Expected("inaccurate", ("o", "dq", "dk", "dv")),
     "group-sum": Expected("inaccurate", ("dk", "dv"), lambda params: params["gqa"] == "flag"),

@@ -1,9 +1,9 @@
-"""Does a bf16 all-reduce over several processes add what each of them gave?
+"""Does a bf16 all-reduce give the sum and the average of what the processes gave?
 
 NCCL 2.27.5 lost the last eight bf16 values of an average over one rank (https://github.com/NVIDIA/nccl/issues/1950,
-fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001). Two processes
-with gloo on the CPU; one process for each of up to two GPUs with NCCL. Sums of small integers are exact in bf16, so the
-results must be equal.
+fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001). Sums over two
+processes with gloo on the CPU, sums and averages with NCCL over two of the visible GPUs; with one visible GPU only the
+average over one rank. Small integers are exact in bf16, so that the results of every rank must be equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 PROBE = {
     "name": "all-reduce",
-    "title": "bf16 all-reduce over two processes",
+    "title": "bf16 all-reduce between processes",
     "settles": ["all-reduce"],
     "needs": ["torch"],
     "suites": {"full": [{}]},
@@ -37,16 +37,18 @@ if backend == "nccl":
 dist.init_process_group(backend, init_method="file://" + path, rank=rank, world_size=world,
                         timeout=datetime.timedelta(seconds=seconds))
 for size in map(int, sys.argv[6].split(",")):
-    value = (torch.arange(size, device=device) % 64 + rank).to(torch.bfloat16)
-    dist.all_reduce(value)
-    expected = (torch.arange(size, device=device) % 64 * world + world * (world - 1) // 2).to(torch.bfloat16)
-    print(size, int((value != expected).sum()), flush=True)
+    for name in (["sum"] if world > 1 else []) + (["average"] if backend == "nccl" else []):
+        value = (torch.arange(size, device=device) % 64 + rank * 2).to(torch.bfloat16)
+        dist.all_reduce(value, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
+        terms = torch.arange(size, device=device) % 64 * world + world * (world - 1)
+        expected = (terms if name == "sum" else terms // world).to(torch.bfloat16)
+        print(name, size, int((value != expected).sum()), flush=True)
 dist.destroy_process_group()
 """
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One observation a size, for the judge ``exact``."""
+    """One observation a size and operation, for the judge ``exact``."""
     import subprocess
 
     import torch
@@ -87,13 +89,18 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             reason = "did not finish" if code is None else f"ended with {code}"
             emit({**case, "case": f"rank {rank}", "error": f"a process of {world} {reason}: {last}"[:500]})
             return
-    for line in results[0][0].splitlines():
-        size, wrong = line.split()
+    # What one rank got wrong is wrong, whatever the others say.
+    worst: dict[tuple[str, int], int] = {}
+    for said, _, _ in results:
+        for line in said.splitlines():
+            name, size, count = line.split()
+            worst[name, int(size)] = max(worst.get((name, int(size)), 0), int(count))
+    for (name, elements), wrong in worst.items():
         emit(
             {
                 **case,
-                "case": f"{size} elements over {world} processes",
-                "params": {"elements": int(size), "world_size": world},
+                "case": f"{name} of {elements} elements over {world} process{'es' if world > 1 else ''}",
+                "params": {"elements": elements, "world_size": world, "operation": name},
                 "difference": float(wrong),
                 "detail": f"{wrong} elements are wrong",
             }

@@ -73,7 +73,8 @@ def expected(given: tuple[Any, Any, Any, Any], keep: Any) -> Expected:
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
-    """The measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``unjudged``.
+    """The measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``dead_dq_nonfinite``,
+    ``unjudged``.
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """
@@ -87,8 +88,12 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
         truth, model = case.truth[name], case.model[name].to(torch.float64)
         if name in ("o", "dq"):
             live = ~case.dead.expand(truth.shape[:3])
+            lost_in_dead = int((~torch.isfinite(x[~live])).sum())
             if name == "o":
-                found["dead_rows_nonfinite"] = int((~torch.isfinite(x[~live])).sum())
+                found["dead_rows_nonfinite"] = lost_in_dead
+            elif lost_in_dead:
+                # Its truth is 0, and the gradient of q's projection is summed over these rows too.
+                found["dead_dq_nonfinite"] = lost_in_dead
             x, truth, model = x[live], truth[live], model[live]
         if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
             unjudged.append(name)

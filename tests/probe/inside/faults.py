@@ -147,6 +147,13 @@ class DeadRows(Fault):
         return dq, dk.masked_fill(sick, float("nan")), dv.masked_fill(sick, float("nan"))
 
 
+class DeadQueryGradient(Fault):
+    """The query's gradient is NaN in rows that may see no key, and right in all others: q's projection is lost."""
+
+    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
+        return dq.masked_fill(call.dead.to(dq.device), float("nan")), dk, dv
+
+
 class HiddenNan(Fault):
     """pytorch#141128: NaN comes out as zeros."""
 
@@ -239,6 +246,7 @@ FAULTS: dict[str, type[Fault]] = {
     "float32-mask": Float32Mask,
     "mask-constant": MaskConstant,
     "dead-rows": DeadRows,
+    "dead-query-gradient": DeadQueryGradient,
     "hidden-nan": HiddenNan,
     "wrong-side": WrongSide,
     "rounded-logits": RoundedLogits,
