@@ -84,7 +84,13 @@ def _from_facts_file(name: str, matrix: Matrix) -> Gathered:
 
 
 def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
-    from envdoctor.observe.binaries import arch_list_fact, extension_fact, library_shadow_fact, libstdcxx_fact
+    from envdoctor.observe.binaries import (
+        arch_list_fact,
+        extension_fact,
+        library_shadow_fact,
+        libstdcxx_fact,
+        loading_facts,
+    )
     from envdoctor.observe.cache_home import cache_home
     from envdoctor.observe.environment import EnvironmentNotFound, EnvironmentUnreadable, choose, observe
     from envdoctor.observe.environment.build_parts import build_facts
@@ -104,6 +110,7 @@ def _from_environment(sources: Sources, matrix: Matrix) -> Gathered:
     facts.add(extension_fact(observed.facts, layout, matrix.table("torch-extensions"), cache=cache))
     modules = matrix.table("stack-modules")
     facts.add(import_shadow_fact(observed.facts, layout, sources.environ, str(sources.cwd), modules))
+    facts.update(loading_facts(observed.facts, layout, sources.environ))
     facts.add(library_shadow_fact(observed.facts, layout, sources.environ))
     if layout.live:
         facts.update(build_facts(layout, facts.value("pkg.deepspeed"), sources.environ))

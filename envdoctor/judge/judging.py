@@ -22,8 +22,10 @@ from envdoctor.judge.finding import (
     Finding,
     FoundFact,
     NotChecked,
+    OfferedFix,
 )
 from envdoctor.judge.fixes import Verdict, offer_fixes
+from envdoctor.judge.folding import fold
 from envdoctor.judge.messages import fill, text_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
@@ -65,24 +67,26 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         applied += [(rule, match) for match in outcome.matches]
     findings = [_finding(rule, match, derived, matrix, policy) for rule, match in applied]
     findings, used, expired = _ignore(findings, policy, today)
-    stands_for = _superseding(findings, applied)
+    stands_for = fold(findings, applied)
     findings = [
         replace(finding, superseded_by=findings[stands_for[number]].id) if number in stands_for else finding
         for number, finding in enumerate(findings)
     ]
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
-    findings = [_with_fixes(finding, facts, matrix, findings) for finding in findings]
-    findings = [
-        replace(finding, gate=_gates(number, findings, stands_for, policy)) for number, finding in enumerate(findings)
-    ]
+    findings = _with_fixes(findings, facts, matrix)
+    gating = _gating(findings, stands_for, policy)
+    findings = [replace(finding, gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
     return Judgement(derived, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
 
 
-def _gates(number: int, findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> bool:
-    """A finding answers for those it stands for: standing in never makes the gate weaker."""
-    folded = [replace(findings[other], superseded_by=None) for other, root in stands_for.items() if root == number]
-    return fails_gate(findings[number], policy) or any(fails_gate(other, policy) for other in folded)
+def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
+    """The findings, by their place, that fail the run. A finding answers for those it stands for too: standing in
+    never makes the gate weaker."""
+    gating = {number for number, finding in enumerate(findings) if fails_gate(finding, policy)}
+    return gating | {
+        root for other, root in stands_for.items() if fails_gate(replace(findings[other], superseded_by=None), policy)
+    }
 
 
 def _order(finding: Finding) -> tuple[int, int, int, str]:
@@ -207,65 +211,6 @@ def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _superseding(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]) -> dict[int, int]:
-    """One cause, one finding: which finding (by its place) is folded into which. What is accepted hides nothing.
-
-    ``applied`` are the rules and matches of the findings, in the same order.
-    """
-    by: dict[int, int] = {}
-    for number, (finding, (rule, _)) in enumerate(zip(findings, applied, strict=True)):
-        if finding.ignored is None and rule.supersedes:
-            for other, (folded, _) in enumerate(applied):
-                if folded.id in rule.supersedes and _one_record(finding, findings[other]):
-                    by.setdefault(other, number)
-    for number, (rule, match) in enumerate(applied):
-        if rule.folds_into and number not in by:
-            root = _root_of(number, match, rule, findings, applied)
-            if root is not None:
-                by[number] = root
-    chains = {number: _end_of_chain(number, by) for number in by}
-    return {number: end for number, end in chains.items() if end != number}
-
-
-def _one_record(finding: Finding, other: Finding) -> bool:
-    """Whether two findings may be of one cause: where both are of records, these agree in what they have in common."""
-    return all(finding.item[key] == value for key, value in other.item.items() if key in finding.item)
-
-
-def _root_of(
-    number: int, match: Match, rule: Rule, findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]
-) -> int | None:
-    """The finding, at least as severe, that rests on a package of each column that ``folds_into`` names."""
-    item = match.item or {}
-    wanted = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
-    severity = SEVERITIES.index(findings[number].severity)
-    for other, (root, root_match) in enumerate(applied):
-        finding = findings[other]
-        if root.folds_into or finding.ignored is not None or SEVERITIES.index(finding.severity) < severity:
-            continue
-        rests_on = {key[4:] for key in root_match.keys if key.startswith("pkg.")}
-        rests_on |= _packages((root_match.item or {}).get("package"))
-        if all(rests_on & names for names in wanted):
-            return other
-    return None
-
-
-def _packages(cell: Value | None) -> set[str]:
-    """The package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
-    texts = cell if isinstance(cell, tuple) and not isinstance(cell, (Unknown, Absent)) else (cell,)
-    return {text.partition(" ")[0] for text in texts if isinstance(text, str)}
-
-
-def _end_of_chain(number: int, by: Mapping[int, int]) -> int:
-    """The last of a chain of findings that stand for each other; in a circle the first stays."""
-    chain = [number]
-    while (following := by.get(chain[-1])) is not None:
-        if following in chain:
-            return min(chain[chain.index(following) :])
-        chain.append(following)
-    return chain[-1]
-
-
 def _ignore(
     findings: Iterable[Finding], policy: Policy, today: date
 ) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
@@ -285,15 +230,18 @@ def _ignore(
     return result, used, expired
 
 
-def _with_fixes(finding: Finding, facts: FactSet, matrix: Matrix, findings: Sequence[Finding]) -> Finding:
-    rule = matrix.find(finding.id)
+def _with_fixes(findings: Sequence[Finding], facts: FactSet, matrix: Matrix) -> list[Finding]:
+    """What is offered is a matter of the rule and the facts: it is judged once for all records of a rule."""
+    before = {finding.id: finding.message.en for finding in findings}
+    offered = {rule_id: _offers(rule_id, facts, matrix, before) for rule_id in before}
+    return [replace(finding, fixes=offered[finding.id]) for finding in findings]
+
+
+def _offers(rule_id: str, facts: FactSet, matrix: Matrix, before: Mapping[str, str]) -> tuple[OfferedFix, ...]:
+    rule = matrix.find(rule_id)
     assert rule is not None
     fixes = matrix.texts(rule)["fix"]
-    if not fixes:
-        return finding
-    before = {other.id: other.message.en for other in findings}
-    offered = offer_fixes(fixes, facts, matrix, before, lambda changed: _verdict(rule, changed, matrix))
-    return replace(finding, fixes=offered)
+    return offer_fixes(fixes, facts, matrix, before, lambda changed: _verdict(rule, changed, matrix))
 
 
 def _verdict(rule: Rule, facts: FactSet, matrix: Matrix) -> Verdict:

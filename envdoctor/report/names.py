@@ -41,7 +41,9 @@ _NAMES = {
     "os.libstdcxx": "libstdc++",
     "os.platform": "system",
     "os.shm_gib": "shared memory",
+    "torch.damaged_files": "damaged files",
     "torch.missing_files": "missing files",
+    "torch.missing_libraries": "missing CUDA libraries",
 }
 _WORDS = {
     "abi": "ABI",

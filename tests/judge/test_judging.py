@@ -283,6 +283,20 @@ def test_an_accepted_finding_no_longer_stands_for_a_conflict(matrix_of, facts):
     assert ("general", "huggingface-hub") in shown(judgement)
 
 
+def test_thousands_of_records_are_folded_and_offered_fixes_without_comparing_each_with_each(matrix_of, facts):
+    # Each record compared with each, and its fix tried again, takes minutes.
+    many = [{**CONFLICT, "package": f"p{number}", "required_by": ["transformers (<7)"]} for number in range(8000)]
+    fix = [{"safety": "review", "constraints": ["transformers==5.22.0"], "summary": {"en": "use transformers 5.22.0"}}]
+    general = {**GENERAL, "fix": fix}
+    judgement = judged(
+        matrix_of({"general": general, "hub": HUB}), facts({**CONFLICTS, "conflict": [*CONFLICTS["conflict"], *many]})
+    )
+    found = [finding for finding in judgement.findings if finding.id == "general"]
+    assert len(found) == 8003
+    assert [finding.item["package"] for finding in found if finding.superseded_by] == ["huggingface-hub"]
+    assert all(finding.fixes == found[0].fixes != () for finding in found)
+
+
 EXTENSIONS = {
     **FACTS,
     "extension": [{"package": "torchvision", "unresolved": 3}, {"package": "xformers", "unresolved": 5}],

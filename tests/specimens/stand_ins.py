@@ -30,9 +30,13 @@ _SYMBOLS: tuple[tuple[str, str, int | None, int | None], ...] = (
     ("_ZN3c104cuda9SetDeviceEab", "libc10_cuda.so", 8, None),
 )
 _CPU, _CUDA = ("libc10.so", "libtorch.so", "libtorch_cpu.so"), ("libc10_cuda.so", "libtorch_cuda.so")
-#: How libnvJitLink comes into a process in the wheels for CUDA 12: what asks for it, and where that looks.
+#: How libcusparse, and in the wheels for CUDA 12 libnvJitLink, come into a process: what asks for them, and where that
+#: looks. libcusparse is called .so.12 in CUDA 13 as well.
 _LOADS: dict[str, dict[str, Any]] = {
-    "libtorch_cuda.so": {"needs": ["libcusparse.so.12"], "rpath": "$ORIGIN/../../nvidia/cusparse/lib"},
+    "libtorch_cuda.so": {
+        "needs": ["libcusparse.so.12"],
+        "rpath": "$ORIGIN/../../nvidia/cusparse/lib:$ORIGIN/../../nvidia/cu13/lib",
+    },
     "libcusparse.so.12": {"needs": ["libnvJitLink.so.12"], "runpath": "$ORIGIN/../../nvjitlink/lib"},
 }
 

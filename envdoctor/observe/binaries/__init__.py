@@ -1,8 +1,8 @@
 """Reading compiled files of an environment: the extensions that packages built against torch, and torch's libraries.
 
 Nothing is loaded. Files are read in bounded pieces, never mapped: a mapped file that shrinks would kill the process.
-Only files of the packages in the table torch-extensions are opened, and of torch when there is one of those or when
-the loader would look elsewhere first: an environment without them costs nothing. What was found is kept in envdoctor's
+Only files of torch and of the packages in the table torch-extensions are opened: an environment without them costs
+nothing. What was found is kept in envdoctor's
 cache, when a folder for it is given.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.environment.layout import Layout
 
-__all__ = ["arch_list_fact", "extension_fact", "library_shadow_fact", "libstdcxx_fact"]
+__all__ = ["arch_list_fact", "extension_fact", "library_shadow_fact", "libstdcxx_fact", "loading_facts"]
 
 
 def extension_fact(
@@ -63,6 +63,18 @@ def arch_list_fact(facts: Sequence[Fact], gpus: Value, layout: Layout) -> Fact |
     from envdoctor.observe.binaries.torch_archs import read_arch_list
 
     return read_arch_list(layout)
+
+
+def loading_facts(facts: Sequence[Fact], layout: Layout, environ: Mapping[str, str]) -> list[Fact]:
+    """The facts ``torch.damaged_files`` and ``torch.missing_libraries``, of an environment whose other facts were
+    observed; none without torch."""
+    known = {fact.key: fact.value for fact in facts if fact.key in ("pkg.torch", "torch.cuda")}
+    if "pkg.torch" not in known:
+        return []
+    from envdoctor.observe.binaries.torch_loading import torch_loading_facts
+
+    here = layout.live and sys.platform.startswith("linux")
+    return torch_loading_facts(known["torch.cuda"], layout, environ, here=here)
 
 
 def library_shadow_fact(facts: Sequence[Fact], layout: Layout, environ: Mapping[str, str]) -> Fact:

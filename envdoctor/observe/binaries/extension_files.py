@@ -14,6 +14,7 @@ MOST_FILES = 64
 _RECORD_LIMIT = 32 << 20
 _ENDINGS = (".so", ".pyd")
 _LONGEST_NAME = 400
+#: Names looked at, in a folder or in a list of files: thirty times what the largest packages have.
 _MOST_LISTED = 4000
 
 
@@ -51,22 +52,33 @@ def python_tag(name: str) -> str | None:
 
 
 def _listed(record: bytes, folder: str, files: Files) -> tuple[list[tuple[str, str]], str | None]:
-    names = sorted({name for ending in _ENDINGS for name in _ending_in(record, ending.encode()) if _is_own(name)})
+    found: set[str] = set()
+    for ending in _ENDINGS:
+        for name in _ending_in(record, ending.encode()):
+            if _is_own(name):
+                found.add(name)
+            if len(found) > MOST_FILES:
+                break
+    names = sorted(found)
     there = [(os.path.join(folder, *name.split("/")), name) for name in names[:MOST_FILES]]
     # What is gone was built for no torch at all: that an installation is incomplete is not for this fact to say.
     return [entry for entry in there if files.is_file(entry[0])], _too_many(len(names))
 
 
 def _ending_in(record: bytes, ending: bytes) -> Iterator[str]:
-    """Paths with this ending. A line is the path, its hash and its size; quoted paths hold commas or quotes, which no
-    module's name does."""
+    """Paths with this ending, of at most so many lines. A line is the path, its hash and its size; quoted paths hold
+    commas or quotes, which no module's name does."""
     place = record.find(ending + b",")
-    while place >= 0:
-        start = record.rfind(b"\n", 0, place) + 1
-        name = record[start : place + len(ending)] if place - start <= _LONGEST_NAME else b","
+    for _ in range(_MOST_LISTED):
+        if place < 0:
+            return
+        earliest = place - _LONGEST_NAME - 1
+        start = record.rfind(b"\n", max(0, earliest), place) + 1
+        name = record[start : place + len(ending)] if start or earliest < 0 else b","
         if b"," not in name and b'"' not in name:
             yield name.decode("utf-8", "replace")
-        place = record.find(ending + b",", place + 1)
+        line_end = record.find(b"\n", place)
+        place = record.find(ending + b",", line_end) if line_end >= 0 else -1
 
 
 def _is_own(name: str) -> bool:
@@ -93,4 +105,4 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
 
 
 def _too_many(count: int) -> str | None:
-    return f"only {MOST_FILES} of {count} compiled files of one package were read" if count > MOST_FILES else None
+    return f"only {MOST_FILES} of the compiled files of one package were read" if count > MOST_FILES else None

@@ -12,6 +12,7 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.observe.documents.bounded_read import read_bounded
 
 __all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
 
@@ -73,10 +74,10 @@ def facts_of_document(document: Mapping[str, Any], path: Path, registry: Registr
 
 def _load(path: Path) -> Any:
     try:
-        size = path.stat().st_size
-        if size > _LARGEST:
+        data = read_bounded(path, _LARGEST)
+        if data is None:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
-        document = json.loads(path.read_bytes(), object_pairs_hook=_without_repetition)
+        document = json.loads(data, object_pairs_hook=_without_repetition)
     except OSError as error:
         raise FactsFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (RecursionError, MemoryError):

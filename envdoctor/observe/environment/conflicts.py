@@ -19,6 +19,8 @@ _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)t?\Z")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 #: How many askers a message can name; ``required_by`` has them all.
 _NAMED = 3
+#: More than anybody would mend one by one; every record becomes a finding.
+_MOST_RECORDS = 300
 _SYSTEMS = {"linux": "Linux", "win32": "Windows", "darwin": "Darwin"}
 
 
@@ -115,7 +117,12 @@ def conflicts(
             found = ABSENT if there is None else ", ".join(version for version in there if version)
             cause = causes.setdefault((wanted.name, kind), _Cause(wanted.name, kind, found))
             cause.asked.append((asker.name, wanted.specifiers.replace(" ", "")))
-    items_found = tuple(causes[key].record() for key in sorted(causes))
+    told = sorted(causes)[:_MOST_RECORDS]
+    if len(causes) > len(told):
+        open_reasons.insert(
+            0, f"{len(causes) - len(told)} more packages are missing or do not fit; {len(told)} are told"
+        )
+    items_found = tuple(causes[key].record() for key in told)
     return Records(items_found, open_reasons[0] if open_reasons else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
@@ -17,7 +17,8 @@ __all__ = ["PackageVersions", "decide_versions"]
 class PackageVersions(NamedTuple):
     """``facts`` are ``pkg.*``. ``distributions`` carry the local tags that version files add. ``problems`` are
     contradictions between METADATA and version files. ``torch_file`` is torch/version.py and ``torch_record`` the path
-    of RECORD in the metadata directory beside it, or unknown with the reason."""
+    of RECORD in the metadata directory beside it (without it, in the only one that is left), or unknown with the
+    reason."""
 
     facts: list[Fact]
     distributions: list[Distribution]
@@ -61,7 +62,7 @@ def decide_versions(
         if name == "torch":
             torch_file = file
         _prefer_file(name, file, chosen, distributions, problems)
-    record = _record(torch_file, distributions)
+    record = _record(torch_file, distributions, folders)
     return PackageVersions(list(chosen.values()), distributions, problems, torch_file, record)
 
 
@@ -116,16 +117,19 @@ def _same_release(one: str, other: str) -> bool:
         return False
 
 
-def _record(torch_file: VersionFile | Unknown, distributions: list[Distribution]) -> str | Unknown:
-    """RECORD of the torch whose version file was read."""
+def _record(
+    torch_file: VersionFile | Unknown, distributions: list[Distribution], folders: Sequence[str]
+) -> str | Unknown:
+    """RECORD of the torch whose version file was read; without one, of the metadata that is left of it in the first
+    folder that has any."""
+    installed = [item for item in distributions if item.name == "torch" and item.kind == "dist-info"]
     if isinstance(torch_file, Unknown):
-        return torch_file
+        places = [os.path.dirname(item.path) for item in installed]
+        first = next((folder for folder in folders if folder in places), None)
+        left = [item for item, place in zip(installed, places, strict=True) if place == first]
+        return os.path.join(left[0].path, "RECORD") if len(left) == 1 else torch_file
     said = torch_file.get("__version__")
-    beside = [
-        item
-        for item in distributions
-        if item.name == "torch" and item.kind == "dist-info" and os.path.dirname(item.path) == torch_file.folder
-    ]
+    beside = [item for item in installed if os.path.dirname(item.path) == torch_file.folder]
     if len(beside) > 1:
         beside = [item for item in beside if item.version == said]
     if len(beside) != 1:

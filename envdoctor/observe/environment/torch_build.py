@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 
@@ -27,6 +28,7 @@ _IN_RECORD = b"\ntorch/lib/"
 _LIBRARY = re.compile(r"[^/,\"]+(?:\.so(?:\.[\d.]+)?|\.dylib|\.dll|\.pyd)\Z")
 #: Libraries of torch's own tests lie in the same folder.
 _TEST_LIBRARY = re.compile(r"(?:lib)?(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops)\b")
+_TOGETHER = ("libc10.so", "libtorch_cpu.so")
 
 
 def torch_facts(version_file: VersionFile | Unknown, record: str | Unknown, files: Files) -> list[Fact]:
@@ -120,14 +122,14 @@ def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | No
 def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Value, str]:
     """Libraries that RECORD lists in torch/lib and that are not there."""
     if isinstance(record, Unknown):
-        return record, ""
+        return _half_gone(folder, files) or record, ""
     origin = f"{os.path.basename(os.path.dirname(record))}/RECORD"
     try:
         listed = _listed_libraries(files.head(record, _RECORD_LIMIT))
     except OSError as error:
-        return Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+        return _half_gone(folder, files) or Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
     if not listed:
-        return Unknown(f"{origin} lists no library in torch/lib"), origin
+        return _half_gone(folder, files) or Unknown(f"{origin} lists no library in torch/lib"), origin
     libraries = os.path.join(folder, "torch", "lib")
     try:
         there = frozenset(files.names(libraries))
@@ -140,10 +142,28 @@ def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Va
         tuple(
             f"torch/lib/{name}"
             for name in listed
-            if name not in there or not files.is_file(os.path.join(libraries, name))
+            if name not in there or _is_gone(os.path.join(libraries, name), files)
         ),
         origin,
     )
+
+
+def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
+    """Without a list: the one of two libraries that every build for Linux keeps in one folder, when the other is there.
+    (conda-forge and Linux distributions keep both elsewhere.)"""
+    libraries = os.path.join(folder, "torch", "lib")
+    there = files.names_or_none(libraries)
+    gone = [name for name in _TOGETHER if name not in there or _is_gone(os.path.join(libraries, name), files)]
+    return tuple(f"torch/lib/{name}" for name in gone) if len(gone) == 1 else ()
+
+
+def _is_gone(path: str, files: Files) -> bool:
+    """Whether nothing is there; what is no file is another matter (``torch.damaged_files``)."""
+    try:
+        files.status(path)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+    return False
 
 
 def _listed_libraries(record: bytes) -> list[str]:

@@ -224,7 +224,7 @@ def test_libraries_of_a_conda_torch_may_lie_in_the_folder_of_all_libraries(
 
 def test_more_files_than_any_package_has_leave_the_list_incomplete(install: Install, extensions: Read) -> None:
     install("vllm", "0.12.0", {f"vllm/_{number:03}.so": "good.so" for number in range(70)})
-    assert extensions().incomplete == "only 64 of 70 compiled files of one package were read"
+    assert extensions().incomplete == "only 64 of the compiled files of one package were read"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")

@@ -274,3 +274,17 @@ def test_an_egg_info_names_its_requirements_in_a_file_of_their_own(site: Path, p
         ("gone", "missing", "old (>=2)"),
         ("there", "conflict", "old (<2)"),
     ]
+
+
+def test_of_thousands_of_unmet_requirements_some_hundreds_are_told_and_the_rest_counted(put: Put, found) -> None:
+    put("greedy", "1.0", *(f"Requires-Dist: p{number:05} (>=1)" for number in range(8000)))
+    records = found()
+    assert [item["package"] for item in records][::299] == ["p00000", "p00299"]
+    assert len(records) == 300
+    assert records.incomplete == "7700 more packages are missing or do not fit; 300 are told"
+
+
+def test_as_many_as_are_told_leave_the_list_complete(put: Put, found) -> None:
+    put("greedy", "1.0", *(f"Requires-Dist: p{number:05} (>=1)" for number in range(300)))
+    records = found()
+    assert (len(records), records.incomplete) == (300, None)

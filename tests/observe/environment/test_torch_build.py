@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,34 @@ def test_a_torch_without_its_version_file_says_so(bare: Path, make_dist, read) -
     make_dist(bare, "torch", "2.5.1")
     facts = read(path=bare)[2]
     assert facts["pkg.torch"] == "2.5.1"
-    assert {facts[key] for key in KEYS} == {Unknown("there is no torch/version.py")}
+    others = [key for key in KEYS if key != "torch.missing_files"]
+    assert {facts[key] for key in others} == {Unknown("there is no torch/version.py")}
+    assert isinstance(facts["torch.missing_files"], Unknown)
+
+
+def test_metadata_that_stayed_tells_that_the_folder_is_gone(torch: Path, read) -> None:
+    shutil.rmtree(torch / "torch")
+    assert len(read(path=torch)[2]["torch.missing_files"]) == 3
+
+
+def test_of_two_metadata_directories_that_stayed_none_is_believed(torch: Path, make_dist, read) -> None:
+    shutil.rmtree(torch / "torch")
+    make_dist(torch, "torch", "2.6.0")
+    assert read(path=torch)[2]["torch.missing_files"] == Unknown("there is no torch/version.py")
+
+
+@pytest.mark.parametrize("gone", ["libc10.so", "libtorch_cpu.so"])
+def test_without_record_one_library_of_the_pair_tells_that_the_other_is_gone(torch: Path, read, gone: str) -> None:
+    (torch / "torch-2.5.1.dist-info" / "RECORD").unlink()
+    (torch / "torch" / "lib" / gone).unlink()
+    assert read(path=torch)[2]["torch.missing_files"] == (f"torch/lib/{gone}",)
+
+
+def test_without_record_a_torch_whose_libraries_are_elsewhere_is_not_incomplete(torch: Path, read) -> None:
+    (torch / "torch-2.5.1.dist-info" / "RECORD").unlink()
+    for name in ("libc10.so", "libtorch_cpu.so"):
+        (torch / "torch" / "lib" / name).unlink()
+    assert isinstance(read(path=torch)[2]["torch.missing_files"], Unknown)
 
 
 @pytest.mark.parametrize("value", ["'twelve'", "''", "True", "'12.4' or None", "['12.4']"])

@@ -1,0 +1,62 @@
+"""Reading a document that the user named, whatever the name leads to: with a limit of bytes and one of seconds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["read_bounded"]
+
+#: Seconds until somebody must have opened a pipe for writing.
+_UNTIL_A_WRITER = 5.0
+#: Seconds that a writer has for all of it: the document may come from another machine.
+_UNTIL_THE_END = 60.0
+_PART = 1 << 20
+
+
+def read_bounded(
+    path: Path, limit: int, *, until_a_writer: float = _UNTIL_A_WRITER, until_the_end: float = _UNTIL_THE_END
+) -> bytes | None:
+    """All bytes of a file or pipe (``<(command)``); None when there are more than ``limit``.
+
+    Raises ``OSError`` when it cannot be read or, of a pipe, when its end does not come in time (seconds).
+    """
+    # Without O_NONBLOCK the open itself waits for a writer; Windows has neither that nor such files.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_size > limit:
+            return None
+        return _read(descriptor, limit, stat.S_ISFIFO(status.st_mode), until_a_writer, until_the_end)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_the_end: float) -> bytes | None:
+    import select
+    import time
+
+    began = time.monotonic()
+    data = bytearray()
+    while len(data) <= limit:
+        try:
+            part = os.read(descriptor, min(_PART, limit + 1 - len(data)))
+        except BlockingIOError:  # somebody has it open for writing
+            seconds, reason = until_the_end, "its end did not come in time"
+        else:
+            data += part
+            # A pipe that nobody has opened for writing yet looks like one that everybody has closed.
+            if not part and (data or not pipe):
+                return bytes(data)
+            if part:
+                continue
+            seconds, reason = until_a_writer, "nothing was written to it"
+        left = began + seconds - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, f"{reason} ({seconds:g} s)")
+        if select.select([descriptor], [], [], left)[0] and pipe and not data:
+            time.sleep(0.01)  # a closed pipe is always ready
+    return None

@@ -1,0 +1,167 @@
+"""Whether torch's libraries can be loaded: their own state, and the CUDA libraries that they ask for."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.observe.binaries.torch_loading import torch_loading_facts
+from envdoctor.observe.environment.layout import Layout
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
+
+RPATH = "$ORIGIN/../../nvidia/cudnn/lib:$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"
+
+
+def shared_object(path: Path, *, needed=(), rpath: str = "") -> Path:
+    """A shared object that has nothing but its dynamic section, with these entries."""
+    strings, dynamic = b"\0", []
+    for tag, text in [*((1, name) for name in needed), *([(15, rpath)] if rpath else [])]:
+        dynamic.append((tag, len(strings)))
+        strings += text.encode() + b"\0"
+    start = 64 + 2 * 56
+    dynamic += [(5, start), (10, len(strings)), (0, 0)]
+    table = start + len(strings)
+    size = table + 16 * len(dynamic)
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )
+    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, size, size, 64)
+    where = struct.pack("<IIQQQQQQ", 2, 4, table, table, table, 16 * len(dynamic), 16 * len(dynamic), 8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + load + where + strings + b"".join(struct.pack("<QQ", *entry) for entry in dynamic))
+    return path
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """torch with its wheels: cuDNN in a folder of its own, cuBLAS in the one of CUDA 13."""
+    folder = tmp_path / "env" / "packages"
+    lib = folder / "torch" / "lib"
+    shared_object(lib / "libc10.so", needed=["libc.so.6"])
+    shared_object(lib / "libtorch_cpu.so", needed=["libc10.so"], rpath=RPATH)
+    needed = ["libcudnn.so.9", "libcublas.so.13", "libcusparseLt-294d6944.so.0", "libcuda.so.1", "libtorch_cpu.so"]
+    shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=RPATH)
+    shared_object(folder / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9")
+    shared_object(folder / "nvidia" / "cu13" / "lib" / "libcublas.so.13")
+    return folder
+
+
+@pytest.fixture
+def read(site: Path, tmp_path: Path):
+    """Both facts, the damaged files first."""
+
+    def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
+        folders = (str(site), *map(str, more))
+        layout = Layout(
+            str(tmp_path / "env"), None, folders, "3.11.9", "cpython", "venv", "", here, incomplete=incomplete
+        )
+        system = str(tmp_path / "system")
+        return tuple(fact.value for fact in torch_loading_facts(cuda, layout, environ, here=here, system=system))
+
+    return run
+
+
+def test_a_whole_torch_has_all_it_asks_for(read):
+    assert read() == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        (0, "it is empty"),
+        (3, "it is no ELF file"),
+        (40, "it is cut off"),
+        (200, "it is shorter than its own tables say"),
+    ],
+)
+def test_a_library_that_is_cut_off_is_damaged(site, read, size, why):
+    path = site / "torch" / "lib" / "libtorch_cpu.so"
+    path.write_bytes(path.read_bytes()[:size])
+    assert read()[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
+    assert read(cuda=ABSENT, here=False)[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
+
+
+def test_a_fifo_in_place_of_a_library_is_damage_and_does_not_hang(site, read):
+    (site / "torch" / "lib" / "libc10.so").unlink()
+    os.mkfifo(site / "torch" / "lib" / "libc10.so")
+    assert read()[0] == ("torch/lib/libc10.so (it is not a regular file)",)
+
+
+def test_what_is_gone_or_for_another_machine_is_not_damaged(site, read):
+    (site / "torch" / "lib" / "libc10.so").unlink()
+    (site / "torch" / "lib" / "libc10.so").symlink_to("gone.so")
+    path = site / "torch" / "lib" / "libtorch_cpu.so"
+    content = bytearray(path.read_bytes())
+    content[18:20] = struct.pack("<H", 21)
+    path.write_bytes(content)
+    assert read()[0] == ()
+
+
+def test_a_torch_without_such_files_is_not_known(site, read):
+    for path in (site / "torch" / "lib").iterdir():
+        path.unlink()
+    assert all(isinstance(value, Unknown) for value in read())
+
+
+def test_libraries_that_are_nowhere_are_missing(site, read):
+    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    assert read()[1] == ("libcudnn.so.9",)
+    (site / "nvidia" / "cu13" / "lib" / "libcublas.so.13").unlink()
+    (site / "nvidia" / "cu13" / "lib" / "libcublas.so.13").symlink_to("/gone/libcublas.so.13")
+    assert read()[1] == ("libcudnn.so.9", "libcublas.so.13")
+
+
+@pytest.mark.parametrize(
+    "place", ["env/lib", "other/nvidia/cudnn/lib", "other/nvidia/elsewhere/lib", "system/usr/lib64"]
+)
+def test_a_library_in_another_place_is_not_missing(site, read, tmp_path, place):
+    (tmp_path / place).mkdir(parents=True)
+    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").rename(tmp_path / place / "libcudnn.so.9")
+    assert read(more=(tmp_path / "other",))[1] == ()
+
+
+def test_a_library_that_variables_bring_is_not_missing(site, read, tmp_path):
+    path = (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").rename(tmp_path / "libcudnn.so.9")
+    assert read()[1] == ("libcudnn.so.9",)
+    assert read(LD_LIBRARY_PATH=f"/nowhere:{tmp_path}")[1] == ()
+    assert read(LD_PRELOAD=str(path))[1] == ()
+
+
+def test_a_library_of_the_loaders_cache_is_not_missing(site, read, tmp_path):
+    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    shared_object(tmp_path / "system" / "opt" / "cudnn" / "libcudnn.so.9")
+    name, value = b"libcudnn.so.9\0", b"/opt/cudnn/libcudnn.so.9\0"
+    head = b"glibc-ld.so.cache1.1" + struct.pack("<II", 1, len(name + value)) + bytes(20)
+    entry = struct.pack("<iIIIQ", 1, 72, 72 + len(name), 0, 0)
+    (tmp_path / "system" / "etc").mkdir()
+    (tmp_path / "system" / "etc" / "ld.so.cache").write_bytes(head + entry + name + value)
+    assert read()[1] == ()
+
+
+def test_links_to_wheels_in_a_cache_are_as_good_as_files(site, read, tmp_path):
+    for number, path in enumerate([*site.rglob("*.so"), *site.rglob("*.so.*")]):
+        path.rename(tmp_path / f"archive-{number}")
+        path.symlink_to(tmp_path / f"archive-{number}")
+    assert read() == ((), ())
+
+
+def test_a_torch_that_does_not_look_for_wheels_is_not_judged(site, read):
+    """One that was built with the system's CUDA finds it by what its own shell or module sets."""
+    for name in ("libtorch_cpu.so", "libtorch_cuda.so"):
+        shared_object(site / "torch" / "lib" / name, needed=["libcudnn.so.9"], rpath="$ORIGIN:/usr/local/cuda/lib64")
+    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    assert isinstance(read()[1], Unknown)
+
+
+@pytest.mark.parametrize("cuda", [ABSENT, Unknown("no version file")])
+def test_only_a_cuda_build_of_this_machine_is_judged(site, read, cuda):
+    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    assert isinstance(read(cuda=cuda)[1], Unknown)
+    assert isinstance(read(here=False)[1], Unknown)
+    assert read(incomplete="a folder cannot be read")[1] == Unknown("a folder cannot be read")
