@@ -21,6 +21,7 @@ from envdoctor.observe.environment.metadata_directory import (
 
 __all__ = ["FolderScan", "scan_folder"]
 
+_NAMED = 3
 _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 
 
@@ -99,6 +100,11 @@ def _follow_egg_link(folder: str, entry: str, files: Files, scan: FolderScan) ->
         scan.linked.append(os.path.normpath(target))
 
 
+def _first(names: list[str]) -> list[str]:
+    """As many as a message can name, and how many more there are."""
+    return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
+
+
 def _report_duplicates(folder: str, scan: FolderScan) -> None:
     """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
     if len({item.name for item in scan.distributions}) == len(scan.distributions):
@@ -108,7 +114,7 @@ def _report_duplicates(folder: str, scan: FolderScan) -> None:
         groups.setdefault(item.name, []).append(item)
     for name, items in groups.items():
         if len(items) > 1:
-            versions = ", ".join(sorted({item.version for item in items if isinstance(item.version, str)}))
-            entries = " and ".join(os.path.basename(item.path) for item in items)
+            versions = ", ".join(_first(sorted({item.version for item in items if isinstance(item.version, str)})))
+            entries = " and ".join(_first([os.path.basename(item.path) for item in items]))
             detail = f"{entries} are in the same folder"
             scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))

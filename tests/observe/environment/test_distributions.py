@@ -133,6 +133,14 @@ def test_names_spelled_differently_are_the_same_name(bare: Path, make_dist) -> N
     assert problems(bare) == [("flash-attn", "duplicate", "2.0, 2.1")]
 
 
+@pytest.mark.parametrize(("count", "versions"), [(3, "1.0, 1.1, 1.2"), (300, "1.0, 1.1, 1.10, … +297")])
+def test_of_many_versions_in_one_folder_three_are_named(bare: Path, make_dist, count: int, versions: str) -> None:
+    for number in range(count):
+        make_dist(bare, "numpy", f"1.{number}")
+    ((name, kind, found),) = problems(bare)
+    assert (name, kind, found) == ("numpy", "duplicate", versions)
+
+
 def test_a_folder_that_pip_left_behind_is_a_problem_and_no_distribution(bare: Path, make_dist) -> None:
     make_dist(bare, "~umpy", "1.26.4")
     (bare / "~umpy").mkdir()
