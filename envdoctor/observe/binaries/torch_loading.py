@@ -9,7 +9,6 @@ torch/__init__.py of 2.4.1 to 2.9.1).
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping, Sequence
 
@@ -30,9 +29,12 @@ _LOADED = (
     "libtorch_cuda.so",
 )
 #: Names of NVIDIA's wheels. What is bundled with torch has a hash in its name (libcusparseLt-294d6944.so.0).
-_NVIDIA = re.compile(
-    r"lib(?:cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt|nccl|nvJitLink|nvrtc"
-    r"|nvshmem_host|nvToolsExt)\.so\.\d{1,3}\Z"
+_NVIDIA = frozenset(
+    f"lib{name}"
+    for name in (
+        *("cudart", "cublas", "cublasLt", "cudnn", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse"),
+        *("cusparseLt", "nccl", "nvJitLink", "nvrtc", "nvshmem_host", "nvToolsExt"),
+    )
 )
 _MOST_FOLDERS = 256
 
@@ -66,7 +68,7 @@ def torch_loading_facts(
                 damaged.append(f"torch/lib/{name} (it is empty)")
             else:
                 with ElfFile(files.open(path)) as file:
-                    wanted.update(dict.fromkeys(one for one in file.needed if _NVIDIA.match(one)))
+                    wanted.update(dict.fromkeys(one for one in file.needed if _is_nvidias(one)))
                     paths.update(dict.fromkeys(one for both in file.search_paths() for one in both))
         except ElfError as error:
             if error.damaged:
@@ -119,6 +121,11 @@ def _nowhere(
         for name in _not_in(places, [name for name in names if name not in preloaded], layout)
         if not any(os.path.isfile(system + path) for path in cached_library(name, system + LOADER_CACHE))
     )
+
+
+def _is_nvidias(name: str) -> bool:
+    stem, _, major = name.partition(".so.")
+    return stem in _NVIDIA and major.isdigit()
 
 
 def _place(path: str, origin: str) -> str:
