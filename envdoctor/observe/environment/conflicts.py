@@ -116,7 +116,7 @@ def conflicts(
             kind = "missing" if there is None else "conflict"
             found = ABSENT if there is None else ", ".join(version for version in there if version)
             cause = causes.setdefault((wanted.name, kind), _Cause(wanted.name, kind, found))
-            cause.asked.append((asker.name, wanted.specifiers.replace(" ", "")))
+            cause.asked.append((asker.name, _as_named(wanted.specifiers)))
     told = sorted(causes)[:_MOST_RECORDS]
     if len(causes) > len(told):
         open_reasons.insert(
@@ -124,6 +124,12 @@ def conflicts(
         )
     items_found = tuple(causes[key].record() for key in told)
     return Records(items_found, open_reasons[0] if open_reasons else None)
+
+
+def _as_named(specifiers: str) -> str:
+    """Specifiers without blanks; nothing when it holds characters of no specifier, which no report would print."""
+    text = "".join(specifiers.split())
+    return text if text.isascii() and text.isprintable() else ""
 
 
 def _meets(versions: list[str | None], specifiers: str) -> bool | None:
@@ -155,7 +161,7 @@ def _python(
     elif False in answers:
         installed = asker.version if isinstance(asker.version, str) else ABSENT
         cause = causes.setdefault((asker.name, "python"), _Cause(asker.name, "python", installed))
-        cause.asked.append(("Python", wanted.replace(" ", "")))
+        cause.asked.append(("Python", _as_named(wanted)))
 
 
 def marker_values(layout: Layout) -> dict[str, str | None]:

@@ -131,7 +131,9 @@ _TOKEN_PREFIXES = (
     "AKIA",
     "eyJ",
 )
-#: A long segment of letters and digits in a URL's path: some package indexes carry the token there.
+#: What follows /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
+_AFTER_T = r"(?<=/t/)[^/?#\s]+"
+#: A long segment of letters and digits in a URL's path: other package indexes carry the token there.
 _LONG_SEGMENT = r"(?<=/)(?=[^/\s]*\d)(?=[^/\s]*[A-Za-z])[A-Za-z0-9_-]{24,}(?=[/?#\s]|\Z)"
 
 
@@ -158,6 +160,7 @@ def redact(name: str, text: str) -> str:
     if name in URL_VARIABLES:
         if "://" not in text:
             text = re.sub(r"\S*@", "***@", text)
+        text = re.sub(_AFTER_T, "***", text)
         text = re.sub(_LONG_SEGMENT, "***", text)
     if "=" in text:
         text = re.sub(_QUERY_PART, r"\1***", text)

@@ -288,3 +288,15 @@ def test_as_many_as_are_told_leave_the_list_complete(put: Put, found) -> None:
     put("greedy", "1.0", *(f"Requires-Dist: p{number:05} (>=1)" for number in range(300)))
     records = found()
     assert (len(records), records.incomplete) == (300, None)
+
+
+@pytest.mark.parametrize("odd", ["\x1b\x07", "\x1b[1m", "\u200b", "\x7f", "\u202e>=1"])
+def test_specifiers_that_nobody_could_print_are_not_named(put: Put, found, odd: str) -> None:
+    put("a", "1.0", f"Requires-Dist: b ({odd})")
+    (item,) = found().items
+    assert (item["asked_by"], item["requires"]) == ("a", "*")
+
+
+def test_blanks_in_specifiers_are_not_shown(put: Put, found) -> None:
+    put("a", "1.0", "Requires-Dist: b (>=1,\t <2)")
+    assert [item["asked_by"] for item in found()] == ["a (>=1,<2)"]
