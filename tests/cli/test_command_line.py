@@ -119,7 +119,7 @@ def test_wrong_use_is_one_sentence(run, arguments, fragment):
 
 def test_an_unparsable_private_rule_stops_with_its_place(run, facts_file, private):
     folder = private()
-    (folder / "x-bad.toml").write_text("schema = 1\nrule = {\n")
+    (folder / "x-bad.toml").write_text("schema = 1\nrule = = 2\nmore = 3\n")
     text = sentence(run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)), 2)
     assert "x-bad.toml: not TOML: " in text and "line 2" in text
 
