@@ -68,7 +68,8 @@ def tell(
         logger.warning("%s[%s] %s", finding.severity, finding.id, clean(finding.message.en))
         for fix in finding.fixes:
             logger.warning("  fix: %s", clean(fix.summary.en))
-    path = folder / f"envdoctor-flight-{facts['watch.step']}-{facts['watch.event']}.json"
+    by = f"-rank{details['rank']}" if "rank" in details else ""
+    path = folder / f"envdoctor-flight-{facts['watch.step']}-{facts['watch.event']}{by}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, default=str, ensure_ascii=False) + "\n", encoding="utf-8")

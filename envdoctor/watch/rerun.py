@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from envdoctor.watch.batch import tensors_of
+from envdoctor.watch.flags import local
 
 __all__ = ["examine"]
 
@@ -17,24 +18,33 @@ __all__ = ["examine"]
 _ANOMALY = re.compile(r"Function '(\w+)' returned nan values")
 
 
-def examine(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, Any]:
+def examine(
+    model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any], *, again: bool = True
+) -> dict[str, Any]:
     """The facts ``watch.where``, ``module``, ``module_class``, ``operation``, ``parameter`` and ``cured_by``.
 
     ``model`` is called with the batch up to three times, forward and backward; its gradients are overwritten and left
-    empty, its weights, mode and random state are not touched. ``loss_of`` takes the model's output to the loss. What
-    goes wrong in here is said in ``where`` as ``failed``: a diagnosis must not end a run.
+    empty, its weights, mode and random state are not touched. ``loss_of`` takes the model's output to the loss; an
+    output without one is searched with a loss of its logits. ``again`` False calls nothing: batch and weights
+    alone are looked at, and ``where`` is absent when they are finite. What goes wrong in here is said in ``where`` as
+    ``failed``: a diagnosis must not end a run.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:
+        found = _present(model, batch)
+        if found or not again:
+            return found
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
             return _examine(model, batch, loss_of)
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
-        model.zero_grad(set_to_none=True)
+        if again:
+            model.zero_grad(set_to_none=True)
 
 
-def _examine(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, Any]:
+def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not finite before anything is computed: data or weights."""
     bad = [name for name, value in tensors_of(batch).items() if value.is_floating_point() and not _finite(value)]
     if bad:
         return {"watch.where": "data", "watch.module": bad[0]}
@@ -47,16 +57,40 @@ def _examine(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]
                 "watch.module": name.rpartition(".")[0],
                 "watch.module_class": type(owner).__name__,
             }
-    found = _trace(model, batch, loss_of)
+    return {}
+
+
+def _examine(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, Any]:
+    objective = _Objective(loss_of)
+    found = _trace(model, batch, objective)
     if found["watch.where"] in ("forward", "backward"):
         found["watch.cured_by"] = [
-            name for name, context in _cures(model) if _runs_clean(model, batch, loss_of, context)
+            name for name, context in _cures(model) if _runs_clean(model, batch, objective, context)
         ]
     return found
 
 
+class _Objective:
+    """What the backward pass starts from: the model's loss, or where it gives none (label smoothing, a loss function
+    of the Trainer's) the mean square of its logits, whose gradient goes through the same operations."""
+
+    def __init__(self, loss_of: Callable[[Any], Any]) -> None:
+        self._loss_of = loss_of
+        self.own = True
+
+    def __call__(self, output: Any) -> Any:
+        loss = self._loss_of(output)
+        if loss is not None:
+            return loss
+        self.own = False
+        logits = getattr(output, "logits", None)
+        if logits is None:
+            logits = next((one for one in _tensors(output) if one.requires_grad), None)
+        return None if logits is None else logits.float().pow(2).mean()
+
+
 def _finite(tensor: Any) -> bool:
-    return bool(torch.isfinite(tensor.detach()).all())
+    return bool(torch.isfinite(local(tensor)).all())
 
 
 class _Trace:
@@ -69,13 +103,14 @@ class _Trace:
         self.backward: list[tuple[str, Any]] = []
 
 
-def _trace(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, Any]:
+def _trace(model: Any, batch: Mapping[str, Any], loss_of: _Objective) -> dict[str, Any]:
     trace = _Trace()
     handles = [module.register_forward_hook(_forward_hook(trace, name)) for name, module in model.named_modules()]
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             owner = name.rpartition(".")[0]
             handles.append(parameter.register_hook(_gradient_hook(trace, owner, model.get_submodule(owner), "in")))
+    model.zero_grad(set_to_none=True)  # what the bad step left would be taken for this pass's
     try:
         loss = loss_of(model(**batch))
         if loss is not None and not trace.forward and _finite(loss):
@@ -83,13 +118,23 @@ def _trace(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) 
     finally:
         for handle in handles:
             handle.remove()
-    if trace.forward or loss is None or not _finite(loss):
+    if trace.forward or (loss_of.own and not _finite(loss)):
         return {"watch.where": "forward", **_module(trace.forward, model)}
+    if loss is None:
+        return {"watch.where": "unknown", "problem": "the model's output holds neither a loss nor logits"}
     if all(parameter.grad is None or _finite(parameter.grad) for parameter in model.parameters()):
-        return {"watch.where": "nothing"}
+        if loss_of.own:
+            return {"watch.where": "nothing"}
+        problem = "the loss is computed outside the model, whose logits and their gradients are finite"
+        return {"watch.where": "unknown", "problem": problem}
+    if not trace.backward:  # a hook of the user's on a weight, or a path around all modules
+        bad = next(name for name, one in model.named_parameters() if one.grad is not None and not _finite(one.grad))
+        named: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
+    else:
+        named = _module(trace.backward, model)
     return {
         "watch.where": "backward",
-        **_module(trace.backward, model),
+        **named,
         **_operation(model, batch, loss_of),
     }
 

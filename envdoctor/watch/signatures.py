@@ -12,8 +12,9 @@ def event_of_log(entry: Mapping[str, object]) -> str | None:
     """The event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.
 
     With ``logging_nan_inf_filter``, the Trainer's default, a loss that is not finite is logged as 0.0: what remains of
-    it is the gradient norm. Evaluation is not filtered. Seen alike with transformers 4.48.0 and 5.17.0: weights
-    poisoned with NaN log (0.0, nan), a batch whose labels are all ignored logs (0.0, 0.0).
+    it is the gradient norm. Evaluation is filtered since transformers 5.23.0 (while one of its losses is finite), not
+    in older releases. Seen alike with transformers 4.48.0 and 5.17.0: weights poisoned with NaN log (0.0, nan),
+    a batch whose labels are all ignored logs (0.0, 0.0).
     """
     loss, norm, evaluated = (_number(entry.get(key)) for key in ("loss", "grad_norm", "eval_loss"))
     if evaluated is not None and not math.isfinite(evaluated):
