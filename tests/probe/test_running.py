@@ -149,6 +149,74 @@ def test_one_that_hangs_costs_the_others_its_own_time_alone(run: Callable[..., l
     assert time.monotonic() - started < 30
 
 
+ONCE = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close(); "
+
+
+@pytest.mark.parametrize(
+    ("how", "earlier"),
+    [("os.abort()", "crash"), ("import time; time.sleep(600)", "timeout"), ("os._exit(7)", "failed")],
+)
+def test_how_one_ended_beside_others_is_kept_though_it_is_done_alone(
+    run: Callable[..., list[Outcome]], how: str, earlier: str
+) -> None:
+    outcomes = run(declared={"seconds": {"cpu": 2}}, a=OK, b=OK + ONCE + how, c=OK)
+    assert [outcome.ending for outcome in outcomes] == ["ok", "ok", "ok"]
+    assert [outcome.earlier for outcome in outcomes] == ["", earlier, ""]
+    assert "after 1 observations" in outcomes[1].earlier_detail
+    assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1], "nothing is told twice"
+
+
+def test_a_limit_that_jobs_share_blames_nobody_who_is_done_alone(run: Callable[..., list[Outcome]]) -> None:
+    flood = "import sys\nfor _ in range(100): sys.stderr.write('x' * (1 << 20))\n"
+    outcomes = run(a=OK, b=OK + ONCE.replace("close(); ", "close()\n    ") + flood.replace("\n", "\n    ").rstrip(" "))
+    assert [(outcome.ending, outcome.earlier) for outcome in outcomes] == [("ok", ""), ("ok", "")]
+
+
+def test_what_a_later_one_writes_takes_nothing_from_one_that_is_done(run: Callable[..., list[Outcome]]) -> None:
+    outcomes = run(a=OK, b=OK + "for _ in range(1 << 14): print('x' * 65535)")
+    assert [outcome.ending for outcome in outcomes] == ["ok", "output-limit"]
+    assert [len(outcome.observations) for outcome in outcomes] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("torch", "ending"),
+    [
+        ("raise ImportError('libcudart')", "torch-broken"),
+        ("__version__ = '1.13.1'", "torch-old"),
+        ("import time; time.sleep(600)", "timeout"),
+        ("import os; os.abort()", "crash"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_torch_that_cannot_be_imported_is_tried_once(
+    tmp_path: Path, torch: str, ending: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envdoctor.probe.catalogue._IMPORT_SECONDS", 0.0)
+    (tmp_path / "lib").mkdir()
+    log = tmp_path / "imports"
+    (tmp_path / "lib" / "torch.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{torch}\n")
+    home = payload(tmp_path)
+    for name in "abc":
+        write_probe(home, name, OK, needs=["torch"], alone=alone, seconds={"cpu": 2})
+    place = Place(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path / "lib")}, str(tmp_path), str(tmp_path))
+    place = place._replace(payload=home)
+    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "abc"], place)
+    assert [outcome.ending for outcome in outcomes] == [ending] * 3
+    assert len({outcome.detail for outcome in outcomes}) == 1
+    assert log.read_text() == "x"
+
+
+def test_another_library_that_ends_the_process_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "odd_kernels.py").write_text("import os; os.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    home = payload(tmp_path / "here", b=OK)
+    write_probe(home, "a", OK, needs=["odd_kernels"])
+    place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path), None, home)
+    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
+    assert [outcome.ending for outcome in outcomes] == ["crash", "ok"]
+
+
 def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Outcome]]) -> None:
     pid = "import os; emit({'kind': 'info', 'pid': os.getpid()})"
     first, second = run(a=pid, b=pid)
