@@ -126,7 +126,9 @@ GPU = Records(({"name": "H200"},))
         (cpu(1), Records(()), (), False),
         (cpu(), Records(()), ("rocm",), False),
         (cpu(), Records((), "half read"), (), None),
-        (cpu(), Unknown("--no-gpu was given"), (), None),
+        (cpu(), Unknown("--no-gpu was given"), (), True),
+        (cpu(), Unknown("--no-gpu was given"), ("nvidia",), None),
+        (cpu(), Unknown("--no-gpu was given"), Unknown("not looked"), None),
         (cpu()._replace(begin={"device": "cuda"}), GPU, (), True),
     ],
 )

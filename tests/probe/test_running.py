@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.probe.catalogue import PAYLOAD, find_probes
+from envdoctor.probe.child_environment import child_environment
 from envdoctor.probe.running import Outcome, Place, run_jobs
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -252,6 +253,39 @@ def test_children_see_the_callers_variables_and_no_file_of_the_working_directory
     assert seen["env"]["CUDA_VISIBLE_DEVICES"] == "", "on the CPU no GPU is touched"
     assert "WORLD_SIZE" not in seen["env"]
     assert seen["cwd"] == os.path.realpath(scratch)
+
+
+def test_the_users_choice_of_amd_gpus_stays(tmp_path: Path) -> None:
+    environ = {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "2"}
+    where = {"cwd": str(tmp_path), "scratch": str(tmp_path)}
+    seen = child_environment(environ, **where, device="cuda", visible="0")
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("3", "0")
+    seen = child_environment(environ, **where, device="cpu", visible=None)
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("", "")
+
+
+@linux
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_terminal_that_closes_leaves_no_file(tmp_path: Path, name: str) -> None:
+    import signal
+
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "torch.py").write_text("import time; time.sleep(600)")
+    (tmp_path / "t").mkdir()
+    command = [sys.executable, "-m", "envdoctor", "probe", "--python", sys.executable, "--device", "cpu", "--no-config"]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "t"), "PYTHONPATH": str(tmp_path / "lib")}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    try:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path / "t").glob("envdoctor-probe-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list((tmp_path / "t").glob("envdoctor-probe-*"))
+        process.send_signal(getattr(signal, name))
+        process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not list((tmp_path / "t").glob("envdoctor-probe-*"))
 
 
 @linux
