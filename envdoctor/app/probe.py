@@ -56,8 +56,8 @@ class Request:
 class Results(NamedTuple):
     """What the experiments gave: facts for the rules, the report's section, what to say of the run.
 
-    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` sentences about what was asked for and
-    gave no case.
+    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` sentences about what was asked for
+    and gave no case.
     """
 
     facts: list[Fact]
@@ -79,8 +79,8 @@ def probe(
     """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
 
     The target's torch is imported there and nowhere else. A torch that cannot be used, an experiment that gave no
-    answer and about which no rule says anything, and one that was asked for and measured nothing make the report incomplete
-    (exit code 3).
+    answer and about which no rule says anything, and one that was asked for and measured nothing make the report
+    incomplete (exit code 3).
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     started = time.perf_counter()
