@@ -25,7 +25,7 @@ from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, cho
 from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.reproducer import reproducer
-from envdoctor.probe.results import probe_facts, results_of, section_of
+from envdoctor.probe.results import model_not_measured, not_measured, probe_facts, results_of, section_of
 from envdoctor.probe.running import UNUSABLE, Outcome, Place
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report, Target
@@ -54,13 +54,17 @@ class Request:
 
 
 class Results(NamedTuple):
-    """What the experiments gave: facts for the rules, the report's section, what to say of the run. ``failed`` is why
-    no experiment could run, a sentence, or None."""
+    """What the experiments gave: facts for the rules, the report's section, what to say of the run.
+
+    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` sentences about what was asked for
+    and gave no case.
+    """
 
     facts: list[Fact]
     section: dict[str, Any]
     notices: tuple[Notice, ...]
     failed: str | None
+    unmeasured: tuple[str, ...] = ()
 
 
 def probe(
@@ -74,8 +78,9 @@ def probe(
 ) -> Report:
     """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
 
-    The target's torch is imported there and nowhere else. A torch that cannot be used, or an experiment that gave no
-    answer and about which no rule says anything, makes the report incomplete (exit code 3).
+    The target's torch is imported there and nowhere else. A torch that cannot be used, an experiment that gave no
+    answer and about which no rule says anything, and one that was asked for and measured nothing make the report
+    incomplete (exit code 3).
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     started = time.perf_counter()
@@ -90,6 +95,8 @@ def probe(
     facts.update(results.facts)
     judgement = judge(facts, matrix.only(about_probes), policy or Policy(), today=today or date.today())
     open_ends = [] if results.failed else unanswered(judgement, results.section)
+    if not results.failed:
+        open_ends += [Notice("error", text) for text in results.unmeasured]
     notices = [*gathered.notices, *results.notices, *open_ends]
     if results.failed:
         notices.append(Notice("error", results.failed))
@@ -145,9 +152,9 @@ def run_probes(
             raise JobError(permission.refused)
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
-    with _scratch() as scratch, _recorder(request, gathered.facts, matrix) as keep:
+    with _scratch() as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
         place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
-        sure = request.device == "cpu" or _no_accelerator(gathered.facts)
+        sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         session = run_session(
             probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=progress, keep=keep
         )
@@ -168,13 +175,15 @@ def _results(
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
         failed = f"the experiments could not run: {what}"
-    return Results(found, section, tuple(notices), failed)
+    unmeasured = (*not_measured(section, probes, request.only), *model_not_measured(session))
+    return Results(found, section, tuple(notices), failed, unmeasured)
 
 
 def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]:
     """What ended without an answer: neither right nor wrong is known there.
 
-    An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none.
+    An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
+    is a failure on a device of which nobody knows whether training uses it: no rule judges that.
     """
     told = {
         tuple(finding.item.get(key) for key in ("name", "device", "dtype", "backend", "signature"))
@@ -184,10 +193,14 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]
     notices = []
     for group in section["groups"]:
         identity = tuple(group[key] for key in ("name", "device", "dtype", "backend", "signature"))
-        if group["verdict"] in ("fail", "warn") or identity in told or section["in_use"] is False:
+        known = group["verdict"] == "fail" and section["in_use"] is not None
+        if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
         what = " ".join(word for word in identity[:4] if word)
-        notices.append(Notice("error", f"no answer from {what}: {group['verdict']}: {group['why']}"))
+        text = f"no answer from {what}: {group['verdict']}: {group['why']}"
+        if group["verdict"] == "fail":
+            text = f"{what}: {group['signature']}: {group['why']}; whether training uses this device is not known"
+        notices.append(Notice("error", text))
     return notices
 
 
@@ -227,7 +240,9 @@ def _scratch() -> Iterator[str]:
 
 
 @contextmanager
-def _recorder(request: Request, facts: FactSet, matrix: Matrix) -> Iterator[Callable[[Outcome], None] | None]:
+def _recorder(
+    request: Request, facts: FactSet, matrix: Matrix, scratch: str
+) -> Iterator[Callable[[Outcome], None] | None]:
     if request.record is None:
         yield None
         return
@@ -241,7 +256,8 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix) -> Iterator[Call
     with file:
         head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
-        yield lambda outcome: write_outcome(file, outcome)
+        folders = {scratch: "<scratch>", str(request.sources.cwd): "<cwd>", os.path.expanduser("~"): "~"}
+        yield lambda outcome: write_outcome(file, outcome, folders)
 
 
 def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
@@ -257,8 +273,7 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
         raise UsageProblem(f"--replay {error}") from None
     add_assignments(facts, request.sources, matrix)
     head = recording.head
-    only = [str(name) for name in head.get("only") or ()]
-    request = replace(request, suite=str(head.get("suite", "quick")), only=only)
+    request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     session = session_of(recording.outcomes)
     if not recording.outcomes:
         raise UsageProblem(f"--replay {request.replay}: nothing ran in this recording")

@@ -72,6 +72,8 @@ def command(**options: Any) -> int:
     live = [f"--{name}" for name in ("python", "record", "only", "model", "all_gpus", "force") if _typed(name)]
     if options["replay"] and live:
         raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
+    if options["reproducer"] is not None and options["reproducer"].exists():
+        raise UsageProblem(f"--reproducer: {options['reproducer']} exists and is not overwritten")
     configuration = configuration_of(options["config"], options["no_config"])
     only = [name.strip() for text in options["only"] for name in text.split(",")]
     request = Request(
@@ -105,16 +107,21 @@ def command(**options: Any) -> int:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Being asked to end (SIGTERM) is an interrupt: children and their files go first."""
+    """Being asked to end (SIGTERM, SIGHUP of a closed terminal) is an interrupt: children and their files go first."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    asked = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # What is ignored stays so: nohup means that a closed terminal ends nothing.
+    before = {
+        number: signal.signal(number, interrupt) for number in asked if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _typed(name: str) -> bool:

@@ -166,8 +166,8 @@ def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]
         if job["device"] == "cuda" and not _has_cuda():
             return "no-device", "torch sees no CUDA device"
     channel.stamp["device"] = job["device"]
+    channel.write({**channel.stamp, **begin})  # before other libraries get their chance to bring the process down
     missing = [problem for problem in map(_missing, needs) if problem]
-    channel.write({**channel.stamp, **begin})
     if missing:
         channel.emit({"case": "needs", **missing[0]})
         return "ok", ""

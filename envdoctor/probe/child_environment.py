@@ -22,8 +22,8 @@ def child_environment(
     PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because a probe in
     a cleaned environment probes another environment. Relative folders are resolved against ``cwd``, which itself is
     taken off PYTHONPATH. Files of compilers and temporary files go to ``scratch``; nothing is asked of the network; one
-    thread computes. ``visible`` names the devices to be seen (None: as the user has it); on the device ``cpu`` none is,
-    or a library would take one unasked.
+    thread computes. ``visible`` names the devices to be seen (None: as the user has it) in CUDA's variable; that of HIP
+    stays as it is. On the device ``cpu`` none is seen, or a library would take one unasked.
     """
     kept = {name: value for name, value in environ.items() if name not in _LAUNCHER and not name.startswith(_LAUNCHERS)}
     for name in _PATHS:
@@ -51,9 +51,7 @@ def child_environment(
         TMP=scratch,
     )
     if device == "cpu":
-        visible = ""
-    if visible is not None:
-        for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-            if name == "CUDA_VISIBLE_DEVICES" or name in kept or device == "cpu":
-                kept[name] = visible
+        kept.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="")
+    elif visible is not None:
+        kept["CUDA_VISIBLE_DEVICES"] = visible
     return kept

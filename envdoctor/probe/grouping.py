@@ -28,6 +28,8 @@ _ENDED = {
     "lost": ("error", "lost"),
     **{name: ("error", name) for name in UNUSABLE},
 }
+#: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
+_ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
 _MODULI = (128, 64, 32, 16)
 #: A key length below this fits into one tile of every kernel.
 _SHORT = 16
@@ -80,7 +82,7 @@ class Group(NamedTuple):
     def values(self, name: str) -> tuple[str, ...]:
         """What a parameter was in these cases: numbers in order, words in alphabetical order."""
         found = {value for case in self.cases if (value := case.param(name)) is not None}
-        return tuple(sorted(found, key=lambda text: (float(text) if text.isdigit() else math.inf, text)))
+        return tuple(sorted(found, key=lambda text: (float(text) if _is_length(text) else math.inf, text)))
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -96,7 +98,8 @@ class Group(NamedTuple):
     def lse(self) -> tuple[float, float] | None:
         """Least and largest logsumexp of a score row over the cases."""
         pairs = [case.observation.get("lse") for case in self.cases]
-        ends = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+        both = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+        ends = [pair for pair in both if all(map(math.isfinite, pair))]
         if not ends:
             return None
         return min(pair[0] for pair in ends), max(pair[1] for pair in ends)
@@ -108,13 +111,13 @@ class Group(NamedTuple):
         Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself,
         and a key of length 1 has gradients of zero: neither says anything.
         """
-        wrong = sorted({int(text) for text in self.values("S") if text.isdigit()})
+        wrong = sorted({int(text) for text in self.values("S") if _is_length(text)})
         alike = [
             case
             for case in self.right
             if all((case.param(name) or "") in (self.values(name) or ("",)) for name in ("mask", "stress"))
         ]
-        right = {int(text) for case in alike if (text := case.param("S")) and text.isdigit() and text != "1"}
+        right = {int(text) for case in alike if (text := case.param("S")) and _is_length(text) and text != "1"}
         if not wrong or not right:
             return None
         if wrong[-1] < _SHORT <= min(right):
@@ -166,26 +169,20 @@ def groups_of(outcomes: Sequence[Outcome]) -> list[Group]:
             groups.append(Group(name, device, dtype, backend, model, verdict, signature, tuple(members), ran, same))
     for outcome in outcomes:
         if outcome.ending != "ok":
-            verdict, signature = _ENDED[outcome.ending]
-            job = outcome.job
-            ran = sum(case.verdict.verdict != "skip" for case in families[_key(outcome)])
-            groups.append(
-                Group(
-                    job.probe,
-                    outcome.device,
-                    job.dtype,
-                    job.backend,
-                    None,
-                    verdict,
-                    signature,
-                    (),
-                    ran,
-                    (),
-                    outcome.detail,
-                )
-            )
+            groups.append(_of_an_end(outcome, *_ENDED[outcome.ending], outcome.detail, families[_key(outcome)]))
+        if outcome.earlier:
+            detail = f"at first {outcome.earlier}, in a process with other experiments: {outcome.earlier_detail}"
+            signature = _ONCE.get(outcome.earlier, "died-once")
+            groups.append(_of_an_end(outcome, "warn", signature, detail, families[_key(outcome)]))
     places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
     return sorted(groups, key=lambda group: (places.get(group.name, len(places)), _rank(group.verdict)))
+
+
+def _of_an_end(outcome: Outcome, verdict: str, signature: str, detail: str, cases: Sequence[Case]) -> Group:
+    """The group that says how a child ended; ``cases`` are those that ran with this probe, device, dtype, backend."""
+    job = outcome.job
+    ran = sum(case.verdict.verdict != "skip" for case in cases)
+    return Group(job.probe, outcome.device, job.dtype, job.backend, None, verdict, signature, (), ran, (), detail)
 
 
 def _key(outcome: Outcome) -> tuple[str, str, str | None, str | None]:
@@ -239,6 +236,11 @@ def example(case: Case) -> str:
     return " ".join(f"{key}={value}" for key, value in pairs)[:300]
 
 
+def _is_length(text: str) -> bool:
+    """Whether it is a number of keys: a recording may hold other digits, or thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
 def _rank(verdict: str) -> int:
     return ORDER.index(verdict) if verdict in ORDER else 0
 
@@ -259,5 +261,5 @@ def _texts(cases: Iterable[Case], key: str) -> Iterable[str]:
 def _float(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

@@ -14,11 +14,13 @@ class Unreadable(Exception):
 
 
 def number(value: object, name: str) -> float:
-    """A float; JSON's lack of NaN and infinity is made up for by the words nan, inf and -inf."""
-    if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
+    """A float that is not negative, as every measure is; the words nan and inf make up for JSON's lack of these."""
+    if isinstance(value, str) and value.lower() in ("nan", "inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Unreadable(f"{name} is not a number")
+    if value < 0:
+        raise Unreadable(f"{name} is negative")
     try:
         return float(value)
     except OverflowError:
@@ -26,11 +28,14 @@ def number(value: object, name: str) -> float:
 
 
 def numbers(observation: Mapping[str, Any], key: str) -> list[float]:
-    """A list of :func:`number`."""
+    """A list of :func:`number` that are finite."""
     values = observation.get(key)
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise Unreadable(f"{key} is not a list of numbers")
-    return [number(value, key) for value in values]
+    found = [number(value, key) for value in values]
+    if not all(map(math.isfinite, found)):
+        raise Unreadable(f"{key} is not finite")
+    return found
 
 
 def mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -1,18 +1,22 @@
 """Recordings of probe runs: everything that verdicts and rules need, as JSON lines that can be judged again anywhere.
 
 The first line is the head (schema, suite, the facts of the environment without what identifies the machine), then one
-line a child with its job, observations and ending, in the order in which they ended.
+line a child with its job, observations and ending, in the order in which they ended. Of folders only the last name, or
+a word, is written: a recording is made to be handed on.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from envdoctor.probe.catalogue import Job
+from envdoctor.probe.catalogue import SUITES, Job
 from envdoctor.probe.running import ENDINGS, Outcome
 
 __all__ = ["SCHEMA", "Recording", "RecordingError", "read_recording", "write_head", "write_outcome"]
@@ -40,11 +44,32 @@ def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
     file.flush()
 
 
-def write_outcome(file: IO[str], outcome: Outcome) -> None:
-    """Add what one child gave, at once: a run that is cut short keeps what it has."""
-    data = {**outcome._asdict(), "job": asdict(outcome.job)}
-    file.write(_line(data))
+def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | None = None) -> None:
+    """Add what one child gave, at once: a run that is cut short keeps what it has.
+
+    ``folders`` are replaced by their words in every text.
+    """
+    model = outcome.job.model
+    name = os.path.basename(os.path.normpath(model)) if model else None
+    hidden = {**(folders or {}), **({os.path.normpath(model): name} if model and name else {})}
+    hidden.update({os.path.realpath(folder): word for folder, word in list(hidden.items())})
+    data = {**outcome._asdict(), "job": {**asdict(outcome.job), "model": name}}
+    file.write(_line(_without(data, sorted(hidden.items(), key=lambda pair: -len(pair[0])))))
     file.flush()
+
+
+def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
+    """The value with words for these folders in all its texts."""
+    if isinstance(value, str):
+        for folder, word in folders:
+            if len(folder) > 1 and folder in value:
+                value = re.sub(rf"(?<!\w){re.escape(folder)}(?![\w-])", word.replace("\\", r"\\"), value)
+        return value
+    if isinstance(value, Mapping):
+        return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without(entry, folders) for entry in value]
+    return value
 
 
 def read_recording(path: Path) -> Recording:
@@ -63,6 +88,11 @@ def read_recording(path: Path) -> Recording:
     facts = head.pop("facts", None)
     if not isinstance(facts, dict):
         raise RecordingError(f"{path}:1: facts: an object is expected")
+    if head.get("suite", SUITES[0]) not in SUITES:
+        raise RecordingError(f"{path}:1: suite: one of {', '.join(SUITES)} is expected")
+    only = head.get("only", [])
+    if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
+        raise RecordingError(f"{path}:1: only: a list of names is expected")
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
     return Recording(head, facts, outcomes)
 
@@ -70,31 +100,61 @@ def read_recording(path: Path) -> Recording:
 def _outcome(path: Path, number: int, line: str) -> Outcome:
     data = _object(path, number, line)
     try:
-        known = {field.name for field in fields(Job)}
-        job = Job(**{key: value for key, value in data["job"].items() if key in known})
-        observations = tuple(data["observations"])
-        if not all(isinstance(entry, dict) for entry in observations) or not isinstance(job.probe, str):
+        observations = data["observations"]
+        if not isinstance(observations, list) or not all(isinstance(entry, dict) for entry in observations):
             raise TypeError("observations are objects")
-        if data["ending"] not in ENDINGS:
-            raise ValueError(f"no ending is called {data['ending']!r}")
-        peak, begin, computed = (data.get(key) for key in ("peak_mib", "begin", "cpu_seconds"))
+        for key in ("ending", "earlier"):
+            if data.get(key) not in (*ENDINGS, *([] if key == "ending" else ["", None])):
+                raise ValueError(f"no ending is called {data.get(key)!r}")
+        begin, peak, computed = (data.get(key) for key in ("begin", "peak_mib", "cpu_seconds"))
         return Outcome(
-            job,
-            observations,
+            _job(data["job"]),
+            tuple(observations),
             data["ending"],
             str(data.get("detail", "")),
-            float(data.get("seconds", 0.0)),
-            float(peak) if peak is not None else None,
+            _amount(data.get("seconds", 0.0), "seconds"),
+            _amount(peak, "peak_mib") if peak is not None else None,
             begin if isinstance(begin, dict) else {},
-            float(computed) if computed is not None else None,
+            _amount(computed, "cpu_seconds") if computed is not None else None,
+            data.get("earlier") or "",
+            str(data.get("earlier_detail", "")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RecordingError(f"{path}:{number}: not what a child of a probe gave: {error}") from None
+
+
+def _job(data: Any) -> Job:
+    """The job of a line. Raises TypeError and ValueError for what no job can hold."""
+    known = {field.name for field in fields(Job)}
+    job = Job(**{key: value for key, value in data.items() if key in known})
+    if not isinstance(job.probe, str) or not isinstance(job.suite, str):
+        raise TypeError("probe and suite of a job are names")
+    if job.device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"no device is called {job.device!r}")
+    for key in ("dtype", "backend", "model", "bundle"):
+        if not isinstance(getattr(job, key), (str, type(None))):
+            raise TypeError(f"{key} of a job is a text")
+    if not isinstance(job.options, dict) or not isinstance(job.recipe, dict):
+        raise TypeError("options and recipe of a job are objects")
+    _amount(job.seconds, "seconds")
+    _amount(job.memory_mib, "memory_mib")
+    return job
+
+
+def _amount(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is not an amount")
+    return float(value)
+
+
+def _constant(word: str) -> str:
+    """Numbers that JSON lacks are words, as the children write them."""
+    return {"NaN": "nan", "Infinity": "inf"}.get(word, "-inf")
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        data = json.loads(line)
+        data = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path}:{number}: not JSON: {error}") from None
     if not isinstance(data, dict):

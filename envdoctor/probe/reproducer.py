@@ -1,7 +1,7 @@
 """A stand-alone script of at most 30 lines for one failing case: torch only, fit for a bug report.
 
-The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. A
-probe of something else than attention may hand its script over itself, as ``reproducer`` of an observation.
+The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. It
+is made of what is known here and of numbers alone: no line of it comes from a child or a recording.
 """
 
 from __future__ import annotations
@@ -84,13 +84,7 @@ def reproducer(groups: Iterable[Group], environment: Mapping[str, Mapping[str, A
 
 def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
     """The lines of the script of one case; None for a case of another kind."""
-    own = case.observation.get("reproducer")
-    if isinstance(own, str) and own.strip():
-        lines = [line for text in own.splitlines()[: LINES - 2] if (line := _printable(text))]
-    elif case.observation.get("judge") == "attention":
-        lines = _attention(case)
-    else:
-        return None
+    lines = _attention(case) if case.observation.get("judge") == "attention" else []
     return [*_head(case, environment), *lines] if lines else None
 
 
@@ -179,9 +173,3 @@ def _compare() -> list[str]:
         'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
         'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
     ]
-
-
-def _printable(text: str) -> str:
-    """A line of a script as it is, its indentation too, without what could hide in a terminal."""
-    indent = len(text) - len(text.lstrip(" "))
-    return " " * indent + clean(text, 200)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.probe.catalogue import Probe
+from envdoctor.probe.catalogue import FIRST, Probe
 from envdoctor.probe.grouping import Case, Group, cases_of, example, groups_of, records_of
 from envdoctor.probe.running import total_peak
 from envdoctor.probe.session import Session
 
-__all__ = ["probe_facts", "results_of", "section_of"]
+__all__ = ["model_not_measured", "not_measured", "probe_facts", "results_of", "section_of"]
 
 _ORIGIN = "envdoctor probe"
 #: Cases told one by one in the section; their number is told whatever it is.
@@ -65,6 +65,7 @@ def section_of(
         "suite": suite,
         "device": session.device,
         "in_use": None if isinstance(using, Unknown) else using,
+        "in_use_unknown": using.reason if isinstance(using, Unknown) else None,
         "environment": environment,
         "unusable": session.unusable.detail if session.unusable is not None else None,
         "jobs": len(session.outcomes),
@@ -160,3 +161,34 @@ def results_of(session: Session) -> list[Group]:
     if session.unusable is not None:
         return groups_of([session.unusable])
     return groups_of(session.outcomes)
+
+
+def not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> list[str]:
+    """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
+
+    One that ended badly is no matter of this: how it ended says why.
+    """
+    sentences = []
+    for probe in probes.values():
+        if probe.name == FIRST or not {probe.name, *probe.settles} & set(asked):
+            continue
+        children = [entry for entry in section["probes"] if entry["name"] == probe.name]
+        if any(entry["ending"] != "ok" or set(entry["counts"]) - {"skip"} for entry in children):
+            continue
+        reasons = [entry["why"] for entry in section["skipped"] if entry["name"] == probe.name]
+        if not children:
+            reasons = [f"it has nothing to run on the device {section['device']}"]
+        sentences.append(
+            f"{probe.name} measured nothing: {'; '.join(reasons[:3]) or 'it saw no case that can be judged'}"
+        )
+    return sentences
+
+
+def model_not_measured(session: Session) -> list[str]:
+    """A sentence when a model was given, experiments tried to build it, and none of them could measure it."""
+    if not any(outcome.job.model for outcome in session.outcomes):
+        return []
+    own = [case for case in cases_of(session.outcomes) if (case.param("model") or "").split(" ")[0] == "own"]
+    if not own or any(case.verdict.verdict != "skip" for case in own):
+        return []
+    return [f"the model that was given was not measured, only others: {own[0].verdict.why}"]

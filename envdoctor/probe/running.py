@@ -17,10 +17,12 @@ from envdoctor.sandbox.stream import StreamEnd, stream_child
 if TYPE_CHECKING:
     import threading
 
-__all__ = ["ENDINGS", "UNUSABLE", "Outcome", "Place", "run_bundle", "run_jobs", "total_peak"]
+__all__ = ["ENDINGS", "NO_TORCH", "UNUSABLE", "Outcome", "Place", "run_bundle", "run_jobs", "total_peak"]
 
-#: Endings that say that no probe can run with this torch, in the words of the child.
-UNUSABLE = ("no-torch", "torch-broken", "torch-old", "no-device")
+#: Endings that say that torch cannot be used, whatever the probe, in the words of the child.
+NO_TORCH = ("no-torch", "torch-broken", "torch-old")
+#: Endings that say that no probe can run with this torch on this device.
+UNUSABLE = (*NO_TORCH, "no-device")
 #: Every way in which a child can end. Only ``ok`` says that all was observed that was to be observed.
 ENDINGS = (
     "ok",
@@ -35,6 +37,9 @@ ENDINGS = (
     "lost",
     *UNUSABLE,
 )
+#: Ways to end in a shared process that are told even when the job is done alone. Output and memory are limited for all
+#: jobs of a process together: reaching those limits says nothing about the last one.
+_TOLD_ONCE = ("timeout", "killed", "crash", "garbage", "failed", "lost")
 _GARBAGE_KEPT = 200
 _MOST_GARBAGE = 100
 _FRAME = re.compile(r'File "[^"]*?([^"/\\]+)", line (\d+) in (\S+)')
@@ -55,7 +60,8 @@ class Place(NamedTuple):
 class Outcome(NamedTuple):
     """What one child gave. ``begin`` is what it said of torch before the probe began (empty when it did not get there);
     ``ending`` one of :data:`ENDINGS`, with a ``detail`` in words; ``peak_mib`` its largest memory, mapped files
-    included; ``cpu_seconds`` what it computed, where it lived to tell."""
+    included; ``cpu_seconds`` what it computed, where it lived to tell. ``earlier`` is how a first try ended, in a
+    process shared with other jobs, when this second one, alone, was done; ``earlier_detail`` says more."""
 
     job: Job
     observations: tuple[Mapping[str, Any], ...]
@@ -65,6 +71,13 @@ class Outcome(NamedTuple):
     peak_mib: float | None = None
     begin: Mapping[str, Any] = {}
     cpu_seconds: float | None = None
+    earlier: str = ""
+    earlier_detail: str = ""
+
+    @property
+    def without_torch(self) -> bool:
+        """Whether it ended because torch cannot be imported, or in the middle of importing it: so would the others."""
+        return self.ending in NO_TORCH or (not self.begin and self.ending in ("timeout", "crash"))
 
     @property
     def device(self) -> str:
@@ -83,7 +96,7 @@ def run_jobs(
     """Run all jobs, ``workers`` processes at a time, and return their outcomes in the order of the jobs.
 
     ``tell`` hears what is going on, ``keep`` each outcome as soon as its process has ended; both are called in this
-    thread. An interrupt ends the children that run.
+    thread. An interrupt ends the children that run. Once torch cannot be imported, no further child tries.
     """
     import threading
     from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -92,12 +105,18 @@ def run_jobs(
     bundles = _bundles(jobs)
     now: dict[int, str] = {}
     outcomes: dict[int, Outcome] = {}
+    hopeless: list[Outcome] = []
 
     def one(number: int) -> list[Outcome]:
         def heard(job: Job, count: int) -> None:
             now[number] = f"{job.label}: {count}"
 
-        return run_bundle([jobs[place_of] for place_of in bundles[number]], place, stop=stop, heard=heard)
+        asked = [jobs[place_of] for place_of in bundles[number]]
+        if hopeless:
+            return [_like(hopeless[0], job) for job in asked]
+        found = run_bundle(asked, place, stop=stop, heard=heard)
+        hopeless.extend(outcome for outcome in found if outcome.without_torch)
+        return found
 
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="probe") as pool:
         waiting: dict[Future[list[Outcome]], int] = {}
@@ -146,6 +165,7 @@ def run_bundle(
     """Run jobs of one device one after another in one child; one outcome a job. Never raises for what the child does.
 
     When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no other.
+    How the shared one ended is kept with the job that ran then. Where torch cannot be imported nothing is tried again.
     """
     answers = _Answers(jobs, heard)
     command = [place.python, "-X", "faulthandler", "-B", "-u", os.path.join(place.payload, "probe_child.py")]
@@ -163,13 +183,34 @@ def run_bundle(
         stop=stop,
         late=answers.late,
     )
-    outcomes = []
-    for job, answer in zip(jobs, answers.by_job, strict=True):
-        if not answer.end and len(jobs) > 1 and not (stop is not None and stop.is_set()):
-            outcomes += run_bundle([job], place, stop=stop, heard=heard)
+    outcomes: list[Outcome] = []
+    for number, (job, answer) in enumerate(zip(jobs, answers.by_job, strict=True)):
+        outcome = _outcome(job, answer, end)
+        hopeless = next((earlier for earlier in outcomes if earlier.without_torch), None)
+        if answer.end or len(jobs) == 1 or (stop is not None and stop.is_set()):
+            outcomes.append(outcome)
+        elif hopeless is not None:
+            outcomes.append(_like(hopeless, job))
+        elif number == answers.at and end.status != "not-started":
+            outcomes.append(outcome if outcome.without_torch else _again(outcome, place, stop, heard))
         else:
-            outcomes.append(_outcome(job, answer, end))
+            outcomes += run_bundle([job], place, stop=stop, heard=heard)
     return outcomes
+
+
+def _like(hopeless: Outcome, job: Job) -> Outcome:
+    """The outcome of a job that was not tried, because that of another says how it would end."""
+    return Outcome(job, (), hopeless.ending, hopeless.detail)
+
+
+def _again(
+    first: Outcome, place: Place, stop: threading.Event | None, heard: Callable[[Job, int], None] | None
+) -> Outcome:
+    """The job in a process of its own. When it is done there, how it ended at first is part of the result."""
+    (second,) = run_bundle([first.job], place, stop=stop, heard=heard)
+    if second.ending != "ok" or first.ending not in _TOLD_ONCE:
+        return second
+    return second._replace(earlier=first.ending, earlier_detail=first.detail)
 
 
 def _outcome(job: Job, answer: _Answer, end: StreamEnd) -> Outcome:
@@ -243,11 +284,13 @@ def _ending(end: StreamEnd, answers: _Answer, job: Job) -> tuple[str, str]:
         return "failed", end.stderr_tail
     if answers.garbage:
         return "garbage", f"{len(answers.garbage)} lines that are no observation, such as {answers.garbage[0]!r}"
+    if answers.end:  # what came of the process later is not this job's
+        said = answers.end.get("ending")
+        if isinstance(said, str) and said in ENDINGS:
+            return said, str(answers.end.get("detail", ""))
+        return "garbage", f"no ending is called {str(said)[:60]!r}"
     if end.status == "output-limit":
         return "output-limit", f"more output than anybody could read, {after}"
-    said = answers.end.get("ending")
-    if isinstance(said, str) and said in ENDINGS:
-        return said, str(answers.end.get("detail", ""))
     if end.status == "timeout":
         return "timeout", f"not done in {job.seconds:g} s, {after}"
     if end.status == "memory":

@@ -104,7 +104,8 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     """Whether training here would use the device that the probes ran on: only then may their results fail a run.
 
     ``gpus`` and ``accelerators`` are the facts of the machine. Beside an accelerator the CPU is not the device in use,
-    whether torch can use that accelerator or not.
+    whether torch can use that accelerator or not. Where the driver was not asked, a machine without a trace of any
+    accelerator trains on its CPU.
     """
     if session.device != "cpu":
         return session.device == "cuda"
@@ -112,9 +113,13 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
         return False
     if isinstance(gpus, Records) and len(gpus):
         return False
-    if isinstance(accelerators, tuple) and set(accelerators) - {"nvidia"}:
+    # An Unknown is a tuple as well.
+    kinds = set(accelerators) if isinstance(accelerators, tuple) and not isinstance(accelerators, Unknown) else None
+    if kinds and kinds != {"nvidia"}:
         return False
     if isinstance(gpus, Unknown):
+        if kinds == set():
+            return True
         return Unknown(f"whether there is a GPU is not known: {gpus.reason}")
     if isinstance(gpus, Records) and gpus.incomplete is not None:
         return Unknown(f"whether there is a GPU is not known: {gpus.incomplete}")

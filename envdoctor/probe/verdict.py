@@ -18,7 +18,7 @@ An observation is a plain mapping as a probe emitted it; ``judge`` in it names t
 ``soft`` makes a violation of these, and a hidden NaN, a warning. Judged in this order: finite, then accurate; a later
 step never softens an earlier one. An observation that lacks what its judge needs is "garbage", never a pass.
 
-Numbers may come as the words "nan", "inf" and "-inf", for those who write strict JSON.
+Numbers may come as the words "nan" and "inf", for those who write strict JSON; none can be negative.
 """
 
 from __future__ import annotations

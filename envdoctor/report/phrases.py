@@ -65,6 +65,10 @@ PHRASES: dict[str, tuple[str, str]] = {
         "training would use another device: what ran here does not fail the run",
         "训练会使用其他设备：此处的结果不会使检查失败",
     ),
+    "probe_in_use_unknown": (
+        "whether training would use this device is not known: {reason}",
+        "训练是否会使用此设备未知：{reason}",
+    ),
     "probe_reproducer": (
         "a script that shows the worst failure alone: --reproducer FILE",
         "可单独复现最严重错误的脚本：--reproducer FILE",

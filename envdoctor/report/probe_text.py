@@ -47,8 +47,11 @@ def probe_lines(report: Report, width: int | None, lang: str, verbosity: int) ->
         for entry in section["skipped"]:
             text = f"{clean(entry['name'])}: {entry['cases']} skip: {clean(entry['why'], 300)}"
             lines += wrap(text, width, "  ", "    ")
-    if section["in_use"] is not True:
+    if section["in_use"] is False:
         lines += wrap(phrase(lang, "probe_not_in_use"), width, "  ", "    ")
+    elif section["in_use"] is None:
+        reason = clean(section["in_use_unknown"] or "", 300)
+        lines += wrap(phrase(lang, "probe_in_use_unknown", reason=reason), width, "  ", "    ")
     if section["reproducer"] is not None:
         lines += wrap(phrase(lang, "probe_reproducer"), width, "  ", "    ")
     return lines
@@ -63,7 +66,7 @@ def _where(section: Mapping[str, Any], width: int | None, lang: str) -> list[str
         words.append(f"torch {clean(str(build['torch']), 60)}")
     if device.get("cudnn"):
         words.append(f"cuDNN {clean(str(device['cudnn']), 30)}")
-    if device.get("context_s") is not None:
+    if isinstance(device.get("context_s"), (int, float)):
         words.append(
             phrase(lang, "probe_context", t=f"{device['context_s']:.1f}", mib=clean(str(device.get("context_mib"))))
         )

@@ -89,6 +89,24 @@ def test_wrong_use_is_exit_2(run: Run, arguments: list[str], says: str) -> None:
     assert says in done.err
 
 
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_one_sentence_and_exit_3(
+    run: Run, environment: Callable[[str | None], Path]
+) -> None:
+    torch = "__version__ = '2.5.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
+    done = run("probe", "--python", str(environment(torch)), "--device", "cuda", "--force")
+    assert done.code == 3
+    (line,) = [line for line in done.out.splitlines() if line.startswith("error: ")]
+    assert line == "error: the experiments could not run: torch sees no CUDA device"
+
+
+def test_a_file_that_is_there_is_not_overwritten_by_a_script(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("precious")
+    done = run("probe", "--reproducer", "mine.py")
+    assert done.code == 2
+    assert "--reproducer: mine.py exists and is not overwritten" in done.err
+    assert (tmp_path / "mine.py").read_text() == "precious"
+
+
 def test_nothing_of_a_working_directory_is_imported(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()

@@ -187,3 +187,81 @@ def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report
     (seen,) = report.sections["probe"]["info"]
     assert seen["recipe"]["batch_size"] == 4
     assert seen["model"] == str(model)
+
+
+def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(
+    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envdoctor.app import probe as module
+
+    monkeypatch.setattr(module, "in_use", lambda *_: Unknown("the driver was not asked"))
+    report = run(one=FAIL, two=PASS)
+    assert report.exit_code == 3
+    text = render(report)
+    assert "one cpu bf16 default: nan-gradient: " in text
+    assert "; whether training uses this device is not known" in text
+    assert "whether training would use this device is not known: the driver was not asked" in text
+    assert "training would use another device" not in text
+    assert run({"only": ["two"]}).exit_code == 0, "what is right needs no device in use"
+
+
+def test_what_was_done_only_at_the_second_try_is_a_warning(run: Callable[..., Report]) -> None:
+    flaky = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close(); os.abort()\n"
+    report = run(one=PASS, two=flaky + PASS)
+    assert [item["signature"] for item in items(report)] == ["ok", "crashed-once", "ok"]
+    needs_the_cpu_in_use(report)
+    assert [finding.id for finding in report.findings] == ["experiment-ended-once"]
+    assert report.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("emit({'case': 'a', 'skip': 'no such kernel'})", "two measured nothing: no such kernel"),
+        ("emit({'kind': 'info', 'a': 1})", "two measured nothing: it saw no case that can be judged"),
+        ("pass", "two measured nothing: it saw no case that can be judged"),
+    ],
+)
+def test_what_was_asked_for_and_measured_nothing_is_no_clean_run(
+    run: Callable[..., Report], body: str, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    report = run({"only": ["two"], "record": path}, one=PASS, two=body)
+    assert report.exit_code == 3
+    assert [notice.text for notice in report.notices if notice.level == "error"] == [why]
+    assert run({"replay": path}).exit_code == 3
+    assert run({"only": ["one", "two"]}).exit_code == 3
+    assert run({"only": ["context"]}).exit_code == 0, "it has nothing to measure"
+    assert run().exit_code == 0, "what nobody asked for by name may be skipped"
+
+
+def test_a_probe_without_anything_for_this_device_measured_nothing(run: Callable[..., Report], tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    write_probe(home, "one", PASS, suites={"quick": [{"devices": ["cuda"]}]})
+    report = run({"only": ["one"]})
+    assert report.exit_code == 3
+    assert "one measured nothing: it has nothing to run on the device cpu" in render(report)
+
+
+OWN = "emit({'case': 'a', 'params': {'model': 'own glm'}, %s})\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (OWN % "'skip': 'no such code'" + PASS, 3),
+        (OWN % "'skip': 'no such code'" + OWN % "'judge': 'exact', 'equal': True", 0),
+        (PASS, 0),
+    ],
+)
+def test_a_model_that_was_given_and_not_measured_is_no_clean_run(
+    run: Callable[..., Report], tmp_path: Path, body: str, code: int
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "glm"}')
+    path = tmp_path / "run.jsonl"
+    report = run({"sources": Sources(python=sys.executable, cwd=tmp_path, model="model"), "record": path}, one=body)
+    assert report.exit_code == code
+    assert ("not measured, only others: no such code" in render(report)) == (code == 3)
+    assert run({"replay": path, "sources": Sources()}).exit_code == code, "a recording knows that there was one"
+    assert '"model": "model"' in path.read_text()

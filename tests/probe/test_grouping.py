@@ -126,7 +126,9 @@ GPU = Records(({"name": "H200"},))
         (cpu(1), Records(()), (), False),
         (cpu(), Records(()), ("rocm",), False),
         (cpu(), Records((), "half read"), (), None),
-        (cpu(), Unknown("--no-gpu was given"), (), None),
+        (cpu(), Unknown("--no-gpu was given"), (), True),
+        (cpu(), Unknown("--no-gpu was given"), ("nvidia",), None),
+        (cpu(), Unknown("--no-gpu was given"), Unknown("not looked"), None),
         (cpu()._replace(begin={"device": "cuda"}), GPU, (), True),
     ],
 )
@@ -135,3 +137,27 @@ def test_the_device_in_use_is_the_one_that_training_would_take(
 ) -> None:
     found = in_use(session_of([seen]), gpus, others)
     assert isinstance(found, Unknown) if answer is None else found is answer
+
+
+@pytest.mark.parametrize(
+    ("earlier", "signature"), [("crash", "crashed-once"), ("timeout", "hung-once"), ("killed", "died-once")]
+)
+def test_what_was_done_only_at_the_second_try_is_a_warning_beside_its_results(earlier: str, signature: str) -> None:
+    seen = outcome(case(64))._replace(earlier=earlier, earlier_detail="after 3 observations")
+    warned, passed = groups_of([seen])
+    assert (passed.verdict, passed.ran) == ("pass", 1)
+    assert (warned.verdict, warned.signature, warned.ran) == ("warn", signature, 1)
+    assert warned.detail == f"at first {earlier}, in a process with other experiments: after 3 observations"
+    record, _ = records_of([warned, passed], {}, True)
+    assert (record["verdict"], record["wrong"]) == ("warn", 1)
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "٣"])
+def test_a_length_that_is_no_number_of_keys_is_a_word(length: str) -> None:
+    fail, _ = groups_of([outcome(case(64, lost="dq"), {**case(1, lost="dq"), "params": {"S": length}}, case(128))])
+    assert fail.values("S") == ("64", length)
+    assert fail.tile is None
+
+
+def test_a_logsumexp_that_is_no_number_is_left_out() -> None:
+    assert groups_of([outcome(case(64, lse=[10**400, 1]), case(64, lse=["nan", 2]))])[0].lse is None

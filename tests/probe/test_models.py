@@ -331,3 +331,60 @@ def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(
     assert why in skipped.verdict.why
     assert "\n" not in skipped.verdict.why
     assert {case.param("model") for case in seen.cases if case.verdict.verdict == "pass"} == {"chatglm-like"}
+
+
+#: As large as the published ones where a shrunk model could keep too much of it.
+EXPERTS = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+}
+GROUPED = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "n_group": 8,
+    "topk_group": 4,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "moe_intermediate_size": 2048,
+}
+WITHOUT_SDPA = {"model_type": "bloom", "hidden_size": 4096, "n_head": 32, "n_layer": 30}
+
+
+@pytest.mark.parametrize(
+    ("config", "backend"),
+    [(EXPERTS, "sdpa"), (GROUPED, "sdpa"), (WITHOUT_SDPA, "eager")],
+    ids=["experts", "groups of experts", "no sdpa"],
+)
+def test_models_of_experts_and_those_without_sdpa_are_measured(
+    observe: Observe, tmp_path: Path, config: dict[str, Any], backend: str
+) -> None:
+    model = folder_of(config, tmp_path / "model")
+    seen = observe(Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"gains": [1]}, seconds=240))
+    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
+    assert [(case.verdict.verdict, case.observation["backend"]) for case in seen.cases] == [("pass", backend)] * 5
+    (attempt,) = observe(
+        Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"attention": ["sdpa", "eager"], "gains": [1]})
+    ).groups[:1]
+    assert attempt.verdict == "pass"
+
+
+def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(observe: Observe, tmp_path: Path) -> None:
+    model = folder_of({**EXPERTS, "num_experts": 1}, tmp_path / "model")
+    seen = observe(Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"gains": [1, 12]}, seconds=240))
+    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
+    assert [case.verdict.verdict for case in seen.cases] == ["error", "error"], "one for each gain: none ended the rest"
+    assert {case.param("model") for case in seen.cases} == {"own qwen3_moe"}
+
+
+def test_the_trainer_needs_accelerate() -> None:
+    assert "accelerate" in PROBES["grad-accumulation"].needs

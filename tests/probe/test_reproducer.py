@@ -65,13 +65,12 @@ def test_a_case_that_is_not_understood_has_no_script(params: dict[str, Any]) -> 
     assert script_of(failing(**{**usual, **params}), {}) is None
 
 
-def test_a_probe_may_hand_over_its_own_script() -> None:
-    own = Case(
-        {"judge": "rounding", "reproducer": "import torch\nfor x in range(2):\n    print(x)\x1b[31m"}, Verdict("fail")
-    )
-    script = script_of(own, {})
-    assert script is not None
-    assert list(script[2:]) == ["import torch", "for x in range(2):", "    print(x)"]
+def test_no_line_of_a_script_comes_from_an_observation() -> None:
+    usual = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
+    wrong = failing(**usual)
+    told = Case({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
+    assert script_of(told, {}) == script_of(wrong, {})
+    assert script_of(Case({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
 
 
 @pytest.mark.torch

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.probe.catalogue import PAYLOAD, find_probes
+from envdoctor.probe.child_environment import child_environment
 from envdoctor.probe.running import Outcome, Place, run_jobs
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -149,6 +150,74 @@ def test_one_that_hangs_costs_the_others_its_own_time_alone(run: Callable[..., l
     assert time.monotonic() - started < 30
 
 
+ONCE = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close(); "
+
+
+@pytest.mark.parametrize(
+    ("how", "earlier"),
+    [("os.abort()", "crash"), ("import time; time.sleep(600)", "timeout"), ("os._exit(7)", "failed")],
+)
+def test_how_one_ended_beside_others_is_kept_though_it_is_done_alone(
+    run: Callable[..., list[Outcome]], how: str, earlier: str
+) -> None:
+    outcomes = run(declared={"seconds": {"cpu": 2}}, a=OK, b=OK + ONCE + how, c=OK)
+    assert [outcome.ending for outcome in outcomes] == ["ok", "ok", "ok"]
+    assert [outcome.earlier for outcome in outcomes] == ["", earlier, ""]
+    assert "after 1 observations" in outcomes[1].earlier_detail
+    assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1], "nothing is told twice"
+
+
+def test_a_limit_that_jobs_share_blames_nobody_who_is_done_alone(run: Callable[..., list[Outcome]]) -> None:
+    flood = "import sys\nfor _ in range(100): sys.stderr.write('x' * (1 << 20))\n"
+    outcomes = run(a=OK, b=OK + ONCE.replace("close(); ", "close()\n    ") + flood.replace("\n", "\n    ").rstrip(" "))
+    assert [(outcome.ending, outcome.earlier) for outcome in outcomes] == [("ok", ""), ("ok", "")]
+
+
+def test_what_a_later_one_writes_takes_nothing_from_one_that_is_done(run: Callable[..., list[Outcome]]) -> None:
+    outcomes = run(a=OK, b=OK + "for _ in range(1 << 14): print('x' * 65535)")
+    assert [outcome.ending for outcome in outcomes] == ["ok", "output-limit"]
+    assert [len(outcome.observations) for outcome in outcomes] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("torch", "ending"),
+    [
+        ("raise ImportError('libcudart')", "torch-broken"),
+        ("__version__ = '1.13.1'", "torch-old"),
+        ("import time; time.sleep(600)", "timeout"),
+        ("import os; os.abort()", "crash"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_torch_that_cannot_be_imported_is_tried_once(
+    tmp_path: Path, torch: str, ending: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envdoctor.probe.catalogue._IMPORT_SECONDS", 0.0)
+    (tmp_path / "lib").mkdir()
+    log = tmp_path / "imports"
+    (tmp_path / "lib" / "torch.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{torch}\n")
+    home = payload(tmp_path)
+    for name in "abc":
+        write_probe(home, name, OK, needs=["torch"], alone=alone, seconds={"cpu": 2})
+    place = Place(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path / "lib")}, str(tmp_path), str(tmp_path))
+    place = place._replace(payload=home)
+    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "abc"], place)
+    assert [outcome.ending for outcome in outcomes] == [ending] * 3
+    assert len({outcome.detail for outcome in outcomes}) == 1
+    assert log.read_text() == "x"
+
+
+def test_another_library_that_ends_the_process_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "odd_kernels.py").write_text("import os; os.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    home = payload(tmp_path / "here", b=OK)
+    write_probe(home, "a", OK, needs=["odd_kernels"])
+    place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path), None, home)
+    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
+    assert [outcome.ending for outcome in outcomes] == ["crash", "ok"]
+
+
 def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Outcome]]) -> None:
     pid = "import os; emit({'kind': 'info', 'pid': os.getpid()})"
     first, second = run(a=pid, b=pid)
@@ -184,6 +253,39 @@ def test_children_see_the_callers_variables_and_no_file_of_the_working_directory
     assert seen["env"]["CUDA_VISIBLE_DEVICES"] == "", "on the CPU no GPU is touched"
     assert "WORLD_SIZE" not in seen["env"]
     assert seen["cwd"] == os.path.realpath(scratch)
+
+
+def test_the_users_choice_of_amd_gpus_stays(tmp_path: Path) -> None:
+    environ = {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "2"}
+    where = {"cwd": str(tmp_path), "scratch": str(tmp_path)}
+    seen = child_environment(environ, **where, device="cuda", visible="0")
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("3", "0")
+    seen = child_environment(environ, **where, device="cpu", visible=None)
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("", "")
+
+
+@linux
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_terminal_that_closes_leaves_no_file(tmp_path: Path, name: str) -> None:
+    import signal
+
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "torch.py").write_text("import time; time.sleep(600)")
+    (tmp_path / "t").mkdir()
+    command = [sys.executable, "-m", "envdoctor", "probe", "--python", sys.executable, "--device", "cpu", "--no-config"]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "t"), "PYTHONPATH": str(tmp_path / "lib")}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    try:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path / "t").glob("envdoctor-probe-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list((tmp_path / "t").glob("envdoctor-probe-*"))
+        process.send_signal(getattr(signal, name))
+        process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not list((tmp_path / "t").glob("envdoctor-probe-*"))
 
 
 @linux

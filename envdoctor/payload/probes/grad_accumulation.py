@@ -20,7 +20,7 @@ PROBE = {
     "name": "grad-accumulation",
     "title": "gradient accumulation through the installed Trainer",
     "settles": ["grad-accumulation"],
-    "needs": ["torch", "transformers"],
+    "needs": ["torch", "transformers", "accelerate"],
     "suites": {"quick": [{}], "full": [{}]},
     "seconds": {"cpu": 90, "cuda": 120},
     "memory_mib": 2000,

@@ -68,7 +68,17 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     for name in names:
         for attention in options.get("attention") or ["sdpa"]:
             for gain in options.get("gains") or [1, "bias"]:
-                _one_model(job, emit, (name, attention, gain), lengths, dtype)
+                try:
+                    _one_model(job, emit, (name, attention, gain), lengths, dtype)
+                except (torch.cuda.OutOfMemoryError, MemoryError):
+                    raise
+                except Exception as error:  # of one model: the others have theirs to tell
+                    text = f"{type(error).__name__}: {error}"
+                    if "out of memory" in text or "can't allocate memory" in text:
+                        raise
+                    called = tiny_models.label(name, job.get("model"))
+                    case = {"case": f"{called} {attention} gain {gain}", "params": {"model": called}}
+                    emit({**case, "backend": attention, "error": text[:500], "sticky": "CUDA error" in text})
 
 
 def _one_model(
@@ -86,7 +96,13 @@ def _one_model(
     try:
         if attention == "flash_attention_2" and device == "cpu":
             raise tiny_models.Unavailable("flash attention needs a GPU")
-        model = tiny_models.build(name, attention, job.get("model"))
+        try:
+            model = tiny_models.build(name, attention, job.get("model"))
+        except tiny_models.NoAttention:
+            if attention != "sdpa" or name != "own" or "eager" in (job["options"].get("attention") or ()):
+                raise
+            attention = common["backend"] = "eager"  # what such a model trains with
+            model = tiny_models.build(name, attention, job.get("model"))
         if not tiny_models.stress(model, gain):
             return  # no biases to move: gain 1 is the whole story
         low = model.to(dtype).to(device)

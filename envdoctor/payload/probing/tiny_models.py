@@ -32,6 +32,14 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+#: At most so many or so large in a user's config that is shrunk, by the names of its settings: experts, those chosen
+#: for a token, groups of experts, layers before the first with experts, widths and ranks.
+MOST = {
+    **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"), 2),
+    **dict.fromkeys(("n_group", "topk_group", "n_shared_experts", "first_k_dense_replace", "decoder_sparse_step"), 1),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "q_lora_rank", "kv_lora_rank"), 32),
+}
 #: name -> (model_type of transformers, settings beside SIZES).
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "glm": ("glm", {"head_dim": 16, "partial_rotary_factor": 0.5, "attention_bias": True}),
@@ -52,6 +60,10 @@ QK_BIAS = ("chatglm-like", "glm", "glm4", "qwen2")
 
 class Unavailable(Exception):
     """The model cannot be built here; the message says why."""
+
+
+class NoAttention(Unavailable):
+    """The model can be built, but its class has not this implementation of attention."""
 
 
 def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
@@ -80,7 +92,7 @@ def build(name: str, attention: str, folder: str | None = None) -> Any:
 
     ``attention`` is eager, sdpa or flash_attention_2. ``folder`` holds the config.json that ``name`` "own" shrinks.
     The model is called with input_ids, attention_mask, position_ids and labels, and gives ``.loss`` and ``.logits``.
-    Raises :class:`Unavailable`.
+    Raises :class:`Unavailable`, and :class:`NoAttention` when another ``attention`` may do.
     """
     torch.manual_seed(0)
     if name == "chatglm-like":
@@ -97,7 +109,8 @@ def build(name: str, attention: str, folder: str | None = None) -> Any:
     except Unavailable:
         raise
     except (ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
-        raise Unavailable(f"{name} with {attention} attention: {_one_line(error)}") from error
+        kind = NoAttention if "does not support an attention implementation" in str(error) else Unavailable
+        raise kind(f"{name} with {attention} attention: {_one_line(error)}") from error
     return model.float().train()
 
 
@@ -141,16 +154,18 @@ def _own(folder: str | None) -> Any:
         "num_attention_heads": few,
         "num_key_value_heads": max(1, few // max(1, groups)),
         "hidden_size": few * size,
-        "head_dim": size,
         "intermediate_size": 96,
         "vocab_size": VOCABULARY,
         "pad_token_id": 0,
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    for key, value in (("num_local_experts", 4), ("num_experts", 4), ("moe_intermediate_size", 32)):
-        if values.get(key):
-            shrunk[key] = value
+    if "head_dim" in vars(whole):  # else it is made of the others
+        shrunk["head_dim"] = size
+    for key, most in MOST.items():
+        value = getattr(whole, key, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > most:
+            shrunk[key] = most
     return _quiet(transformers.AutoConfig.for_model(model_type, **{**known, **shrunk}))
 
 
