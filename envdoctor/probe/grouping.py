@@ -30,6 +30,8 @@ _ENDED = {
 }
 #: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
 _ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
+#: Attention backends that a job may force; "default" leaves the choice to torch.
+_FORCED = ("math", "flash", "efficient", "cudnn")
 _MODULI = (128, 64, 32, 16)
 #: A key length below this fits into one tile of every kernel.
 _SHORT = 16
@@ -192,8 +194,22 @@ def _key(outcome: Outcome) -> tuple[str, str, str | None, str | None]:
 def records_of(
     groups: Iterable[Group], settles: Mapping[str, Sequence[str]], in_use: bool | Unknown
 ) -> tuple[Mapping[str, Value], ...]:
-    """The items of the fact ``probe``. ``settles`` gives the names by which rules ask, by probe."""
-    return tuple(_record(group, settles.get(group.name, ()), in_use) for group in groups)
+    """The items of the fact ``probe``. ``settles`` gives the names by which rules ask, by probe.
+
+    ``in_use`` is whether training would use the device. A kernel that was forced, and that nothing ran when the choice
+    was torch's own, is not in use either.
+    """
+    groups = list(groups)
+    taken: dict[tuple[str, str, str | None], set[str]] = {}
+    for group in groups:
+        if group.backend in (None, "default"):
+            taken.setdefault((group.name, group.device, group.dtype), set()).update(group.nodes)
+    records = []
+    for group in groups:
+        own_choice = taken.get((group.name, group.device, group.dtype))
+        spared = group.backend in _FORCED and own_choice is not None and not own_choice.intersection(group.nodes)
+        records.append(_record(group, settles.get(group.name, ()), False if spared and in_use is True else in_use))
+    return tuple(records)
 
 
 def _record(group: Group, settles: Sequence[str], in_use: bool | Unknown) -> dict[str, Value]:

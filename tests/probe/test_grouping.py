@@ -56,6 +56,29 @@ def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
 
 
 @pytest.mark.parametrize(
+    ("taken", "in_use"),
+    [
+        ("ScaledDotProductFlashAttentionBackward0", False),  # torch's own choice is another kernel
+        ("ScaledDotProductCudnnAttentionBackward0", True),
+        (None, True),  # the choice was not tried
+    ],
+)
+def test_a_forced_kernel_counts_only_where_torch_takes_it_by_itself(taken: str | None, in_use: bool) -> None:
+    forced = outcome(case(64, lost="dq"))
+    own = Outcome(
+        Job("attention", "cuda", "quick", dtype="bf16", backend="default"),
+        (case(64, backend="default", node=taken),),
+        "ok",
+        "",
+        1.0,
+        100.0,
+    )
+    records = records_of(groups_of([forced, own] if taken else [forced]), {}, True)
+    assert {record["backend"]: record["in_use"] for record in records}["cudnn"] is in_use
+    assert all(record["in_use"] is True for record in records if record["backend"] == "default")
+
+
+@pytest.mark.parametrize(
     ("wrong", "right", "tile"),
     [
         ((64, 192), (192 + 128,), None),
