@@ -3,7 +3,8 @@
 Linear layers, batched products, softmax, cross entropy, activations and layer norm, forward and backward, each against
 float64. Healthy half precision is 1.0 to 3 times the error of rounding the exact result once, on the CPU in torch 2.4.1
 to 2.13.0. Weight gradients of layer norm (45 times), embedding gradients (27) and logsumexp gradients (140) are that
-inaccurate on healthy CPUs, and are measured but do not gate.
+inaccurate on healthy CPUs, and are measured but do not gate. On CUDA sums in half precision are switched off for the
+gate, and measured with the settings as they are for information.
 
 Bugs that it exists for: saturating sums of bf16 (https://github.com/pytorch/pytorch/issues/83863,
 https://github.com/pytorch/pytorch/issues/95125), a convolution of ones (https://github.com/pytorch/pytorch/issues/163347),
@@ -34,6 +35,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     from ..probing.rounding import DTYPES, compare
 
     device = job["device"]
+    switches = _without_reduced_reductions() if device == "cuda" else {}
     for name in ("bf16", "fp16"):
         dtype = DTYPES[name]
         for label, operation, shapes, gate in _operations():
@@ -55,6 +57,42 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
                 continue
             emit({**case, **compare(low, exact)})
         _ones(emit, name, dtype, device)
+    if switches:
+        _as_set(emit, device, switches)
+
+
+def _without_reduced_reductions() -> dict[str, Any]:
+    """Switch off sums of products in half precision on CUDA, which torch allows by itself and which are no fault of a
+    kernel; the settings as they were, by name."""
+    import torch
+
+    matmul: Any = torch.backends.cuda.matmul
+    names = [f"allow_{kind}_reduced_precision_reduction" for kind in ("bf16", "fp16")]
+    before = {name: getattr(matmul, name) for name in names if hasattr(matmul, name)}
+    for name in before:
+        setattr(matmul, name, False)
+    return before
+
+
+def _as_set(emit: Callable[[dict[str, Any]], None], device: str, switches: dict[str, Any]) -> None:
+    """What linear layers lose with the settings as they were: information."""
+    import torch
+
+    from ..probing.rounding import DTYPES, compare
+
+    for name, value in switches.items():
+        setattr(torch.backends.cuda.matmul, name, value)
+    label, operation, shapes, _ = _operations()[0]
+    for name in ("bf16", "fp16"):
+        generator = torch.Generator().manual_seed(21)
+        given = [torch.randn(*shape, generator=generator).to(DTYPES[name]) for shape in shapes]
+        low = _forward_backward(operation, [value.to(device) for value in given])
+        exact = _forward_backward(operation, [value.double() for value in given])
+        found = compare(low, exact)
+        worst = max(found["ratio"].values(), default=float("nan"))
+        emit(
+            {"kind": "info", "case": f"{label} {name}, reductions as set", "dtype": name, "detail": f"ratio {worst:g}"}
+        )
 
 
 def _operations() -> list[tuple[str, Any, list[tuple[int, ...]], list[str]]]:
