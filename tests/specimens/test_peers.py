@@ -39,11 +39,14 @@ def is_told(complaint: Complaint, report: Report) -> bool:
     return any(package in finding.item.values() or f"pkg.{package}" in finding.subjects for finding in report.findings)
 
 
+_TELLS_NOTHING = ("no-metadata", "no-version", "invalid-name", "unreadable")
+
+
 def _unreadable(report: Report) -> set[str]:
-    """Packages whose code is there and whose metadata is not: what asks for them is no second cause."""
+    """Packages whose metadata is gone or tells nothing: what asks for them is no second cause."""
     problems = report.facts.value("metadata_problem")
     assert isinstance(problems, Records)
-    return {f"pkg.{item['name']}" for item in problems if item["kind"] == "no-metadata"}
+    return {f"pkg.{item['name']}" for item in problems if item["kind"] in _TELLS_NOTHING}
 
 
 @pytest.mark.slow
