@@ -29,8 +29,6 @@ HEADER = re.compile(r"(Metadata-Version|Name|Version|Requires-Python|Requires-Di
 COMPILED = re.compile(r"[^,]+\.so(\.[\d.]+)?\Z")
 #: Packages whose compiled files matter: torch itself, what it loads, and what is compiled against it.
 LIBRARIES = re.compile(r"(nvidia_\w+|torch|torchvision|torchaudio|triton|xformers|vllm|bitsandbytes|flash_attn)\Z")
-#: The assignment of torch/cuda/__init__.py that says what its builds are compiled for.
-TABLE = "PYTORCH_RELEASES_CODE_CC"
 
 
 class Index:
@@ -64,10 +62,9 @@ def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:
         return
     there = wheel.namelist()
     kept: dict[str, str] = {}
-    for path, name_of_table in ((f"{package}/version.py", None), (f"{package}/cuda/__init__.py", TABLE)):
-        said = assignments(wheel.read(path).decode(), name_of_table) if path in there else ""
-        if said:
-            kept[path] = said
+    version_file = f"{package}/version.py"
+    if version_file in there and (said := assignments(wheel.read(version_file).decode())):
+        kept[version_file] = said
     if f"{package}/cpp_lib.json" in there:
         kept[f"{package}/cpp_lib.json"] = wheel.read(f"{package}/cpp_lib.json").decode()
     # functorch is a second top-level package of torch's wheel, with nothing that envdoctor looks at.
@@ -76,19 +73,13 @@ def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:
     yield from kept.items()
 
 
-def assignments(source: str, name: str | None = None) -> str:
-    """The assignment of this name in a module, or those of plain values, without everything around them."""
-    kept = []
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.AnnAssign):
-            target: ast.expr = node.target
-        elif isinstance(node, ast.Assign):
-            target = node.targets[0]
-        else:
-            continue
-        wanted = isinstance(node.value, ast.Constant) if name is None else ast.unparse(target) == name
-        if wanted:
-            kept.append(ast.get_source_segment(source, node))
+def assignments(source: str) -> str:
+    """The assignments of plain values in a module, without everything around them."""
+    kept = [
+        ast.get_source_segment(source, node)
+        for node in ast.parse(source).body
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant)
+    ]
     return "".join(f"{text}\n" for text in kept)
 
 
