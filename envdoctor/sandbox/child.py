@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["ChildResult", "kill_group", "own_python", "run_child"]
+__all__ = ["ChildResult", "feed", "kill_group", "own_python", "run_child"]
 
 _STDERR_KEPT = 4096
 _BLOCK = 1 << 16
@@ -144,15 +144,21 @@ class _Conversation:
             del self.errors[:-_STDERR_KEPT]
 
     def _write(self) -> None:
-        assert self.process.stdin is not None
-        rest = memoryview(self.stdin)
-        try:
-            while rest:
-                rest = rest[os.write(self.process.stdin.fileno(), rest[:_BLOCK]) :]
-        except OSError:
-            pass  # it ended before it had read everything: its exit says why
-        finally:
-            self.process.stdin.close()
+        feed(self.process, self.stdin)
+
+
+def feed(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write ``data`` to the child's standard input and close it; a child that ends before it has read everything says
+    why by its exit."""
+    assert process.stdin is not None
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(process.stdin.fileno(), rest[:_BLOCK]) :]
+    except OSError:
+        pass
+    finally:
+        process.stdin.close()
 
 
 def _environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from envdoctor.sandbox.child import kill_group
+from envdoctor.sandbox.child import feed, kill_group
 
 if TYPE_CHECKING:
     import subprocess
@@ -209,15 +209,7 @@ class _Stream:
                 return
 
     def _write(self) -> None:
-        assert self.process.stdin is not None
-        rest = memoryview(self.stdin)
-        try:
-            while rest:
-                rest = rest[os.write(self.process.stdin.fileno(), rest[:_BLOCK]) :]
-        except OSError:
-            pass  # it ended before it had read everything: its exit says why
-        finally:
-            self.process.stdin.close()
+        feed(self.process, self.stdin)
 
 
 class _Memory(NamedTuple):

@@ -29,12 +29,6 @@ PROBE = {
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """One observation a case, for the judge ``attention``."""
-    from ..probing.attention_case import DTYPES, observe, prepare
-    from ..probing.packages import FLASH_ATTN, flash_attn
+    from ..probing.packages import FLASH_ATTN, flash_attn, run_package
 
-    if job.get("device") != "cuda":
-        emit({"case": "device", "judge": "attention", "skip": "the kernels of flash-attn need a GPU"})
-        return
-    dtype = DTYPES[job.get("dtype") or "bf16"]
-    for case in FLASH_ATTN:
-        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, "cuda", flash_attn))
+    run_package(job, emit, "flash-attn", FLASH_ATTN, flash_attn)

@@ -26,12 +26,6 @@ PROBE = {
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """One observation a case, for the judge ``attention``."""
-    from ..probing.attention_case import DTYPES, observe, prepare
-    from ..probing.packages import XFORMERS, xformers
+    from ..probing.packages import XFORMERS, run_package, xformers
 
-    if job.get("device") != "cuda":
-        emit({"case": "device", "judge": "attention", "skip": "the kernels of xformers need a GPU"})
-        return
-    dtype = DTYPES[job.get("dtype") or "bf16"]
-    for case in XFORMERS:
-        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, "cuda", xformers))
+    run_package(job, emit, "xformers", XFORMERS, xformers)

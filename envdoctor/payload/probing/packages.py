@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "xformers"]
+from .attention_case import DTYPES, observe, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "run_package", "xformers"]
 
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
 
@@ -101,3 +106,15 @@ def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> t
         kept[1:, slice(0, padded) if what == "left" else slice(length - padded, length)] = False
     starts = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0)).to(torch.int32)
     return kept.flatten().nonzero().flatten().to(device), starts.to(device)
+
+
+def run_package(
+    job: dict[str, Any], emit: Callable[[dict[str, Any]], None], name: str, cases: Sequence[dict[str, Any]], kernel: Any
+) -> None:
+    """One observation a case of a package's kernel, for the judge ``attention``; a skip without a GPU."""
+    if job.get("device") != "cuda":
+        emit({"case": "device", "judge": "attention", "skip": f"the kernels of {name} need a GPU"})
+        return
+    dtype = DTYPES[job.get("dtype") or "bf16"]
+    for case in cases:
+        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, "cuda", kernel))
