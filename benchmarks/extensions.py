@@ -14,7 +14,7 @@ import sys
 import time
 
 from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.observe.environment import choose, observe
+from envdoctor.observe.packages import choose, observe
 
 
 def main() -> int:
@@ -30,8 +30,8 @@ def main() -> int:
     extensions = extension_fact(facts, layout, table, cache=kept).value
     libstdcxx_fact(extensions, layout, os.environ, cache=kept)
     spent, used = time.perf_counter() - started, time.process_time() - used
-    from envdoctor.observe.binaries.extension_files import compiled_files
-    from envdoctor.observe.binaries.extension_reading import read_package
+    from envdoctor.observe.binaries.reading.extension_files import compiled_files
+    from envdoctor.observe.binaries.reading.extension_reading import read_package
 
     dists = {item["name"]: item for item in next(fact.value for fact in facts if fact.key == "dist")}
     modules = {row["name"]: row["modules"] for row in table["package"]}

@@ -12,7 +12,10 @@ from typing import Any
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
 from envdoctor.app.reporting import report_of
+from envdoctor.derive import derive
+from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
+from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
@@ -54,14 +57,14 @@ def check(
     policy = _under_present_names(policy, matrix)
     gathered = collect_facts(sources or Sources(), matrix)
     rules = matrix.only(about_environments)
-    judgement = judge(gathered.facts, rules, policy, today=today or date.today())
+    judgement = with_fixes(judge(gathered.facts, rules, policy, today=today or date.today()), rules)
     sections: dict[str, Any] = {}
     tried: list[Notice] = []
     if probe:
         facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if "probe" in sections:
             with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = judge(facts, with_results, policy, today=today or date.today())
+            judgement = with_fixes(judge(facts, with_results, policy, today=today or date.today()), with_results)
     elif commands := _probe_commands(gathered, sources or Sources(), judgement):
         sections["probe_commands"] = commands
     notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix), *tried]
@@ -113,7 +116,7 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
 def _supposed(sources: Sources) -> bool:
     """Whether other packages were judged than those that an experiment would run with."""
     given = (*sources.configured, *sources.assignments)
-    return sources.facts_file is not None or any(text.startswith(("pkg.", "torch.", "python.")) for text in given)
+    return sources.facts is not None or any(text.startswith(("pkg.", "torch.", "python.")) for text in given)
 
 
 def _settle(
@@ -140,8 +143,8 @@ def _settle(
         results = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
         return gathered.facts, {}, [Notice("error", f"the experiments did not run: {error}")]
-    facts = gathered.facts.copy()
-    facts.update(results.facts)
+    facts = change(gathered.facts, results.facts, matrix.registry)
+    derive(facts, matrix)
     notices = [*results.notices, *([Notice("error", results.failed)] if results.failed else [])]
     return facts, {"probe": results.section}, notices
 

@@ -10,21 +10,24 @@ from typing import Any
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts, find_lock
+from envdoctor.app.facts import Gathered, Sources, collect_facts, find_lock, with_assignments
 from envdoctor.app.lock import find_locked, lock_facts
 from envdoctor.app.reporting import report_of
+from envdoctor.facts.change import given_only
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.hub.commits import Commit
 from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.hub.sources import Pair, open_pair, open_reach
+from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
-from envdoctor.report.report import Notice, Report, Target
+from envdoctor.observe.target import Target
+from envdoctor.report.report import Notice, Report
 from envdoctor.revision.change import AREAS, Change
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
@@ -92,13 +95,14 @@ def diff_revision(
         raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
     comparison = compare_snapshots(pair.old, pair.new, table=matrix.table, progress=tell)
     gathered = _environment(request, matrix)
-    facts = gathered.facts
+    facts = given_only(gathered.facts)
     facts.drop("model.")
     facts.update(_revision_facts(pair))
     facts.update(lock_facts(lock if locked else None, locked, pair.new))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
-    add_assignments(facts, request.sources, matrix)
-    judgement = judge(facts, matrix.only(_concerns), policy, today=today or date.today())
+    facts = with_assignments(facts, request.sources, matrix)
+    rules = matrix.only(_concerns)
+    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
     commits = _history(pair, judgement, request, matrix.table, tell)
     return report_of(
         "diff-revision",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
+from envdoctor.install.checking import check_fixes
 from envdoctor.judge.selftest import (
     CaseResult,
     check_bounds,
     check_coverage,
-    check_fixes,
     check_mutations,
     run_tests,
 )

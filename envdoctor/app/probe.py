@@ -13,14 +13,18 @@ from typing import IO, Any, NamedTuple
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, add_assignments, collect_facts
+from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import report_of
+from envdoctor.derive import derive
+from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
+from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.observe.target import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
@@ -28,7 +32,7 @@ from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.results import model_not_measured, not_measured, probe_facts, results_of, section_of
 from envdoctor.probe.running import UNUSABLE, Outcome, Place
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
-from envdoctor.report.report import Notice, Report, Target
+from envdoctor.report.report import Notice, Report
 
 __all__ = ["Request", "Results", "about_probes", "catalogue", "probe", "run_probes", "unanswered"]
 
@@ -91,9 +95,10 @@ def probe(
     else:
         gathered = collect_facts(request.sources, matrix)
         results = run_probes(gathered, request, matrix, probes, progress)
-    facts = gathered.facts.copy()
-    facts.update(results.facts)
-    judgement = judge(facts, matrix.only(about_probes), policy or Policy(), today=today or date.today())
+    facts = change(gathered.facts, results.facts, matrix.registry)
+    derive(facts, matrix)
+    rules = matrix.only(about_probes)
+    judgement = with_fixes(judge(facts, rules, policy or Policy(), today=today or date.today()), rules)
     open_ends = [] if results.failed else unanswered(judgement, results.section)
     if not results.failed:
         open_ends += [Notice("error", text) for text in results.unmeasured]
@@ -268,10 +273,10 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
     assert request.replay is not None
     try:
         recording = read_recording(request.replay)
-        facts = facts_of_document(recording.facts, request.replay, matrix.registry)
+        facts = facts_of_document(recording.facts, str(request.replay), matrix.registry)
     except (RecordingError, FactsFileError) as error:
         raise UsageProblem(f"--replay {error}") from None
-    add_assignments(facts, request.sources, matrix)
+    facts = with_assignments(facts, request.sources, matrix)
     head = recording.head
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     session = session_of(recording.outcomes)

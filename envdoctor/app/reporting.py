@@ -8,7 +8,8 @@ from typing import Any
 
 from envdoctor.judge.judging import Judgement
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.report.report import Notice, Report, Target
+from envdoctor.observe.target import Target
+from envdoctor.report.report import Notice, Report
 
 __all__ = ["report_of"]
 

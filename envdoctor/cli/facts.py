@@ -29,13 +29,11 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     from envdoctor.app.check import open_matrix
     from envdoctor.app.facts import collect_facts
     from envdoctor.cli.output import write_stdout
-    from envdoctor.derive import derive
 
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = open_matrix((*configuration.matrix, *options["matrix"]))
     gathered = collect_facts(sources_of(configuration, options), matrix)
-    facts = gathered.facts.copy()
-    derive(facts, matrix)
+    facts = gathered.facts
     if options["for_issue"]:
         from envdoctor.report.issue_block import render as render_issue
 

@@ -27,7 +27,7 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     from envdoctor.app.explain import explain
     from envdoctor.app.facts import working_directory
     from envdoctor.app.ignore import write_ignore
-    from envdoctor.report.clean import clean
+    from envdoctor.text.clean import clean
 
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")

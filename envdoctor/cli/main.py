@@ -127,7 +127,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _fail(message: str, code: int, *, usage: str = "") -> int:
-    from envdoctor.report.clean import clean
+    from envdoctor.text.clean import clean
 
     lines = [f"envdoctor: {clean(message)}"]
     if usage:

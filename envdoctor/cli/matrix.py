@@ -10,7 +10,7 @@ import click
 
 from envdoctor.app.check import open_matrix
 from envdoctor.cli.output import write_stdout
-from envdoctor.report.clean import clean
+from envdoctor.text.clean import clean
 
 __all__ = ["command"]
 

@@ -34,7 +34,7 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
-            click.option("--facts", "facts_file", metavar="FILE", help="Facts file, written by `envdoctor facts`."),
+            click.option("--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`."),
             click.option(
                 "--set",
                 "assignments",
@@ -124,7 +124,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options[name] for name in ("path", "root", "facts_file")):
+    if python and any(options[name] for name in ("path", "root", "facts")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -132,7 +132,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         python=python,
         path=options["path"],
         root=options["root"],
-        facts_file=options["facts_file"],
+        facts=options["facts"],
         model=options["model"] if options.get("model") is not None else configuration.model,
         assignments=options["assignments"],
         configured=configuration.assignments,

@@ -23,7 +23,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
     from envdoctor.app.pin import pin
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.progress import progress_line
-    from envdoctor.report.clean import clean
+    from envdoctor.text.clean import clean
 
     with progress_line(False) as progress:
         pinned = pin(

@@ -84,9 +84,7 @@ def command(**options: Any) -> int:
         force=options["force"],
         record=options["record"],
         replay=options["replay"],
-        sources=sources_of(
-            configuration, {**options, "path": None, "root": None, "facts_file": None, "no_cache": True}
-        ),
+        sources=sources_of(configuration, {**options, "path": None, "root": None, "facts": None, "no_cache": True}),
     )
     with _ended_in_order(), progress_line(options["quiet"] > 0) as progress:
         report = probe(

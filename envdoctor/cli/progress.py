@@ -17,7 +17,7 @@ def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
-    from envdoctor.report.clean import clean
+    from envdoctor.text.clean import clean
 
     def show(text: str) -> None:
         sys.stderr.write(f"\r{clean(text)[:_WIDTH]:<{_WIDTH}}")

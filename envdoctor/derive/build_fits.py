@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted
 
 INPUTS = ("cuda.toolkit", "torch.cuda", "pkg.torch", "build.gcc")
 OUTPUTS = ("cuda.toolkit_fits", "torch.cxx_standard", "build.gcc_max", "build.gcc_min", "build.gcc_fits")
@@ -55,13 +55,13 @@ def _toolkit_fits(toolkit: str, cuda: Value) -> Derived:
 
 def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
     """The row of the table cxx-standards; a pre-release may be from before a change of its release."""
-    from envdoctor.knowledge.release_ranges import contains, parse_ranges, release_of
+    from envdoctor.versions.ranges import contains, parse_ranges, release_of
 
     match = _RELEASE.match(torch)
     if match is None:
         return Unknown(f"torch {torch} is not a release")
     release = release_of(match[0])
-    for row in matrix.table("cxx-standards").get("row", ()):
+    for row in matrix.rows("cxx-standards"):
         if contains(parse_ranges(row["key"]), release):
             found: Mapping[str, Any] = row
             return found
@@ -70,7 +70,7 @@ def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
 
 def _gcc_max(toolkit: str, matrix: Matrix) -> Derived:
     minor = ".".join(toolkit.split(".")[:2])
-    for row in matrix.table("cuda-compilers").get("row", ()):
+    for row in matrix.rows("cuda-compilers"):
         if row["key"] == minor:
             return Derived(row["max_gcc"], f"cuda-compilers: {minor}")
     return Derived(Unknown(f"CUDA {minor} is not in the table cuda-compilers"), "")

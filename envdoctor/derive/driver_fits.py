@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted
 
 INPUTS = (
     "driver.version",
@@ -56,23 +56,22 @@ def _mismatch(value: Read) -> Derived | None:
 
 
 def _fits(cuda: str, value: Read, matrix: Matrix) -> Derived:
-    table = matrix.table("cuda-drivers")
-    alone = _alone(cuda, value, table)
+    alone = _alone(cuda, value, matrix)
     compat = value("driver.compat")
     if alone.value == "no" and isinstance(compat, Unknown) and "compat" in str(value("env.LD_LIBRARY_PATH")):
         return Derived(Unknown("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known"), "")
     if alone.value != "no" or not isinstance(compat, str):
         return alone
-    if _by_version(cuda, compat, "linux", table) not in ("native", "minor"):
+    if _by_version(cuda, compat, "linux", matrix) not in ("native", "minor"):
         return alone
-    may = _may_use_compat(value("gpu"), matrix, table["forward"])
+    may = _may_use_compat(value("gpu"), matrix, matrix.table("cuda-drivers")["forward"])
     if may is None:
         unsure = Unknown(f"whether these GPUs may use the cuda-compat package ({compat}) is not known")
         return Derived(unsure, "")
     return Derived("compat" if may else "no", f"cuda-compat {compat}, table cuda-drivers")
 
 
-def _alone(cuda: str, value: Read, table: Mapping[str, Any]) -> Derived:
+def _alone(cuda: str, value: Read, matrix: Matrix) -> Derived:
     """The driver without a cuda-compat package. What the driver itself says comes before its version number."""
     most, wanted = value("driver.max_cuda"), dotted(cuda)
     highest = dotted(most) if isinstance(most, str) else None
@@ -86,26 +85,26 @@ def _alone(cuda: str, value: Read, table: Mapping[str, Any]) -> Derived:
     systems: tuple[str, ...] = ("windows",) if windows else ("linux",)
     if not windows and isinstance(value("os.platform"), Unknown) and driver.count(".") < 2:
         systems = ("linux", "windows")  # 528.33 is how Windows counts; Linux has such numbers only now and then
-    answers = [_by_version(cuda, driver, system, table) for system in systems]
+    answers = [_by_version(cuda, driver, system, matrix) for system in systems]
     if any(answer != answers[0] for answer in answers):
         return Derived(Unknown(f"driver {driver} means another thing on Linux than on Windows"), "")
     return Derived(answers[0], "table cuda-drivers")
 
 
-def _by_version(cuda: str, driver: str, system: str, table: Mapping[str, Any]) -> Value:
+def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
     number, wanted = dotted(driver), dotted(cuda)
-    first_numbered = dotted(table.get("table", {}).get("numbered_from", "")) or ()
+    first_numbered = dotted(matrix.table("cuda-drivers").get("table", {}).get("numbered_from", "")) or ()
     if number is None or wanted is None or number < first_numbered:
         return Unknown(f"driver {driver} is not numbered like those of the table")
-    for row in table.get("row", ()):
+    for row in matrix.rows("cuda-drivers"):
         # A driver that supports a later CUDA by itself supports this one too.
         if (dotted(row["key"]) or ()) >= wanted and number >= (dotted(row.get(system, "")) or (1 << 30,)):
             return "native"
-    for family in table.get("family", ()):
+    for family in matrix.rows("cuda-drivers", "family"):
         if family["major"] == str(wanted[0]):
             if number < (dotted(family[system]) or ()):
                 return "no"
-            if any(dotted(row["key"]) == wanted and system in row for row in table.get("row", ())):
+            if any(dotted(row["key"]) == wanted and system in row for row in matrix.rows("cuda-drivers")):
                 return "minor"
     return Unknown(f"the table has no driver for CUDA {cuda}")
 
@@ -135,7 +134,7 @@ def _one_may(name: str, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
 
 def _kind(name: str, matrix: Matrix) -> str | None:
     for table in ("gpus", "gpu-series"):
-        for row in matrix.table(table).get("row", ()):
+        for row in matrix.rows(table):
             if _matches(name, row["names"]):
                 return str(row["kind"])
     return None

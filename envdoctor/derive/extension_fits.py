@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted, same_start
 
 INPUTS = (
     "extension",
@@ -122,5 +122,4 @@ def _same(built: Value, there: Value, parts: int, otherwise: str) -> Value:
             return one
     if isinstance(there, Absent):
         return Unknown(otherwise)
-    mine, theirs = ([*str(one).partition("+")[0].split("."), "0"][:parts] for one in (built, there))
-    return mine == theirs
+    return same_start(str(built), str(there), parts)

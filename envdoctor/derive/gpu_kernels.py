@@ -46,7 +46,7 @@ def _by_name(name: Value, matrix: Matrix) -> str | None:
         return None
     lowered = name.lower()
     for table in ("gpus", "gpu-series"):
-        for row in matrix.table(table).get("row", ()):
+        for row in matrix.rows(table):
             if any(fnmatchcase(lowered, glob.lower()) for glob in row["names"]):
                 return str(row["cc"])
     return None
@@ -67,7 +67,7 @@ def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
         reason = Unknown("torch is no CUDA build" if isinstance(cuda, Absent) else cuda.reason)
         return reason, reason
     torch, listed = value("pkg.torch"), value("torch.arch_list")
-    if isinstance(listed, tuple) and not isinstance(listed, Unknown):
+    if isinstance(listed, tuple):
         return _of_list(cc, listed, str(cuda), matrix)
     if isinstance(torch, Absent):
         reason = Unknown("torch is not installed")

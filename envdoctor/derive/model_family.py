@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -36,7 +36,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     families = matrix.table("families")
     names = _names(repo, path, families.get("organisations", {}))
-    entries = families.get("family", [])
+    entries = matrix.rows("families", "family")
     family = _family(names, kind, value("model.architectures"), entries)
     if family is None:
         return {"model.family": _no_family(kind, repo if isinstance(repo, str) else path, entries)}
@@ -97,8 +97,8 @@ def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
 
 
 def _family(
-    names: list[str], kind: Value, architectures: Value, families: list[dict[str, Any]]
-) -> tuple[dict[str, Any], str] | None:
+    names: list[str], kind: Value, architectures: Value, families: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], str] | None:
     known_kind = kind if isinstance(kind, str) else None
     known_architectures = architectures if isinstance(architectures, tuple) else ()
     for entry in families:

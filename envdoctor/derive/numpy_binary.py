@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.environment.specifier import NotASpecifier, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
 INPUTS = ("pkg.*", "dist")
 OUTPUTS = ("numpy_binary",)
@@ -17,7 +17,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     """``numpy_binary``; conda's packages are left out, which are built anew for NumPy 2 under the same version."""
     items: list[Mapping[str, Value]] = []
     incomplete: str | None = None
-    for row in matrix.table("numpy-2-builds").get("package", ()):
+    for row in matrix.rows("numpy-2-builds", "package"):
         name, first = row["name"], row["first"]
         installed = value(f"pkg.{name}")
         if isinstance(installed, Absent):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.registry import dotted
 from envdoctor.facts.values import Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted
 
 INPUTS = ("environment.packages_python", "python.version", "python.implementation")
 OUTPUTS = ("environment.packages_python_ok",)

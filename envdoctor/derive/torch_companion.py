@@ -7,52 +7,70 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.derive.running import Derived
+from envdoctor.facts.installed import Installed, InstalledSet
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.environment.specifier import NotASpecifier, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-INPUTS = ("torch_companion", "pkg.torch", "torch.cuda", "torch.hip", "pkg.*")
+INPUTS = ("torch_companion", "dist", "pkg.torch", "torch.cuda", "torch.hip", "pkg.*")
 OUTPUTS = ("torch_companion",)
 
 #: The local tags of the wheel index, and what may follow them (``cu128.with.pypi.cudnn``).
 _BUILD = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=[._-]|\Z)")
-_RELEASE = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 _PINNED = re.compile(r"===?(\d{1,9}\.\d{1,9})(?:[.+ab].*|rc.*)?\Z")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``torch_companion`` with the packages of the table torch-companions; what was given stands."""
     found = value("torch_companion")
-    if isinstance(found, Records) and not len(found):
-        return {}
-    table = {row["name"]: row for row in matrix.table("torch-companions").get("package", ())}
-    if not table:
+    table = {row["name"]: row for row in matrix.rows("torch-companions", "package")}
+    if not table or (isinstance(found, Records) and not len(found)):
         return {}
     if isinstance(found, Records):
         chosen = [item for item in found if item.get("package") in table]
         incomplete = found.incomplete
     else:
-        chosen, incomplete = _of_versions(table, value)
+        chosen, incomplete = _installed(table, value)
     torch = value("pkg.torch")
     build = _torch_build(torch, value("torch.cuda"), value("torch.hip"))
-    rows = matrix.table("torch-builds").get("row", ()) if chosen else ()
+    rows = matrix.rows("torch-builds") if chosen else ()
     items = tuple(_completed(item, table[str(item["package"])], torch, build, rows) for item in chosen)
     return {"torch_companion": Derived(Records(items, incomplete), "installed packages and the table torch-builds")}
 
 
-def _of_versions(
-    table: Mapping[str, Any], value: Callable[[str], Value]
-) -> tuple[list[Mapping[str, Value]], str | None]:
-    """Companions of an environment of which only the versions are known (a facts file, a lock file)."""
+def _installed(table: Mapping[str, Any], value: Callable[[str], Value]) -> tuple[list[Mapping[str, Value]], str | None]:
+    """The companions that are installed, with the torch that their own metadata asks for, where it is known."""
+    installed = InstalledSet(value)
     chosen: list[Mapping[str, Value]] = []
     incomplete: str | None = None
     for name in table:
         version = value(f"pkg.{name}")
         if isinstance(version, str):
-            chosen.append({"package": name, "version": version})
+            dist = next(iter(installed.get(name)), None)
+            pin = {"made_for": _pin(dist)} if dist is not None else {}
+            chosen.append({"package": name, "version": version, **pin})
         elif isinstance(version, Unknown):
             incomplete = incomplete or f"whether {name} is installed is not known"
     return chosen, incomplete
+
+
+def _pin(dist: Installed) -> Value:
+    """The specifiers of the torch that it requires; absent when it asks for none, or for any."""
+    if dist.kind == "conda":
+        return Unknown("conda's metadata is not read for it")
+    if isinstance(dist.requires, Unknown):
+        return dist.requires
+    for line in dist.requires:
+        if not line.startswith("torch"):
+            continue
+        try:
+            wanted = read_requirement(line)
+        except NotARequirement as error:
+            return Unknown(f"a requirement of {dist.name} cannot be read: {error}")
+        if wanted.name == "torch":
+            return wanted.specifiers.replace(" ", "") or ABSENT
+    return ABSENT
 
 
 def _completed(
@@ -128,8 +146,7 @@ def _platform(build: str) -> list[str]:
 
 def _release(version: Value) -> str | None:
     """The release segment: 2.5.0 of 2.5.0a0+872d972e41.nv24.08."""
-    match = _RELEASE.match(version) if isinstance(version, str) else None
-    return match[0] if match else None
+    return base_release(version) if isinstance(version, str) else None
 
 
 def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:

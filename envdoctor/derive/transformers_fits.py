@@ -22,7 +22,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     if isinstance(installed, Absent):
         return {"revision.installed_fits": Derived(Unknown("transformers is not installed"), "")}
-    from envdoctor.knowledge.release_ranges import EVERY, contains, parse_ranges, release_of
+    from envdoctor.versions.ranges import EVERY, contains, parse_ranges, release_of
 
     match = _RELEASE.match(str(installed))
     try:

@@ -15,7 +15,7 @@ OUTPUTS = ("withdrawn",)
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``withdrawn``; the list is open while the version of a package of the table is not known."""
     table: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for row in matrix.table("withdrawn-releases").get("release", ()):
+    for row in matrix.rows("withdrawn-releases", "release"):
         table.setdefault(row["package"], {})[row["version"]] = row
     items: list[Mapping[str, Value]] = []
     incomplete: str | None = None
@@ -24,8 +24,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         if isinstance(installed, Unknown):
             incomplete = incomplete or f"the version of {package} is not known"
         elif not isinstance(installed, Absent):
-            row = releases.get(str(installed).partition("+")[0])
-            if row is not None:
-                told = {column: row[column] for column in ("harm", "reason", "instead")}
+            gone = releases.get(str(installed).partition("+")[0])
+            if gone is not None:
+                told = {column: gone[column] for column in ("harm", "reason", "instead")}
                 items.append({"package": package, "version": installed, **told})
     return {"withdrawn": Derived(Records(tuple(items), incomplete), "the table withdrawn-releases")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 
@@ -33,14 +33,14 @@ class FactSet:
         """Say that every existing key below ``prefix`` (``"pkg"``) is listed: the others are absent."""
         self._complete[prefix] = origin
 
-    def complete_prefixes(self) -> tuple[str, ...]:
-        """Prefixes whose unlisted keys are absent."""
-        return tuple(self._complete)
+    def complete_prefixes(self) -> Mapping[str, str]:
+        """Prefixes whose unlisted keys are absent, with the origin of that knowledge."""
+        return dict(self._complete)
 
-    def drop(self, prefix: str) -> None:
-        """Forget every fact below ``prefix`` (``"torch."``)."""
-        for key in [key for key in self._facts if key.startswith(prefix)]:
-            del self._facts[key]
+    def drop(self, key: str) -> None:
+        """Forget a fact, or every fact below a prefix (``"torch."``)."""
+        for known in [known for known in self._facts if known == key or (key[-1] == "." and known.startswith(key))]:
+            del self._facts[known]
 
     def get(self, key: str) -> Fact:
         """The fact of ``key``; its value is :class:`Unknown` or absent when nothing was added."""

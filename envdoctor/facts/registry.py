@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.versions.dotted import dotted
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import is_version
 
 __all__ = [
     "TYPES",
@@ -16,14 +18,11 @@ __all__ = [
     "Registry",
     "RegistryError",
     "canonical_key",
-    "dotted",
-    "normalise",
     "parse_value",
 ]
 
 TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
 _PRIVACY = ("public", "path", "host")
-_DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}\Z")
 
 
 class RegistryError(ValueError):
@@ -35,21 +34,31 @@ class FactTypeError(ValueError):
 
 
 class FactSpec(NamedTuple):
-    """What the registry says of one key.
+    """What the registry says of one key or column.
 
+    ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
+    the texts that a text can be, each with its name for a person by language (empty: any text); ``label`` names the
+    fact in a sentence. ``answer``: computed for a rule to ask for; a report need not print it beside the rule's words.
+    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do.
     ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
-    ``help`` is the id of the advice that would make the fact known.
+
+    ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
+    ``concerns`` names, by such a pattern, the column that says which package an item is about: only that item goes.
     """
 
     key: str
     type: str
-    meaning: str
-    observer: str
-    cost: str
-    privacy: str
-    help: str
-    columns: Mapping[str, FactSpec]
-    identity: tuple[str, ...]
+    meaning: str = ""
+    privacy: str = "public"
+    help: str = ""
+    columns: Mapping[str, FactSpec] = {}
+    identity: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    concerns: Mapping[str, str] = {}
+    values: Mapping[str, Mapping[str, str]] = {}
+    label: Mapping[str, str] = {}
+    answer: bool = False
+    names: Mapping[str, str] = {}
 
 
 class Registry:
@@ -81,7 +90,8 @@ class Registry:
             return None
         wild = self._wild.get(head + ".")
         if wild is not None and tail:
-            return wild
+            # Of what is listed by name the list knows how private each is; whatever else is named so is left out.
+            return wild._replace(privacy=wild.names.get(tail, "host")) if wild.names else wild
         parent = self._specs.get(head)
         if parent is not None and parent.type == "records":
             return parent.columns.get(tail)
@@ -94,6 +104,11 @@ class Registry:
         if not dot or key in self._specs or parent is None or tail not in parent.columns:
             return None
         return parent
+
+    def names(self, prefix: str) -> Mapping[str, str]:
+        """The names below a prefix that exist (the environment variables), each with its privacy."""
+        spec = self._wild.get(prefix + ".")
+        return spec.names if spec is not None else {}
 
     def prefixes(self) -> tuple[str, ...]:
         """The prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
@@ -112,39 +127,27 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         columns[name] = _spec(f"{key}.{name}", {"help": entry.get("help", ""), **column})
     if (kind == "records") != bool(columns):
         raise RegistryError(f"facts.toml: {key}: columns belong to type records, and to no other")
+    values = entry.get("values", {})
     return FactSpec(
         key=key,
         type=kind,
         meaning=entry.get("meaning", ""),
-        observer=entry.get("observer", ""),
-        cost=entry.get("cost", ""),
         privacy=privacy,
         help=entry.get("help", ""),
         columns=columns,
         identity=tuple(entry.get("identity", ())),
+        depends_on=tuple(entry.get("depends_on", ())),
+        concerns=entry.get("concerns", {}),
+        values=values if isinstance(values, Mapping) else {value: {} for value in values},
+        label=entry.get("label", {}),
+        answer=entry.get("answer", False),
+        names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
-
-
-def normalise(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    if "_" in name or "." in name or "--" in name:  # files with a million names are read too
-        name = re.sub(r"[-_.]+", "-", name)
-    return name.lower()
 
 
 def canonical_key(key: str) -> str:
     """The key under which a fact is kept: ``pkg.Flash_Attn`` is ``pkg.flash-attn``."""
     return "pkg." + normalise(key[4:]) if key.startswith("pkg.") else key
-
-
-def dotted(text: str) -> tuple[int, ...] | None:
-    """``"12.4"`` as integers, or None when it is not dotted integers. Trailing zeros do not count (12.0 is 12)."""
-    if not _DOTTED.match(text):
-        return None
-    parts = [int(part) for part in text.split(".")]
-    while len(parts) > 1 and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
 
 
 def parse_value(spec: FactSpec, raw: object) -> Value:
@@ -175,22 +178,9 @@ def parse_value(spec: FactSpec, raw: object) -> Value:
         raise FactTypeError(f"the text is {len(raw)} characters long; at most 4096 are read")
     if spec.type == "dotted" and dotted(raw) is None:
         raise FactTypeError(f'dotted integers such as "12.4" are expected, not {_short(raw)}')
-    if spec.type == "version" and not _PEP440.match(raw):
+    if spec.type == "version" and not is_version(raw):
         raise FactTypeError(f"a version by PEP 440 is expected, not {_short(raw)}")
     return raw
-
-
-#: PEP 440's public and local version identifiers, from the specification's appendix in our own words.
-_PEP440 = re.compile(
-    r"""\s*v?
-    (?:\d{1,18}!)?\d{1,18}(?:\.\d{1,18})*                               # epoch, release
-    (?:[-_.]?(?:a|alpha|b|beta|c|rc|pre|preview)[-_.]?\d{0,18})?         # pre-release
-    (?:-\d{1,18}|[-_.]?(?:post|rev|r)[-_.]?\d{0,18})?                   # post-release
-    (?:[-_.]?dev[-_.]?\d{0,18})?                                        # development release; may be a time stamp
-    (?:\+[a-z0-9]{1,64}(?:[-_.][a-z0-9]{1,64})*)?                       # local label
-    \s*\Z""",
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
 
 
 def _boolean(raw: object) -> bool:

@@ -20,13 +20,25 @@ class Absent:
 ABSENT = Absent()
 
 
-class Unknown(NamedTuple):
+class Unknown:
     """A value that could not be established.
 
     ``reason`` is a clause for the user: what was tried or what was not given ("no --model was given").
     """
 
-    reason: str
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unknown) and self.reason == other.reason
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.reason!r})"
 
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").

@@ -18,8 +18,8 @@ from envdoctor.hub.header_plan import LARGEST_HEADER
 from envdoctor.hub.local_files import digest, lies_below, read_whole
 from envdoctor.hub.local_snapshot import LocalSnapshot
 from envdoctor.hub.snapshot import FileEntry, Unread
-from envdoctor.observe.model.hub_cache import _names as all_names
-from envdoctor.observe.model.hub_cache import cache_folder
+from envdoctor.observe.model.reading.hub_cache import _names as all_names
+from envdoctor.observe.model.reading.hub_cache import cache_folder
 
 __all__ = ["Cached", "CachedSnapshot", "cached_snapshots", "open_cached"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.observe.model.reference import is_repo_name
+from envdoctor.observe.model.reading.reference import is_repo_name
 
 __all__ = ["Named", "parse_name"]
 

@@ -17,7 +17,7 @@ from envdoctor.hub.refusals import file_refused, listing_refused
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.observe.model.reference import is_repo_name
+from envdoctor.observe.model.reading.reference import is_repo_name
 
 __all__ = ["HubSnapshot", "open_hub"]
 

@@ -16,7 +16,7 @@ from envdoctor.hub.revisions import open_revision
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.observe.model.hub_cache import snapshot_of_path
+from envdoctor.observe.model.reading.hub_cache import snapshot_of_path
 
 __all__ = ["AnySnapshot", "Reach", "open_local", "open_offline", "open_snapshot"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envdoctor.facts.values import Absent, Unknown, Value
+from envdoctor.facts.values import Value
 from envdoctor.judge.evaluate import Match
 from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.knowledge.rules import Rule
@@ -73,7 +73,7 @@ def _root_of(
 
 def _packages(cell: Value | None) -> set[str]:
     """The package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
-    texts = cell if isinstance(cell, tuple) and not isinstance(cell, (Unknown, Absent)) else (cell,)
+    texts = cell if isinstance(cell, tuple) else (cell,)
     return {text.partition(" ")[0] for text in texts if isinstance(text, str)}
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
-from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value, spell
@@ -22,20 +21,18 @@ from envdoctor.judge.finding import (
     Finding,
     FoundFact,
     NotChecked,
-    OfferedFix,
 )
-from envdoctor.judge.fixes import Verdict, offer_fixes
 from envdoctor.judge.folding import fold
 from envdoctor.judge.messages import fill, text_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "errors_of", "holds", "judge"]
 
 
 class Judgement(NamedTuple):
-    """``facts`` are the judged ones with what was derived. ``rules_checked`` counts the rules that got a yes or a no.
+    """``facts`` are the judged ones. ``rules_checked`` counts the rules that got a yes or a no.
     ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
     evaluated."""
 
@@ -48,9 +45,7 @@ class Judgement(NamedTuple):
 
 
 def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Judgement:
-    """Derive what can be derived, evaluate every rule, and say what to do. ``facts`` holds no derived facts."""
-    derived = facts.copy()
-    derive(derived, matrix)
+    """Evaluate every rule on derived facts; what to do about the findings is added by install."""
     applied: list[tuple[Rule, Match]] = []
     open_rules: list[NotChecked] = [
         NotChecked(broken.id, "", {}, reason="; ".join(broken.problems)) for broken in matrix.broken
@@ -59,13 +54,13 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
     for rule in matrix.rules:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
-        outcome = evaluate(rule, derived, matrix.registry)
+        outcome = evaluate(rule, facts, matrix.registry)
         if outcome.holds is None:
             open_rules.append(_not_checked(rule, outcome, matrix.registry))
             continue
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
-    findings = [_finding(rule, match, derived, matrix, policy) for rule, match in applied]
+    findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
     findings, used, expired = _ignore(findings, policy, today)
     stands_for = fold(findings, applied)
     findings = [
@@ -73,11 +68,10 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         for number, finding in enumerate(findings)
     ]
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
-    findings = _with_fixes(findings, facts, matrix)
     gating = _gating(findings, stands_for, policy)
     findings = [replace(finding, gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
-    return Judgement(derived, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
+    return Judgement(facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
 
 
 def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
@@ -230,27 +224,18 @@ def _ignore(
     return result, used, expired
 
 
-def _with_fixes(findings: Sequence[Finding], facts: FactSet, matrix: Matrix) -> list[Finding]:
-    """What is offered is a matter of the rule and the facts: it is judged once for all records of a rule."""
-    before = {finding.id: finding.message.en for finding in findings}
-    offered = {rule_id: _offers(rule_id, facts, matrix, before) for rule_id in before}
-    return [replace(finding, fixes=offered[finding.id]) for finding in findings]
+def holds(rule: Rule, facts: FactSet, matrix: Matrix) -> bool:
+    """Whether the rule applies."""
+    return evaluate(rule, facts, matrix.registry).holds is True
 
 
-def _offers(rule_id: str, facts: FactSet, matrix: Matrix, before: Mapping[str, str]) -> tuple[OfferedFix, ...]:
-    rule = matrix.find(rule_id)
-    assert rule is not None
-    fixes = matrix.texts(rule)["fix"]
-    return offer_fixes(fixes, facts, matrix, before, lambda changed: _verdict(rule, changed, matrix))
-
-
-def _verdict(rule: Rule, facts: FactSet, matrix: Matrix) -> Verdict:
+def errors_of(facts: FactSet, matrix: Matrix) -> dict[str, str]:
+    """The active rules of severity error that apply, with their messages."""
     errors: dict[str, str] = {}
-    for other in matrix.rules:
-        if other is not rule and (other.status != "active" or other.severity != "error"):
-            continue
-        outcome = evaluate(other, facts, matrix.registry)
-        if outcome.holds:
-            read = _reader(other, outcome.matches[0], facts, matrix.registry)
-            errors[other.id] = fill(text_of(matrix.texts(other)["message"]), read).en
-    return Verdict(errors, rule.id in errors)
+    for rule in matrix.rules:
+        if rule.status == "active" and rule.severity == "error":
+            outcome = evaluate(rule, facts, matrix.registry)
+            if outcome.holds:
+                read = _reader(rule, outcome.matches[0], facts, matrix.registry)
+                errors[rule.id] = fill(text_of(matrix.texts(rule)["message"]), read).en
+    return errors

@@ -15,7 +15,7 @@ from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["CaseResult", "check_bounds", "check_coverage", "check_fixes", "check_mutations", "run_tests"]
+__all__ = ["CaseResult", "check_bounds", "check_coverage", "check_mutations", "facts_of", "run_tests"]
 
 _WORDS = {True: "match", False: "no", None: "unknown"}
 
@@ -178,31 +178,3 @@ def _shown(alternative: Any) -> str:
     if isinstance(alternative, list):
         return ",".join(operator + operand for operator, operand in alternative)
     return str(alternative)
-
-
-def check_fixes(rule: Rule, matrix: Matrix) -> Iterator[str]:
-    """A fix, applied to an environment that matches, must end the match."""
-    from envdoctor.judge.fixes import Verdict, offer_fixes
-
-    texts = matrix.texts(rule)
-    matching = [test for test in texts["test"] if test["expect"] == "match"]
-    if not matching:
-        return
-
-    def judged(facts: FactSet) -> Verdict:
-        return Verdict({}, evaluate(rule, facts, matrix.registry).holds is True)
-
-    for number, fix in enumerate(texts["fix"], 1):
-        reasons = []
-        for test in matching:
-            given = FactSet()
-            for key, raw in test["facts"].items():
-                spec = matrix.registry.find(key)
-                assert spec is not None, "run_tests reports unregistered keys"
-                given.add(Fact(key, parse_value(spec, raw), "test", "given"))
-            for prefix in test["complete"]:
-                given.declare_complete(prefix, "test")
-            reasons.append(offer_fixes([fix], given, matrix, {}, judged)[0].withheld)
-        # A fix may help only some of the environments that a rule covers; one that never helps is wrong.
-        if all(reasons):
-            yield f"fix {number} ({fix['summary'].get('en', '')}) never helps: {reasons[0]}"

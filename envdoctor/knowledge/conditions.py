@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from envdoctor.facts.registry import FactSpec, Registry, canonical_key, dotted
+from envdoctor.facts.registry import FactSpec, Registry, canonical_key
+from envdoctor.versions.dotted import dotted
 
 __all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condition"]
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envdoctor.facts.registry import dotted
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import is_named_by
 
 __all__ = ["arch_lists", "capability", "compiler_range", "is_nightly", "kernels"]
 
@@ -16,7 +17,6 @@ _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)\Z")
 _RELEASE = re.compile(r"(\d+(?:\.\d+)+)(?:\+cu\d+)?\Z")
 #: A nightly build of the wheel index.
 _NIGHTLY = re.compile(r"\d+(?:\.\d+)+\.dev\d{8}\+cu\d+\Z")
-_BOUND = re.compile(r"(>=|<=|==|<|>)(\d+(?:\.\d+)*)\Z")
 
 Capability = tuple[int, int]
 
@@ -37,9 +37,8 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
     device = capability(cc)
     if device is None:
         return None
-    table = matrix.table("gpu-code")
-    exceptions = {row["key"]: row for row in table.get("row", ())}
-    first_ptx = capability(table.get("ptx", {}).get("since", "")) or (0, 0)
+    exceptions = {row["key"]: row for row in matrix.rows("gpu-code")}
+    first_ptx = capability(matrix.table("gpu-code").get("ptx", {}).get("since", "")) or (0, 0)
     found = "none"
     for arch in archs:
         match = _ARCH.match(arch)
@@ -89,31 +88,14 @@ def arch_lists(
     windows = platform == "windows"
     if windows and machine not in (None, "x86_64"):
         return []
-    number = dotted(release[1]) if release else None
-    return [row for row in _rows(matrix, windows, cuda, machine or "x86_64") if number is None or _covers(row, number)]
+    rows = _rows(matrix, windows, cuda, machine or "x86_64")
+    return [row for row in rows if release is None or is_named_by(release[1], row["key"])]
 
 
 def _rows(matrix: Matrix, windows: bool, cuda: str, machine: str) -> Iterator[Mapping[str, Any]]:
-    for row in matrix.table("torch-archs-windows" if windows else "torch-archs").get("row", ()):
+    for row in matrix.rows("torch-archs-windows" if windows else "torch-archs"):
         if row["cuda"] == cuda and row.get("machine", "x86_64") == machine:
             yield row
-
-
-def _covers(row: Mapping[str, Any], number: tuple[int, ...]) -> bool:
-    for clause in row["key"].split(","):
-        match = _BOUND.match(clause)
-        bound = dotted(match[2]) if match else None
-        if match is None or bound is None or not _holds(number, match[1], bound):
-            return False
-    return True
-
-
-def _holds(number: tuple[int, ...], operator: str, bound: tuple[int, ...]) -> bool:
-    if operator == "==":
-        return number == bound
-    if operator.endswith("="):
-        return number >= bound if operator == ">=" else number <= bound
-    return number > bound if operator == ">" else number < bound
 
 
 def is_nightly(torch: str | None) -> bool:
@@ -124,7 +106,7 @@ def is_nightly(torch: str | None) -> bool:
 def compiler_range(cuda: str, matrix: Matrix) -> tuple[Capability | None, Capability | None]:
     """The lowest and the highest compute capability that the compiler of a CUDA version has code for, by the table
     cuda-drivers."""
-    for row in matrix.table("cuda-drivers").get("row", ()):
+    for row in matrix.rows("cuda-drivers"):
         if row["key"] == cuda:
             return capability(row.get("oldest_cc", "")), capability(row.get("newest_cc", ""))
     return None, None

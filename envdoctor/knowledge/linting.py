@@ -47,7 +47,7 @@ def lint_matrix(matrix: Matrix) -> Iterator[tuple[str, str]]:
         if matrix.find(retired) is not None:
             yield "retired.toml", f"{retired} is retired and is also a rule: an id is never used again"
     seen: dict[str, str] = {}
-    for family in matrix.table("families").get("family", []):
+    for family in matrix.rows("families", "family"):
         for kind in family.get("types", []):
             if kind in seen:
                 yield "families.toml", f"model type {kind} belongs to {seen[kind]} and to {family['id']}"

@@ -84,6 +84,11 @@ class Matrix:
                 raise MatrixError(f"table {name}: {error}") from None
         return self._tables[name]
 
+    def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
+        """The rows of a part of a table (``[[row]]``, ``[[family]]``); none where there is no such table."""
+        found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
+        return found
+
     def texts(self, rule: Rule) -> Mapping[str, Any]:
         """The texts, fixes, evidence and tests of a rule."""
         if isinstance(rule.texts, Mapping):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from envdoctor.probe.grouping import Case, Group
-from envdoctor.report.clean import clean
+from envdoctor.text.clean import clean
 
 __all__ = ["LINES", "reproducer", "script_of"]
 

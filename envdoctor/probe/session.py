@@ -113,8 +113,7 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
         return False
     if isinstance(gpus, Records) and len(gpus):
         return False
-    # An Unknown is a tuple as well.
-    kinds = set(accelerators) if isinstance(accelerators, tuple) and not isinstance(accelerators, Unknown) else None
+    kinds = set(accelerators) if isinstance(accelerators, tuple) else None
     if kinds and kinds != {"nvidia"}:
         return False
     if isinstance(gpus, Unknown):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
-from envdoctor.report.clean import clean
 from envdoctor.report.color import paint
 from envdoctor.report.layout import wrap, wrap_items
 from envdoctor.report.names import name_fact, say_reason
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report
+from envdoctor.text.clean import clean
 
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
-from envdoctor.report.clean import clean
 from envdoctor.report.layout import wrap
+from envdoctor.text.clean import clean
 
 __all__ = ["render"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records, Unknown, Value, plain
-from envdoctor.report.clean import clean, clean_data
+from envdoctor.text.clean import clean, clean_data
 
 __all__ = ["FactData", "fact_data"]
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
-from envdoctor.report.clean import clean
+from envdoctor.observe.target import Target
 from envdoctor.report.header import target_lines
 from envdoctor.report.layout import display_width, pad, wrap, wrap_items
 from envdoctor.report.names import say_reason
 from envdoctor.report.phrases import phrase
-from envdoctor.report.privacy import public_facts
-from envdoctor.report.report import Target
+from envdoctor.text.clean import clean
+from envdoctor.text.privacy import public_facts
 
 __all__ = ["fact_lines", "render"]
 
@@ -121,7 +121,7 @@ def _group(members: list[Fact], page: _Page, complete: bool) -> list[str]:
 
 def _scalar(fact: Fact, page: _Page) -> list[str]:
     text = _text(fact, page.lang)
-    if isinstance(fact.value, tuple) and not isinstance(fact.value, Unknown) and _hidden(len(fact.value), page):
+    if isinstance(fact.value, tuple) and _hidden(len(fact.value), page):
         text = phrase(page.lang, "items", len(fact.value))
         text = phrase(page.lang, "bracket", text=text, more=phrase(page.lang, "list_short"))
     return _row(_key(fact), text, clean(fact.origin), page)

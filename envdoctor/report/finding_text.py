@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.judge.finding import Finding, OfferedFix
-from envdoctor.report.clean import clean
 from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines, wrap, wrap_items
 from envdoctor.report.names import is_answer, is_place, name_fact, say_fact, short_url
 from envdoctor.report.phrases import phrase
+from envdoctor.text.clean import clean
 
 __all__ = ["finding_lines", "merged"]
 

@@ -7,11 +7,12 @@ from collections import Counter
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
-from envdoctor.report.clean import clean
+from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width, pad, wrap, wrap_items
 from envdoctor.report.names import KEY_PACKAGES, name_fact, say_fact, say_reason
 from envdoctor.report.phrases import phrase
-from envdoctor.report.report import Report, Target
+from envdoctor.report.report import Report
+from envdoctor.text.clean import clean
 
 __all__ = [
     "environment_lines",
@@ -215,7 +216,7 @@ def _gpu(name: object, cc: object) -> str:
 def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
-    return value if isinstance(value, tuple) and not isinstance(value, Unknown) else ()
+    return value if isinstance(value, tuple) else ()
 
 
 def _known(facts: FactSet, key: str) -> str:

@@ -6,11 +6,11 @@ from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Unknown, spell
-from envdoctor.report.clean import clean
 from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
 from envdoctor.report.layout import pad
 from envdoctor.report.names import KEY_PACKAGES
-from envdoctor.report.privacy import public_facts
+from envdoctor.text.clean import clean
+from envdoctor.text.privacy import public_facts
 
 __all__ = ["render"]
 

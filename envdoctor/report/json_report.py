@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, OfferedFix, Text
-from envdoctor.report.clean import clean, clean_data
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.report import Report
+from envdoctor.text.clean import clean, clean_data
 
 __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from envdoctor.report.clean import clean
 from envdoctor.report.phrases import phrase
+from envdoctor.text.clean import clean
 
 __all__ = ["KEY_PACKAGES", "is_answer", "is_place", "name_fact", "say_fact", "say_reason", "short_url"]
 

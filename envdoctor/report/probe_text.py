@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envdoctor.report.clean import clean
 from envdoctor.report.layout import pad, wrap, wrap_items
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report
+from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe

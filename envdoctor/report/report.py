@@ -9,18 +9,9 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.judge.finding import Finding, NotChecked
+from envdoctor.observe.target import Target
 
-__all__ = ["Notice", "Report", "Target"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What was judged. ``kind`` is environment, path, root, facts, lock or report; ``because`` says why this one
-    ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
-
-    kind: str
-    path: str
-    because: str
+__all__ = ["Notice", "Report"]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.report.clean import clean
 from envdoctor.report.layout import pad, wrap
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report
+from envdoctor.text.clean import clean
 
 __all__ = ["DETAILS", "revision_header", "revision_summary"]
 

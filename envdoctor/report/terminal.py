@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from envdoctor.report.clean import clean
 from envdoctor.report.closing import closing_lines, notice_lines, verbose_lines
 from envdoctor.report.finding_text import finding_lines, merged
 from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.names import KEY_PACKAGES
 from envdoctor.report.phrases import phrase
 from envdoctor.report.report import Report
+from envdoctor.text.clean import clean
 
 __all__ = ["render"]
 

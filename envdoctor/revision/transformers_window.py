@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.knowledge.release_ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
 from envdoctor.revision.change import Change, Compared
 from envdoctor.revision.code_file import FileCode
 from envdoctor.revision.code_reading import parse, read_sources
@@ -25,6 +24,7 @@ from envdoctor.revision.json_file import read_object
 from envdoctor.revision.pairs import differing
 from envdoctor.revision.tensor_groups import listed
 from envdoctor.revision.transformers_symbols import Symbols
+from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
 
 __all__ = ["Demand", "compare", "demands_of", "window_of"]
 

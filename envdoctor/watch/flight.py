@@ -16,7 +16,7 @@ from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.report.clean import clean
+from envdoctor.text.clean import clean
 
 __all__ = ["SCHEMA", "judged", "tell"]
 

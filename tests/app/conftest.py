@@ -46,6 +46,6 @@ def given(facts_file: Callable[..., str]) -> Callable[..., Sources]:
     """Sources from facts; keyword arguments are those of Sources."""
 
     def build(facts: dict[str, Any], **more: Any) -> Sources:
-        return Sources(facts_file=facts_file(facts), **more)
+        return Sources(facts=facts_file(facts), **more)
 
     return build

@@ -116,7 +116,7 @@ def test_an_ignore_that_matched_nothing_can_be_removed(small, given):
 
 def test_an_environment_has_one_source(matrix):
     with pytest.raises(UsageProblem, match="--python, --facts: give one of them"):
-        collect_facts(Sources(python="x", facts_file="y"), matrix)
+        collect_facts(Sources(python="x", facts="y"), matrix)
 
 
 def test_what_is_set_comes_last(matrix, given):

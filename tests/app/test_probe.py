@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import payload, write_probe
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources
@@ -16,9 +17,6 @@ from envdoctor.facts.values import Records, Unknown
 from envdoctor.report.formats import load, names
 from envdoctor.report.report import Report
 from envdoctor.report.terminal import render
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "probe"))
-from fakes import payload, write_probe
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (
@@ -170,7 +168,7 @@ def test_a_probe_that_is_not_there_is_wrong_use(run: Callable[..., Report]) -> N
 def test_facts_alone_cannot_be_probed(run: Callable[..., Report], tmp_path: Path, facts_file: Any) -> None:
     path = facts_file({"pkg.torch": "2.5.0"})
     with pytest.raises(UsageProblem, match="--python PATH"):
-        run({"sources": Sources(facts_file=path)}, one=PASS)
+        run({"sources": Sources(facts=path)}, one=PASS)
 
 
 def test_a_recording_that_cannot_be_written_is_a_failed_job(run: Callable[..., Report], tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import date
 from itertools import product
 
+import known
 import pytest
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
-from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
 
 TODAY = date(2026, 11, 20)
@@ -17,7 +18,7 @@ FACTS = {"pkg.torch": "2.5.0+cu118"}
 
 
 def judged(matrix, facts, policy=None):
-    return judge(facts, matrix, policy or Policy(), today=TODAY)
+    return known.judged(facts, matrix, policy)
 
 
 def by_id(judgement):

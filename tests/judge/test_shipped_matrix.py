@@ -8,12 +8,11 @@ from datetime import date
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from known import judged
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Unknown
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
 from envdoctor.judge.selftest import facts_of
 from envdoctor.knowledge.matrix import load_matrix
 
@@ -48,7 +47,7 @@ def test_any_mixture_of_facts_is_judged(picked, complete, vendor):
         facts.add(Fact("pkg.torch", VENDOR["pkg.torch"][vendor], "test", "given"))
     for prefix in complete:
         facts.declare_complete(prefix, "test")
-    judgement = judge(facts, MATRIX, Policy(), today=TODAY)
+    judgement = judged(facts, MATRIX)
     answered = {finding.id for finding in judgement.findings} | {entry.id for entry in judgement.not_checked}
     assert answered <= {rule.id for rule in MATRIX.rules}
     assert judgement.rules_checked + len(judgement.not_checked) == len(
@@ -65,7 +64,7 @@ def test_every_finding_of_the_rules_own_tests_can_be_read(rule):
     for test in MATRIX.texts(rule)["test"]:
         if test["expect"] != "match":
             continue
-        judgement = judge(facts_of(test, MATRIX), MATRIX, Policy(), today=TODAY)
+        judgement = judged(facts_of(test, MATRIX), MATRIX)
         for finding in judgement.findings:
             if finding.id == rule.id:
                 for text in (finding.message.en, finding.message.zh or "", finding.why.en):
@@ -77,7 +76,7 @@ def test_every_finding_of_the_rules_own_tests_can_be_read(rule):
 @pytest.mark.parametrize("value", [ABSENT, Unknown("unreadable"), "", "not a version", "9" * 4000, "\u0662.5", (), -1])
 def test_a_fact_of_any_shape_stops_no_rule(value):
     facts = FactSet(Fact(key, value, "", "environment") for key in POOL if MATRIX.registry.find(key).type != "records")
-    judge(facts, MATRIX, Policy(), today=TODAY)
+    judged(facts, MATRIX)
 
 
 def test_the_embedded_facts_are_of_their_registered_types():

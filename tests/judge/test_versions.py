@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, dotted, parse_value
+from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.judge.compare import Answer, answer, base_release, satisfies
+from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import ConditionError, parse_condition
+from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import Answer, base_release, satisfies
 
 VENDOR = "2.5.0a0+872d972e41.nv24.08"
 
@@ -80,7 +82,7 @@ def test_a_plain_release_gets_exactly_packagings_answer(release, tag, specifier)
 @settings(max_examples=200, deadline=None)
 @given(versions, versions)
 def test_the_public_part_of_any_accepted_version_can_stand_in_a_specifier(version, other):
-    spec = FactSpec("pkg.x", "version", "", "", "", "public", "", {}, ())
+    spec = FactSpec("pkg.x", "version")
     accepted = str(parse_value(spec, version))
     satisfies(other, f"<{accepted.partition('+')[0]}")
 
@@ -89,7 +91,7 @@ def test_the_public_part_of_any_accepted_version_can_stand_in_a_specifier(versio
 @given(st.text(alphabet="0123456789.!+-_abcrcpostdevv \n\u0662\u017f", max_size=14))
 def test_a_version_is_accepted_when_packaging_accepts_it(text):
     assume(text != "absent")
-    spec = FactSpec("pkg.x", "version", "", "", "", "public", "", {}, ())
+    spec = FactSpec("pkg.x", "version")
     try:
         parse_value(spec, text)
         accepted = True
@@ -248,7 +250,7 @@ def test_an_empty_list_that_may_lack_items_is_neither_present_nor_absent(registr
         ("pkg.Flash_Attn", ">=2"),
         ("pkg.*", "present"),
         ("driver.version", "~=1.2"),
-        ("driver.version", ">=1.2.3.4.5.6.7"),
+        ("driver.version", ">=1.2.3.4.5.6.7.8.9"),
         ("driver.version", ">=٥٢٥"),
         ("recipe.batch_size", ">=two"),
         ("recipe.batch_size", float("nan")),

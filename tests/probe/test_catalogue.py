@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from fakes import payload, write_probe
 
 from envdoctor.probe.catalogue import CatalogueError, choose, find_probes, has_probe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fakes import payload, write_probe
 
 
 def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:

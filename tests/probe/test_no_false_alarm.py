@@ -8,12 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import recordings
 
 from envdoctor.probe.verdict import judge
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import recordings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+import recordings
 
 from envdoctor.probe.verdict import judge
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import recordings
 
 ATTENTION = ["sp_241", "sp_250", "sp_251", "sp_213", "sdpa_full_213"]
 MODELS = ["mp_241", "mp_250", "mp_251", "mp_213", "mp_long"]

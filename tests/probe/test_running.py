@@ -11,13 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes import payload, write_probe
 
 from envdoctor.probe.catalogue import PAYLOAD, find_probes
 from envdoctor.probe.child_environment import child_environment
 from envdoctor.probe.running import Outcome, Place, run_jobs
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fakes import payload, write_probe
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 OK = 'emit({"case": "a", "judge": "exact", "equal": True})\n'

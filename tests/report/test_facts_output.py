@@ -18,8 +18,8 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
 from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.report import facts_json, facts_text, issue_block
 from envdoctor.report.layout import display_width
-from envdoctor.report.privacy import public_facts, redact
 from envdoctor.report.report import Target
+from envdoctor.text.privacy import public_facts, redact
 
 Validate = Callable[[str, Any], None]
 PRIVATE = ("/home/li", "GPU-0000", "1111-2222", "VIRTUAL_ENV", "train.yaml")

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import resource
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hub_formats"))
-
 from header_true import Repository, Tensors, index, model
 from torch_files import state_pickle, zip_checkpoint
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hub_formats"))
-
 from header_true import Repository, Tensors
 from torch_files import state_pickle, zip_checkpoint
 

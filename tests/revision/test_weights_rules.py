@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from datetime import date
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hub_formats"))
-
 from header_true import Repository, Tensors
+from known import judged
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
 from envdoctor.revision.comparing import change_facts, compare_snapshots
 
 BASE: Tensors = {
@@ -82,7 +75,7 @@ def test_a_change_is_found_by_its_rules_and_by_no_other(matrix, new, rules):
     facts = FactSet(change_facts(comparison, "old -> new"))
     for name, version in {"transformers": "4.57.6", "safetensors": "0.5.3", "torch": "2.7.0"}.items():
         facts.add(Fact(f"pkg.{name}", version, "", "environment"))
-    judgement = judge(facts, matrix, Policy(), today=date(2026, 11, 20))
+    judgement = judged(facts, matrix)
     about = {
         finding.id for finding in judgement.findings if matrix.find(finding.id).origin.startswith("rules/revision")
     }

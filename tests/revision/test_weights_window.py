@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hub_formats"))
-
 from header_true import Repository
 
 from envdoctor.derive.transformers_fits import compute
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.knowledge.release_ranges import contains, intersect, parse_ranges, release_of, spell_ranges
 from envdoctor.revision.transformers_window import compare
+from envdoctor.versions.ranges import contains, intersect, parse_ranges, release_of, spell_ranges
 
 PLAIN = "class Model:\n    pass\n"
 

@@ -10,8 +10,8 @@ import pytest
 import stand_ins
 from elf_writer import shared_object
 
-from envdoctor.observe.binaries.elf_file import ElfFile
-from envdoctor.observe.binaries.torch_symbols import is_torch_symbol, unresolved
+from envdoctor.observe.binaries.reading.elf_file import ElfFile
+from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, unresolved
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF is loaded by Linux")
 machine = pytest.mark.skipif(

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from known import derived, given
 
 from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import load_matrix
@@ -170,14 +168,9 @@ RULES = {rule.id for rule in MATRIX.rules}
 
 def severities(facts: Mapping[str, Any]) -> dict[str, str]:
     """The worst severity of each rule that finds something."""
-    known = FactSet()
-    for key, raw in facts.items():
-        spec = MATRIX.registry.find(key)
-        assert spec is not None, key
-        known.add(Fact(key, parse_value(spec, raw), "truth table", "given"))
-    known.declare_complete("env", "truth table")
+    known = given(facts, MATRIX.registry, ["env"], "truth table")
     found: dict[str, str] = {}
-    for finding in judge(known, MATRIX, Policy(), today=TODAY).findings:
+    for finding in judge(derived(known, MATRIX), MATRIX, Policy(), today=TODAY).findings:
         if found.get(finding.id) != "error":
             found[finding.id] = finding.severity
     return found
@@ -214,7 +207,7 @@ def test_a_facts_file_gets_the_same_answer_from_the_public_api(row_id: str, tmp_
     row = next(row for row in ROWS if row.id == row_id)
     path = tmp_path / "facts.json"
     path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": row.facts, "complete": ["env"]}))
-    report = check(Sources(facts_file=str(path)), matrix=MATRIX, today=TODAY)
+    report = check(Sources(facts=str(path)), matrix=MATRIX, today=TODAY)
     errors = {finding.id for finding in report.findings if finding.severity == "error"}
     assert errors == set(row.rules)
 

@@ -12,7 +12,8 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.facts.values import Fact, Records, Unknown, Value
-from envdoctor.observe.documents.bounded_read import read_bounded
+from envdoctor.observe.errors import ObservationError
+from envdoctor.text.documents import read_bounded
 
 __all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
 
@@ -22,23 +23,24 @@ _LARGEST = 64 * 1024 * 1024
 _TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
 
 
-class FactsFileError(ValueError):
+class FactsFileError(ObservationError):
     """The file cannot be used; the message names the file and what is wrong with it."""
 
 
-def read_facts_file(path: Path, registry: Registry) -> FactSet:
-    """The facts of a file. Raises :class:`FactsFileError`.
+def read_facts_file(place: Path, registry: Registry, path: str = "") -> FactSet:
+    """The facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
 
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
     ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
     """
-    return facts_of_document(_load(path), path, registry)
+    path = path or str(place)
+    return facts_of_document(_load(place, path), path, registry)
 
 
-def facts_of_document(document: Mapping[str, Any], path: Path, registry: Registry) -> FactSet:
+def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry) -> FactSet:
     """The facts of a document that was read already, from ``path`` or a part of it. Raises :class:`FactsFileError`."""
     _check_shape(document, path)
-    name = path.name
+    name = path.replace("\\", "/").rpartition("/")[2]
     facts = FactSet()
     given = document["facts"]
     columns: dict[str, dict[str, Any]] = {}
@@ -72,9 +74,9 @@ def facts_of_document(document: Mapping[str, Any], path: Path, registry: Registr
     return facts
 
 
-def _load(path: Path) -> Any:
+def _load(place: Path, path: str) -> Any:
     try:
-        data = read_bounded(path, _LARGEST)
+        data = read_bounded(place, _LARGEST)
         if data is None:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
         document = json.loads(data, object_pairs_hook=_without_repetition)
@@ -89,7 +91,7 @@ def _load(path: Path) -> Any:
     return document
 
 
-def _check_shape(document: object, path: Path) -> None:
+def _check_shape(document: object, path: str) -> None:
     if not isinstance(document, dict) or "schema" not in document:
         raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
     schema = document["schema"]
@@ -121,14 +123,14 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _value(path: Path, key: str, spec: FactSpec, raw: object) -> Value:
+def _value(path: str, key: str, spec: FactSpec, raw: object) -> Value:
     try:
         return parse_value(spec, raw)
     except FactTypeError as error:
         raise FactsFileError(f"{path}: {key}: {error}") from None
 
 
-def _from_columns(path: Path, parent: str, lists: Mapping[str, Any], registry: Registry) -> Value:
+def _from_columns(path: str, parent: str, lists: Mapping[str, Any], registry: Registry) -> Value:
     lengths = set()
     for key, cells in lists.items():
         if not isinstance(cells, list):
@@ -142,7 +144,7 @@ def _from_columns(path: Path, parent: str, lists: Mapping[str, Any], registry: R
     return _value(path, parent, spec, items)
 
 
-def _mark_incomplete(path: Path, document: Mapping[str, Any], facts: FactSet) -> None:
+def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:
     incomplete = document.get("incomplete", {})
     if not isinstance(incomplete, dict):
         raise FactsFileError(f"{path}: incomplete: a table of reasons by key is expected")

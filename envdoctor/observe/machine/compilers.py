@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.text_file import names
+from envdoctor.observe.machine.reading.text_file import names
 
 if TYPE_CHECKING:
-    from envdoctor.observe.machine.request import MachineRequest
+    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe", "on_path"]
 
@@ -24,7 +24,7 @@ _CACHES = frozenset({"ccache", "sccache", "distcc"})
 _MAX_LINKS = 20
 
 
-def observe(request: MachineRequest) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """``build.c_compiler``, the C compiler that triton takes, and ``build.gcc``, the version of torch's C++ compiler.
 
     triton (runtime/build.py, 3.5 to 3.9): CC, else gcc, else clang. torch (utils/cpp_extension.py, 2.13): CXX, else
@@ -42,7 +42,7 @@ def observe(request: MachineRequest) -> list[Fact]:
     ]
 
 
-def _chosen(request: MachineRequest, variable: str, instead: tuple[str, ...]) -> tuple[Value, str]:
+def _chosen(request: Request, variable: str, instead: tuple[str, ...]) -> tuple[Value, str]:
     """Path of the compiler that the variable or else PATH gives."""
     given = request.environ.get(variable)
     if given is None:
@@ -60,7 +60,7 @@ def _chosen(request: MachineRequest, variable: str, instead: tuple[str, ...]) ->
     return path or Unknown(f"{variable} names no program that was found"), variable
 
 
-def on_path(name: str, request: MachineRequest) -> str | None:
+def on_path(name: str, request: Request) -> str | None:
     """The program of that name, or at that path; None when there is none. A compiler cache in its place is skipped."""
     if os.path.isabs(name):
         return name if _runs(name) else None
@@ -80,7 +80,7 @@ def _runs(path: str) -> bool:
         return False
 
 
-def _version(cc: Value | None, cxx: Value, request: MachineRequest) -> Value:
+def _version(cc: Value | None, cxx: Value, request: Request) -> Value:
     """Version of the C++ compiler; unknown when a C compiler that was set is another one, since nvcc takes that."""
     if not isinstance(cxx, str):
         return cxx

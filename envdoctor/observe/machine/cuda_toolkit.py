@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.text_file import read_text
+from envdoctor.observe.machine.reading.text_file import read_text
 
 if TYPE_CHECKING:
-    from envdoctor.observe.machine.request import MachineRequest
+    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
@@ -20,7 +20,7 @@ _NVCC_TIMEOUT = 5.0
 _NVCC_OUTPUT = 65536
 
 
-def observe(request: MachineRequest) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """``cuda.toolkit`` as ``major.minor``, ABSENT when there is no nvcc.
 
     The places and their order are those of ``torch.utils.cpp_extension``: CUDA_HOME, CUDA_PATH, the nvcc on PATH,
@@ -31,7 +31,7 @@ def observe(request: MachineRequest) -> list[Fact]:
     return [Fact("cuda.toolkit", value, origin, "machine")]
 
 
-def _toolkit(request: MachineRequest) -> tuple[Value, str]:
+def _toolkit(request: Request) -> tuple[Value, str]:
     for origin, nvcc in _candidates(request):
         if not os.path.isfile(nvcc):
             continue
@@ -43,7 +43,7 @@ def _toolkit(request: MachineRequest) -> tuple[Value, str]:
     return ABSENT, "CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda"
 
 
-def _candidates(request: MachineRequest) -> list[tuple[str, str]]:
+def _candidates(request: Request) -> list[tuple[str, str]]:
     """Where nvcc may be, as (origin, path); relative places are left out, for they depend on the working directory."""
     nvcc = "nvcc.exe" if request.platform == "windows" else "nvcc"
     found: list[tuple[str, str]] = []
@@ -108,7 +108,7 @@ def _from_json(text: str) -> str | None:
     return None
 
 
-def _ask_nvcc(nvcc: str, request: MachineRequest) -> Value:
+def _ask_nvcc(nvcc: str, request: Request) -> Value:
     output = _run(nvcc, request)
     if isinstance(output, Unknown):
         return output
@@ -116,7 +116,7 @@ def _ask_nvcc(nvcc: str, request: MachineRequest) -> Value:
     return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")
 
 
-def _run(nvcc: str, request: MachineRequest) -> str | Unknown:
+def _run(nvcc: str, request: Request) -> str | Unknown:
     """The first 64 KiB that ``nvcc --version`` prints; it and what it started are ended after five seconds."""
     import signal
     import subprocess

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.text_file import exists, read_text
+from envdoctor.observe.machine.reading.text_file import exists, read_text
 
 if TYPE_CHECKING:
-    from envdoctor.observe.machine.request import MachineRequest
+    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
@@ -23,7 +23,7 @@ _SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
 _NO_LIMIT = 1 << 60
 
 
-def observe(request: MachineRequest) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """Memory sizes in GiB (2**30 bytes, three decimals) and the soft limits that ``ulimit`` shows."""
     memory, origin = _memory(request)
     values: list[tuple[str, Value, str]] = [
@@ -35,7 +35,7 @@ def observe(request: MachineRequest) -> list[Fact]:
     return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
 
-def _memory(request: MachineRequest) -> tuple[Value, str]:
+def _memory(request: Request) -> tuple[Value, str]:
     installed, origin = _installed_memory(request)
     limit = _cgroup_limit(request) if request.platform == "linux" else None
     if limit is not None and (installed is None or limit < installed):
@@ -45,7 +45,7 @@ def _memory(request: MachineRequest) -> tuple[Value, str]:
     return _gib(installed), origin
 
 
-def _installed_memory(request: MachineRequest) -> tuple[int | None, str]:
+def _installed_memory(request: Request) -> tuple[int | None, str]:
     """Bytes of main memory and where that is written."""
     if request.platform == "linux":
         match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", read_text(request.path("/proc/meminfo")) or "", re.MULTILINE)
@@ -71,7 +71,7 @@ def _windows_memory() -> int | None:
     return int(status[1])
 
 
-def _cgroup_limit(request: MachineRequest) -> int | None:
+def _cgroup_limit(request: Request) -> int | None:
     """The smallest memory limit in bytes of this process' control group and the groups above it (cgroup v2 and v1)."""
     limits: list[int] = []
     for line in (read_text(request.path("/proc/self/cgroup")) or "").splitlines():
@@ -86,7 +86,7 @@ def _cgroup_limit(request: MachineRequest) -> int | None:
     return min(limits, default=None)
 
 
-def _limits_up(request: MachineRequest, mount: str, group: str, name: str) -> list[int]:
+def _limits_up(request: Request, mount: str, group: str, name: str) -> list[int]:
     # In a container the path may be the host's, which is not mounted here: the walk then ends at the mount's own file.
     parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
     found: list[int] = []
@@ -97,7 +97,7 @@ def _limits_up(request: MachineRequest, mount: str, group: str, name: str) -> li
     return found
 
 
-def _shared_memory(request: MachineRequest) -> Value:
+def _shared_memory(request: Request) -> Value:
     path = request.path(_SHM)
     if request.platform != "linux" or not exists(path):
         return ABSENT

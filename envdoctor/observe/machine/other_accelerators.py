@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import Fact
-from envdoctor.observe.machine.proc_driver import driver_traces
-from envdoctor.observe.machine.text_file import exists, names
+from envdoctor.observe.machine.reading.proc_driver import driver_traces
+from envdoctor.observe.machine.reading.text_file import exists, names
 
 if TYPE_CHECKING:
-    from envdoctor.observe.machine.request import MachineRequest
+    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
 KEYS = ("machine.accelerators",)
 
 
-def observe(request: MachineRequest) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """``machine.accelerators``, by device nodes and installation folders; nothing is opened or started.
 
     Huawei's Ascend and AMD's ROCm are recognised so that a report can say that they are not covered yet.

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.text_file import exists, names, read_text
+from envdoctor.observe.machine.reading.text_file import exists, names, read_text
 
 if TYPE_CHECKING:
-    from envdoctor.observe.machine.request import MachineRequest
+    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "container", "is_wsl", "observe"]
 
@@ -30,7 +30,7 @@ _CGROUP_MARKS = (
 )
 
 
-def observe(request: MachineRequest) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """Platform facts; see ``facts.toml`` for the words they use."""
     libc, version, libc_origin = _libc(request)
     kernel = _kernel(request)
@@ -46,7 +46,7 @@ def observe(request: MachineRequest) -> list[Fact]:
     return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
 
-def _arch(request: MachineRequest) -> Value:
+def _arch(request: Request) -> Value:
     if request.platform == "windows":
         # A 32-bit process is told its own architecture in the second name and the machine's in the first.
         name = request.environ.get("PROCESSOR_ARCHITEW6432") or request.environ.get("PROCESSOR_ARCHITECTURE") or ""
@@ -56,7 +56,7 @@ def _arch(request: MachineRequest) -> Value:
     return _ARCHITECTURES.get(name, name) or Unknown("the operating system does not say")
 
 
-def _kernel(request: MachineRequest) -> Value:
+def _kernel(request: Request) -> Value:
     if request.platform == "linux":
         text = read_text(request.path("/proc/sys/kernel/osrelease"))
         if text and text.strip():
@@ -67,7 +67,7 @@ def _kernel(request: MachineRequest) -> Value:
     return os.uname().release or Unknown("the operating system does not say")
 
 
-def is_wsl(request: MachineRequest) -> bool:
+def is_wsl(request: Request) -> bool:
     """Whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
     if request.platform != "linux":
         return False
@@ -76,7 +76,7 @@ def is_wsl(request: MachineRequest) -> bool:
     return "microsoft" in release.lower() or exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
 
 
-def _libc(request: MachineRequest) -> tuple[Value, Value, str]:
+def _libc(request: Request) -> tuple[Value, Value, str]:
     """Name, version and origin of the C library that this interpreter uses."""
     if request.platform != "linux":
         return ABSENT, ABSENT, "sys.platform"
@@ -101,14 +101,14 @@ def _glibc() -> str | None:
     return version if name == "glibc" and re.match(r"\d+(\.\d+)+\Z", version) else None
 
 
-def _musl_version(request: MachineRequest) -> Value:
+def _musl_version(request: Request) -> Value:
     """musl tells its version only when its loader is started; Alpine's package list has it as text."""
     installed = read_text(request.path("/lib/apk/db/installed"), 16 << 20) or ""
     match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
     return match.group(1) if match else Unknown("musl is not a package of /lib/apk/db/installed")
 
 
-def container(request: MachineRequest) -> Value:
+def container(request: Request) -> Value:
     """The kind of container around this process, ABSENT outside one, unknown when the signs contradict each other."""
     if request.platform != "linux":
         return ABSENT

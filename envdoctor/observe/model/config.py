@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.model_file import read_object
-from envdoctor.observe.model.source import ModelSource
+from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
@@ -39,12 +39,14 @@ _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}((a|b|rc|\.?dev|\.?post)\d{0,9}){
 Config = Mapping[str, Any]
 
 
-def observe(source: ModelSource) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """The facts of ``KEYS``; all unknown when there is no config.json.
 
-    Raises :class:`~envdoctor.observe.model.model_error.ModelError` when it is not JSON or not an object.
+    Raises :class:`~envdoctor.observe.model.reading.model_error.ModelError` when it is not JSON or not an object.
     """
-    assert source.folder is not None
+    source = request.source
+    if source.folder is None:
+        return source.unread(KEYS)
     config = read_object(source.folder, "config.json", source.repo or source.given)
     if isinstance(config, Unknown):
         return [Fact(key, config, "config.json", "model") for key in KEYS]

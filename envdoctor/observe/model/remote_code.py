@@ -11,10 +11,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from envdoctor.facts.values import Fact, Unknown
-from envdoctor.observe.model.model_error import printable
-from envdoctor.observe.model.model_file import read_bytes
-from envdoctor.observe.model.source import ModelSource
+from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.observe.model.reading.model_error import printable
+from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.observe.request import Request
 
 if TYPE_CHECKING:
     import ast
@@ -32,16 +32,18 @@ _MAX_OPERATORS = 20_000
 _FAILED_IMPORT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
-def observe(source: ModelSource) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """``model.code_methods`` as ``Class.method(self, a, *args, b, **kwargs)`` and ``name(a)`` for functions;
     ``model.code_names`` as ``package.module.name`` and ``.attribute``. Sorted, without repetition, empty without
     Python files; unknown when any of the files could not be read, for a missing name would then prove nothing.
     """
-    assert source.folder is not None
+    source = request.source
+    if source.folder is None:
+        return source.unread(KEYS)
     methods: set[str] = set()
     names: set[str] = set()
     problem = _read_folder(source.folder, methods, names)
-    values = (problem, problem) if problem else (tuple(sorted(methods)), tuple(sorted(names)))
+    values: tuple[Value, Value] = (problem, problem) if problem else (tuple(sorted(methods)), tuple(sorted(names)))
     return [Fact(key, value, "*.py", "model") for key, value in zip(KEYS, values, strict=True)]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.model_error import ModelError
-from envdoctor.observe.model.model_file import read_object
-from envdoctor.observe.model.source import ModelSource
+from envdoctor.observe.model.reading.model_error import ModelError
+from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
 KEYS = ("model.padding_side", "model.tokenizer_class")
 
 
-def observe(source: ModelSource) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """Both facts; ABSENT where the file names none, unknown where there is no such file or it cannot be read."""
-    assert source.folder is not None
+    source = request.source
+    if source.folder is None:
+        return source.unread(KEYS)
     name = "tokenizer_config.json"
     try:
         config = read_object(source.folder, name, "the model")

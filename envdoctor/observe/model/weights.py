@@ -6,7 +6,7 @@ import os
 import re
 
 from envdoctor.facts.values import Fact, Unknown, Value
-from envdoctor.observe.model.source import ModelSource
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 
@@ -17,9 +17,11 @@ _MAX_FILES = 20_000
 _BIN = re.compile(r"(pytorch_model|adapter_model|consolidated|model)([-.][\w.-]+)?\.bin\Z")
 
 
-def observe(source: ModelSource) -> list[Fact]:
+def observe(request: Request) -> list[Fact]:
     """``model.weight_formats``: sorted; empty when a folder holds none. A cached snapshot without any tells nothing."""
-    assert source.folder is not None
+    source = request.source
+    if source.folder is None:
+        return source.unread(KEYS)
     return [Fact("model.weight_formats", _formats(source.folder, source.cached), "file names", "model")]
 
 

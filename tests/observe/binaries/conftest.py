@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import choose, observe, one
 
 from envdoctor.facts.values import Records, Value
 from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.observe.binaries import extension_fact
-from envdoctor.observe.environment import choose, observe
+from envdoctor.observe.binaries import extension
 
 ROOT = Path(__file__).resolve().parents[3]
 ELF = ROOT / "fixtures" / "elf"
@@ -73,7 +73,7 @@ def extensions(site: Path, table: Mapping[str, Any]) -> Callable[[], Records]:
 
     def read() -> Records:
         layout = choose(None, str(site), None, environ={}, cwd=str(site.parent))
-        value: Value = extension_fact(observe(layout).facts, layout, table).value
+        value: Value = one(extension, layout, observe(layout).seen, rows=lambda name, part: table[part]).value
         assert isinstance(value, Records)
         return value
 

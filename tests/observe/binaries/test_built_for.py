@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.observe.binaries.built_for import BuiltFor, built_for, said_by_tag
-from envdoctor.observe.environment.files import Files
+from envdoctor.observe.binaries.reading.built_for import BuiltFor, built_for, said_by_tag
+from envdoctor.text.files import Files
 
 
 @pytest.mark.parametrize(

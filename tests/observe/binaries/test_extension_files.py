@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.observe.binaries.extension_files import MOST_FILES, _ending_in, compiled_files
-from envdoctor.observe.environment.files import Files
+from envdoctor.observe.binaries.reading.extension_files import MOST_FILES, _ending_in, compiled_files
+from envdoctor.text.files import Files
 
 
 def listed(folder, record: bytes, there=()):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import choose, observe, one
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.binaries import extension_fact
-from envdoctor.observe.binaries.extension_reading import read_package
-from envdoctor.observe.environment import choose, observe
-from envdoctor.observe.environment.files import Files
+from envdoctor.observe.binaries import extension
+from envdoctor.observe.binaries.reading.extension_reading import read_package
+from envdoctor.text.files import Files
 
 Install = Callable[..., None]
 Read = Callable[[], Records]
@@ -217,7 +217,7 @@ def test_libraries_of_a_conda_torch_may_lie_in_the_folder_of_all_libraries(
         shutil.copy(elf / source, place / source)
     layout = choose(str(prefix), None, None, environ={}, cwd=str(tmp_path))
     assert layout.kind == "conda"
-    value = extension_fact(observe(layout).facts, layout, table).value
+    value = one(extension, layout, observe(layout).seen, rows=lambda name, part: table[part]).value
     assert isinstance(value, Records)
     assert (only(value)["package"], only(value)["unresolved"]) == ("torchvision", 1)
 
@@ -238,5 +238,5 @@ def test_a_fifo_in_place_of_a_file_is_not_waited_for(install: Install, extension
 def test_packages_of_no_interest_cost_nothing(install: Install, site: Path, table: Mapping[str, Any]) -> None:
     install("numpy", "2.4.6", {"numpy/core.so": b"no ELF"})
     layout = choose(None, str(site), None, environ={}, cwd=str(site.parent))
-    facts = observe(layout).facts
-    assert extension_fact(facts, layout, table).value == Records((), None)
+    facts = observe(layout).seen
+    assert one(extension, layout, facts, rows=lambda name, part: table[part]).value == Records((), None)

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from observing import choose, observe, one
 
 from envdoctor.facts.values import Records, Unknown, Value
-from envdoctor.observe.binaries import extension_fact, libstdcxx_fact
-from envdoctor.observe.environment import EnvironmentUnreadable, choose, observe
+from envdoctor.observe.binaries import extension, libstdcxx
+from envdoctor.observe.locate.layout import EnvironmentUnreadable
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 METADATA = b"""Metadata-Version: 2.4
@@ -89,12 +90,13 @@ def look(folder: Path, table: Mapping[str, Any], cache: Path | None = None) -> V
     """Everything that is observed of the environment's files."""
     try:
         layout = choose(None, str(folder), None, environ={}, cwd=str(folder.parent))
-        facts = observe(layout).facts
+        facts = observe(layout).seen
     except EnvironmentUnreadable as error:
         return str(error)
-    value = extension_fact(facts, layout, table, cache=None if cache is None else str(cache)).value
+    rows = lambda name, part: table[part]  # noqa: E731
+    value = one(extension, layout, facts, rows=rows, cache=None if cache is None else str(cache)).value
     assert isinstance(value, (Records, Unknown))
-    libstdcxx_fact(value, layout, {"LD_LIBRARY_PATH": str(folder / "torch" / "lib")})
+    one(libstdcxx, layout, {"extension": value}, environ={"LD_LIBRARY_PATH": str(folder / "torch" / "lib")})
     return value
 
 
@@ -152,8 +154,8 @@ def test_a_file_of_many_gigabytes_is_read_in_part_by_a_process_that_could_not_ho
     """Sparse files of 16 GiB that begin like the real ones, in a child with 512 MiB of memory and 20 s of time."""
     folder = tmp_path / "packages"
     shutil.copytree(packages, folder)
-    for one in FILES if name == "every file" else [name]:
-        os.truncate(folder / one, 16 << 30)
+    for file in FILES if name == "every file" else [name]:
+        os.truncate(folder / file, 16 << 30)
     limits = "import resource as r; r.setrlimit(r.RLIMIT_AS, (512 << 20,) * 2); r.setrlimit(r.RLIMIT_CPU, (20, 20)); "
     command = "from envdoctor.cli.main import main; raise SystemExit(main())"
     arguments = ["check", "--no-config", "--no-cache", "--path", str(folder), "--format", "json"]

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from observing import one
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
-from envdoctor.observe.binaries import library_shadow_fact
-from envdoctor.observe.environment.layout import Layout
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.observe.binaries import library_shadow
+from envdoctor.observe.locate.layout import Layout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -73,7 +74,7 @@ def site(tmp_path: Path) -> Path:
 
 WHEELS = Records(
     tuple(
-        {"component": component, "package": f"nvidia-{component}-cu12", "installed": version}
+        {"name": f"nvidia-{component}-cu12", "version": version}
         for component, version in (
             ("cublas", "12.4.5.8"),
             ("cudnn", "9.1.0.70"),
@@ -91,7 +92,7 @@ def found(site: Path, tmp_path: Path):
 
     def run(kind: str = "venv", live: bool = True, **environ: str):
         layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", kind, "", live)
-        fact = library_shadow_fact([Fact("cuda_library", WHEELS, "", "environment")], layout, environ)
+        fact = one(library_shadow, layout, {"dist": WHEELS}, environ=environ)
         if not isinstance(fact.value, Records):
             return fact.value
         assert fact.value.incomplete is None
@@ -180,7 +181,7 @@ def test_a_damaged_library_leaves_the_list_open(site, tmp_path):
     (site / "nvidia/cusparse/lib/libcusparse.so.12").write_bytes(b"\x7fELF")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
     layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
-    fact = library_shadow_fact([], layout, {"LD_LIBRARY_PATH": str(folder)})
+    fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(folder)})
     assert fact.value == Records((), "libcusparse.so.12 cannot be read: it is cut off")
 
 
@@ -189,9 +190,7 @@ def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(site, tmp_p
     shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
     layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
-    fact = library_shadow_fact(
-        [Fact("cuda_library", WHEELS, "", "environment")], layout, {"LD_LIBRARY_PATH": str(folder)}
-    )
+    fact = one(library_shadow, layout, {"dist": WHEELS}, environ={"LD_LIBRARY_PATH": str(folder)})
     (item,) = fact.value
     assert item["wheel"] == "nvidia-nvjitlink-cu12"
 
@@ -236,6 +235,6 @@ def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
     real = {path for path in done.stdout.split() if path.startswith(str(shadow))}
     layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
-    fact = library_shadow_fact([], layout, {"LD_LIBRARY_PATH": str(shadow)})
+    fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(shadow)})
     assert {item["path"] for item in fact.value} == real
     assert all(item["wheel"] is ABSENT for item in fact.value)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from observing import one
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.binaries import libstdcxx_fact
-from envdoctor.observe.binaries.libstdcxx import find_libstdcxx
-from envdoctor.observe.binaries.libstdcxx_versions import cached_library
-from envdoctor.observe.environment.layout import Layout
+from envdoctor.observe.binaries import libstdcxx
+from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
+from envdoctor.observe.binaries.reading.libstdcxx_versions import cached_library
+from envdoctor.observe.locate.layout import Layout
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 NEW, OLD = ELF / "libstdc++.so.6", ELF / "old-libstdc++.so.6"  # 3.4.28 and 3.4.21
@@ -105,7 +106,9 @@ def test_where_none_can_be_read_it_is_unknown(tmp_path: Path) -> None:
 def test_it_is_not_looked_for_when_nothing_asks_for_it(tmp_path: Path) -> None:
     extensions = Records(({"package": "x", "glibcxx_needs": ABSENT},))
     for value in (Records(()), extensions, Unknown("not read")):
-        assert libstdcxx_fact(value, layout(tmp_path), {}).value == Unknown("no extension asks for a version of it")
+        assert one(libstdcxx, layout(tmp_path), {"extension": value}).value == Unknown(
+            "no extension asks for a version of it"
+        )
 
 
 def test_an_answer_is_kept_until_a_library_changes(tmp_path: Path, root: Path) -> None:

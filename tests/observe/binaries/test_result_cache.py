@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from observing import choose, observe, one
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.binaries import extension_fact
-from envdoctor.observe.binaries.result_cache import ResultCache, identity
-from envdoctor.observe.environment import choose, observe
-from envdoctor.observe.environment.files import Files
+from envdoctor.observe.binaries import extension
+from envdoctor.observe.binaries.reading.result_cache import ResultCache, identity
+from envdoctor.text.files import Files
 
 RESULT = ([{"unresolved": 1, "example": "c10::Error", "missing_library": ABSENT, "arch": Unknown("why")}, None], None)
 
@@ -180,7 +180,9 @@ def read(site: Path, table: Mapping[str, Any], tmp_path: Path) -> Callable[[], R
 
     def run() -> Records:
         layout = choose(None, str(site), None, environ={}, cwd=str(tmp_path))
-        value = extension_fact(observe(layout).facts, layout, table, cache=str(tmp_path / "cache")).value
+        value = one(
+            extension, layout, observe(layout).seen, rows=lambda name, part: table[part], cache=str(tmp_path / "cache")
+        ).value
         assert isinstance(value, Records)
         return value
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from observing import ask
 
+from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records, Unknown
-from envdoctor.observe.binaries import arch_list_fact
-from envdoctor.observe.environment.layout import Layout
+from envdoctor.observe.binaries import torch_archs
+from envdoctor.observe.locate.layout import Layout
 
 GPU = Records(({"cc": "9.0"},))
 LIST = b"sm_75 sm_80 sm_90a compute_90"
@@ -49,7 +51,10 @@ def layout(folder: Path) -> Layout:
 
 
 def read(where: Layout, gpus=GPU, cuda="13.0"):
-    return arch_list_fact([Fact("torch.cuda", cuda, "", "environment")], gpus, where)
+    found = torch_archs.observe(
+        ask(where, facts=FactSet([Fact("torch.cuda", cuda, "", ""), Fact("gpu", gpus, "", "")]))
+    )
+    return found[0] if found else None
 
 
 def test_the_list_is_found_among_other_constants(environment):
@@ -84,7 +89,7 @@ def test_a_file_that_does_not_tell_is_a_reason(environment, data):
 def test_nothing_is_opened_when_nobody_asks(tmp_path):
     somewhere = layout(tmp_path / "nowhere")
     assert read(somewhere, gpus=Records(())) is None
-    assert arch_list_fact([], GPU, somewhere) is None
+    assert torch_archs.observe(ask(somewhere, facts=FactSet([Fact("gpu", GPU, "", "")]))) == []
     assert read(somewhere, cuda=Unknown("?")) is None
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.binaries.torch_loading import torch_loading_facts
-from envdoctor.observe.environment.layout import Layout
+from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
+from envdoctor.observe.locate.layout import Layout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 

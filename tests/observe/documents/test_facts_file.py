@@ -242,7 +242,7 @@ def test_what_envdoctor_writes_it_reads_back(read, matrix):
     second = read(document(first, matrix.registry))
     for fact in first:
         assert second.value(fact.key) == fact.value
-    assert second.complete_prefixes() == ("pkg",)
+    assert list(second.complete_prefixes()) == ["pkg"]
     assert second.value("gpu").incomplete == "cut off"
     assert document(second, matrix.registry) == document(first, matrix.registry)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.values import Fact, Value
-from envdoctor.observe.machine import MachineRequest
+from envdoctor.observe.request import Request
 
 STUB = Path(__file__).with_name("nvml_stub.c")
 
@@ -28,8 +28,8 @@ class Machine:
         place.write_text(text, encoding="utf-8")
         return place
 
-    def request(self, **changes: object) -> MachineRequest:
-        request = MachineRequest(environ=self.environ, platform="linux", root=str(self.root))
+    def request(self, **changes: object) -> Request:
+        request = Request(environ=self.environ, platform="linux", root=str(self.root))
         return request._replace(**changes)  # type: ignore[arg-type]
 
     def gpu(self, place: str, model: str, minor: int, uuid: str = "GPU-????????-????-????-????-????????????") -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
-from envdoctor.observe.machine import MachineRequest, compilers
+from envdoctor.observe.machine import compilers
+from envdoctor.observe.request import Request
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compilers are looked for on Linux only")
 
@@ -140,5 +141,5 @@ def test_other_platforms_are_not_looked_at(machine, by_key):
 
 @given(st.text(), st.text(), st.text())
 def test_any_variables_are_borne(cc: str, cxx: str, path: str):
-    request = MachineRequest(environ={"CC": cc, "CXX": cxx, "PATH": path}, platform="linux", root=str(Path("/nowhere")))
+    request = Request(environ={"CC": cc, "CXX": cxx, "PATH": path}, platform="linux", root=str(Path("/nowhere")))
     assert {fact.key for fact in compilers.observe(request)} == set(compilers.KEYS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.machine import observe, proc_driver
+from envdoctor.observe.gather import gather
+from envdoctor.observe.machine.reading import proc_driver
 
 
 def test_a_machine_without_any_trace_plainly_has_no_gpu(machine, by_key):
-    facts = by_key(observe(machine.request()))
+    facts = by_key(list(gather(machine.request(), ["machine"])))
     assert facts["driver.version"] is ABSENT
     assert facts["driver.max_cuda"] is ABSENT
     assert facts["gpu"] == Records(())
@@ -19,7 +20,7 @@ def test_a_machine_without_any_trace_plainly_has_no_gpu(machine, by_key):
 @pytest.mark.parametrize("platform", ["darwin", "windows"])
 def test_other_platforms_without_a_driver_plainly_have_no_gpu(machine, by_key, platform):
     machine.environ.update(SystemRoot=str(machine.root), ProgramFiles=str(machine.root))
-    assert by_key(observe(machine.request(platform=platform)))["gpu"] == Records(())
+    assert by_key(list(gather(machine.request(platform=platform), ["machine"])))["gpu"] == Records(())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_driver_without_a_list_of_gpus_leaves_them_unknown(machine, by_key):
 def test_a_jetson_is_not_said_to_have_no_gpu(machine, by_key):
     machine.file("/etc/nv_tegra_release", "# R36 (release)")
     request = machine.request(nvml_library=str(machine.root / "none.so"))
-    assert isinstance(by_key(observe(request))["gpu"], Unknown)
+    assert isinstance(by_key(list(gather(request, ["machine"])))["gpu"], Unknown)
 
 
 def test_garbage_in_proc_is_unknown(machine, by_key):
@@ -98,13 +99,15 @@ def test_garbage_in_proc_is_unknown(machine, by_key):
 )
 def test_accelerators_are_recognised_by_their_signs(machine, by_key, path, kind):
     machine.file(path)
-    assert by_key(observe(machine.request(gpu=False)))["machine.accelerators"] == (kind,)
+    assert by_key(list(gather(machine.request(gpu=False), ["machine"])))["machine.accelerators"] == (kind,)
 
 
 def test_visible_devices_are_not_judged_where_there_is_no_driver(machine, by_key):
-    assert by_key(observe(machine.request()))["gpu.visible_missing"] is ABSENT
+    assert by_key(list(gather(machine.request(), ["machine"])))["gpu.visible_missing"] is ABSENT
     machine.environ["CUDA_VISIBLE_DEVICES"] = "0"
-    assert by_key(observe(machine.request()))["gpu.visible_missing"] == Unknown("there is no NVIDIA driver")
+    assert by_key(list(gather(machine.request(), ["machine"])))["gpu.visible_missing"] == Unknown(
+        "there is no NVIDIA driver"
+    )
 
 
 def test_visible_devices_are_compared_with_what_proc_lists(machine, by_key):

@@ -8,7 +8,15 @@ import sys
 import pytest
 
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.machine import limits, observe_machine, system
+from envdoctor.observe.machine import limits, system
+from envdoctor.observe.request import Request
+from envdoctor.observe.sources import platform_name
+
+
+def everything(environ):
+    request = Request(environ=environ, platform=platform_name())
+    return [*system.observe(request), *limits.observe(request)]
+
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux' own files")
 
@@ -147,7 +155,7 @@ def test_memory_that_nobody_tells_is_unknown(machine, by_key):
 
 @linux
 def test_this_machine_is_described():
-    facts = {fact.key: fact.value for fact in observe_machine(environ=dict(os.environ), gpu=False)}
+    facts = {fact.key: fact.value for fact in everything(dict(os.environ))}
     assert facts["os.platform"] == "linux"
     assert facts["os.memory_gib"] > 0
     assert facts["os.arch"] == os.uname().machine
@@ -158,5 +166,5 @@ def test_open_files_are_the_soft_limit():
     import resource
 
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    facts = {fact.key: fact.value for fact in observe_machine(environ={}, gpu=False)}
+    facts = {fact.key: fact.value for fact in everything({})}
     assert facts["os.open_files"] == (ABSENT if soft == resource.RLIM_INFINITY else soft)

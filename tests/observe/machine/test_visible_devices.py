@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.machine.visible_devices import missing, visible
+from envdoctor.observe.machine.reading.visible_devices import missing, visible
 
 SAME = tuple({"index": index, "name": "H100", "uuid": f"GPU-{index}abc-def{index}"} for index in range(4))
 MIXED = ({"index": 0, "name": "T4", "uuid": "GPU-aa1"}, {"index": 1, "name": "H100", "uuid": "GPU-aa2"})

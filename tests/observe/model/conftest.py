@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.values import Fact, Value
-from envdoctor.observe.model import ModelSource, observe_model, resolve
+from envdoctor.observe.gather import gather
+from envdoctor.observe.model.reading.reference import resolve
+from envdoctor.observe.model.reading.source import ModelSource
+from envdoctor.observe.request import Request
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
@@ -83,7 +86,7 @@ class Disk:
         return {fact.key: fact.value for fact in self.observe(model)}
 
     def observe(self, model: str) -> list[Fact]:
-        return observe_model(self.resolve(model))
+        return list(gather(Request(environ={}, model=self.resolve(model)), ["model"]))
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.model import ModelError, config
+from envdoctor.observe.model import config
+from envdoctor.observe.model.reading.model_error import ModelError
 
 GLM4_9B_CHAT = {
     "_name_or_path": "THUDM/glm4-9b-chat",
@@ -232,7 +233,7 @@ def test_bytes_that_are_not_utf8_are_refused(disk):
 def test_a_huge_file_is_one_sentence_and_is_not_read(disk):
     with open(disk.folder(files={}) / "config.json", "wb") as stream:
         stream.truncate(200 * 1000 * 1000)
-    with pytest.raises(ModelError, match=r"config.json has 190.7 MiB; at most 16 MiB are read"):
+    with pytest.raises(ModelError, match=r"config.json cannot be read: it is larger than 16 MiB"):
         disk.facts("./model")
 
 
@@ -244,14 +245,14 @@ def test_a_folder_without_a_configuration_is_a_reason(disk):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_in_the_place_of_the_configuration_does_not_block(disk):
     os.mkfifo(disk.folder(files={}) / "config.json")
-    with pytest.raises(ModelError, match=r"config.json is not a regular file"):
+    with pytest.raises(ModelError, match=r"config.json cannot be read: it is not a regular file"):
         disk.facts("./model")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="symbolic links need a privilege on Windows")
 def test_a_configuration_that_links_to_itself_is_a_reason(disk):
     (disk.folder(files={}) / "config.json").symlink_to("config.json")
-    assert "cannot be opened" in disk.facts("./model")["model.type"].reason
+    assert "cannot be read" in disk.facts("./model")["model.type"].reason
 
 
 @pytest.mark.skipif(os.name == "nt", reason="symbolic links need a privilege on Windows")

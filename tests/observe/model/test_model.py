@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ except ModuleNotFoundError:  # Python 3.10
 
 FACTS = Path(__file__).parents[3] / "matrices" / "facts.toml"
 REPO = "Qwen/Qwen2.5-7B-Instruct"
+
+
+def keys_of(module: str) -> tuple[str, ...]:
+    return importlib.import_module(f"envdoctor.observe.model.{module}").KEYS
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,9 @@ def test_every_registered_fact_of_the_model_is_observed_once(disk, registry, mod
     disk.folder()
     disk.cached()
     keys = sorted(fact.key for fact in disk.observe(model))
-    assert keys == sorted(spec.key for spec in registry if spec.observer == "model")
+    assert keys == sorted(
+        key for module in ("config", "named", "remote_code", "tokenizer_config", "weights") for key in keys_of(module)
+    )
 
 
 def test_nothing_is_written_and_no_client_is_imported(disk):
@@ -51,8 +58,11 @@ def test_nothing_is_written_and_no_client_is_imported(disk):
     disk.cached()
     script = (
         "import sys\n"
-        "from envdoctor.observe.model import observe_model, resolve\n"
-        f"observe_model(resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r}))\n"
+        "from envdoctor.observe.gather import gather\n"
+        "from envdoctor.observe.model.reading.reference import resolve\n"
+        "from envdoctor.observe.request import Request\n"
+        f"model = resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r})\n"
+        "gather(Request(environ={}, model=model), ['model'])\n"
         "print(sorted({'huggingface_hub', 'transformers', 'torch', 'socket', 'ast'} & set(sys.modules)))\n"
     )
     before = sorted(disk.home.rglob("*"))

@@ -207,7 +207,7 @@ def test_a_link_in_a_circle_is_a_reason_and_a_folder_is_no_code(disk):
     (folder / "package.py").mkdir()
     assert disk.facts("./model")["model.code_names"] == ()
     (folder / "loop.py").symlink_to("loop.py")
-    assert "loop.py cannot be opened" in disk.facts("./model")["model.code_names"].reason
+    assert "loop.py cannot be read" in disk.facts("./model")["model.code_names"].reason
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200))

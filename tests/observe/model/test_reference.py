@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.observe.model import ModelError, resolve
-from envdoctor.observe.model.reference import is_repo_name
+from envdoctor.observe.model.reading.model_error import ModelError
+from envdoctor.observe.model.reading.reference import is_repo_name, resolve
 
 links = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege on Windows")
 

@@ -1,0 +1,185 @@
+"""Requirements that installed packages have and the environment does not meet: one record a package to be changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from envdoctor.derive.running import Derived
+from envdoctor.facts.installed import InstalledSet, marker_values
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+
+INPUTS = (
+    "dist",
+    "pkg.*",
+    "python.minor",
+    "python.version",
+    "python.implementation",
+    "os.platform",
+    "os.arch",
+    "os.kernel",
+)
+OUTPUTS = ("conflict",)
+
+_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+#: How many askers a message can name; ``required_by`` has them all.
+_NAMED = 3
+#: More than anybody would mend one by one; every record becomes a finding.
+_MOST_RECORDS = 300
+
+
+def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+    """``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
+
+    Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
+    only what holds for both is said. A requirement on something that conda installed is met by it. When a requirement
+    cannot be decided the list is incomplete, and says which.
+    """
+    installed = InstalledSet(value)
+    if not installed.known:
+        return {}
+    found = _Conflicts(installed, marker_values(value))
+    for items in installed:
+        if len({item.requires for item in items}) > 1:
+            found.open(f"{items[0].name} is installed twice, with different requirements")
+            continue
+        asker = items[0]
+        if isinstance(asker.requires_python, str):
+            found.python(asker.name, asker.version, asker.requires_python)
+        if isinstance(asker.requires, Unknown):
+            found.open(asker.requires.reason)
+        elif asker.requires:
+            found.requirements(asker.name, asker.requires)
+    return {"conflict": Derived(found.records(), "requirements of installed packages")}
+
+
+class _Cause:
+    """One package that must change, and who asks for what."""
+
+    def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
+        self.package, self.kind, self.installed = package, kind, installed
+        self.asked: list[tuple[str, str]] = []
+
+    def record(self) -> dict[str, Value]:
+        askers = [f"{name} ({what})" if what else name for name, what in self.asked]
+        named = ", ".join(askers[:_NAMED])
+        if len(askers) > _NAMED:
+            named += f", … +{len(askers) - _NAMED}"
+        wanted = tuple(dict.fromkeys(what for _, what in self.asked if what))
+        return {
+            "package": self.package,
+            "kind": self.kind,
+            "installed": self.installed,
+            "requires": " / ".join(wanted[:_NAMED]) or "*",
+            "asked_by": named,
+            "required_by": tuple(askers),
+        }
+
+
+class _Conflicts:
+    """The causes that were found, and why others may not have been."""
+
+    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None]) -> None:
+        self._installed, self._values = installed, values
+        self._causes: dict[tuple[str, str], _Cause] = {}
+        self._open_reasons = [installed.incomplete] if installed.incomplete else []
+        self._markers: dict[str, bool | None] = {"": True}
+        self._met: dict[tuple[str, str], bool | None] = {}
+
+    def open(self, reason: str) -> None:
+        """Something could not be decided."""
+        self._open_reasons.append(reason)
+
+    def requirements(self, asker: str, lines: tuple[str, ...]) -> None:
+        """Compare what a package requires."""
+        for wanted in _read(lines):
+            try:
+                if isinstance(wanted, str):
+                    raise NotARequirement(wanted)
+                counts = self._counts(wanted.marker)
+                met = counts is not False and self._is_met(wanted)
+            except (NotARequirement, NotAMarker, NotASpecifier) as error:
+                self.open(f"a requirement of {asker} cannot be read: {error}")
+                continue
+            if met or counts is False:
+                continue
+            if met is None or counts is None:
+                self.open(f"it is not known whether {asker} has the {wanted.name} that it requires")
+                continue
+            self._cause(wanted.name).asked.append((asker, _as_named(wanted.specifiers)))
+
+    def python(self, name: str, version: Value, wanted: str) -> None:
+        """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
+        pip."""
+        full, minor = self._values["python_full_version"], self._values["python_version"]
+        match = _RELEASE.match(full) if full else None
+        candidates = [match[0]] if match else [f"{minor}.0", f"{minor}.99"] if minor else []
+        try:
+            answers = {satisfies(candidate, wanted) for candidate in candidates}
+        except NotASpecifier as error:
+            self.open(f"Requires-Python of {name} cannot be read: {error}")
+            return
+        if len(answers) != 1:
+            self.open(f"it is not known whether {name} is for this Python")
+        elif False in answers:
+            cause = _Cause(name, "python", version if isinstance(version, str) else ABSENT)
+            self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
+
+    def records(self) -> Records:
+        """One record a cause."""
+        told = sorted(self._causes)[:_MOST_RECORDS]
+        more = len(self._causes) - len(told)
+        if more:
+            self._open_reasons.insert(0, f"{more} more packages are missing or do not fit; {len(told)} are told")
+        items = tuple(self._causes[key].record() for key in told)
+        return Records(items, self._open_reasons[0] if self._open_reasons else None)
+
+    def _counts(self, marker: str) -> bool | None:
+        if marker not in self._markers:
+            self._markers[marker] = holds(marker, self._values)
+        return self._markers[marker]
+
+    def _is_met(self, wanted: Requirement) -> bool | None:
+        """Whether all versions are in the set; None when some are, or one is not known."""
+        key = wanted.name, wanted.specifiers
+        if key not in self._met:
+            there = self._installed.versions(wanted.name)
+            if there is None or isinstance(there, Unknown):
+                self._met[key] = False if there is None else None
+            elif not wanted.specifiers:
+                self._met[key] = True
+            else:
+                answers = {None if one is None else satisfies(one, wanted.specifiers) for one in there}
+                self._met[key] = answers.pop() if len(answers) == 1 else None
+        return self._met[key]
+
+    def _cause(self, name: str) -> _Cause:
+        there = self._installed.versions(name)
+        kind = "missing" if there is None else "conflict"
+        found: str | Absent = ABSENT
+        if there is not None and not isinstance(there, Unknown):
+            found = ", ".join(version for version in there if version)
+        return self._causes.setdefault((name, kind), _Cause(name, kind, found))
+
+
+@lru_cache(maxsize=2048)
+def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
+    """The requirements; a text says why a line is none."""
+    found: list[Requirement | str] = []
+    for line in lines:
+        try:
+            found.append(read_requirement(line))
+        except NotARequirement as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+def _as_named(specifiers: str) -> str:
+    """Specifiers without blanks; nothing when it holds characters of no specifier, which no report would print."""
+    text = "".join(specifiers.split())
+    return text if text.isascii() and text.isprintable() else ""

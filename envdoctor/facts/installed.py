@@ -1,0 +1,99 @@
+"""The installed set: the distributions of an environment with versions and requirements, wherever they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from envdoctor.facts.values import Absent, Records, Unknown, Value
+
+__all__ = ["Installed", "InstalledSet", "marker_values"]
+
+_SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
+_UNKNOWN = Unknown("not known")
+
+
+class Installed(NamedTuple):
+    """One distribution that would be imported. ``requires`` and ``tags`` are unknown where its metadata is not."""
+
+    name: str
+    version: Value
+    kind: str
+    requires: tuple[str, ...] | Unknown
+    requires_python: Value
+    tags: tuple[str, ...] | Unknown
+
+
+class InstalledSet:
+    """What is installed, by the facts ``dist`` and ``pkg.*``. ``incomplete`` says why distributions may be missing from
+    ``dist``; None when all are there."""
+
+    def __init__(self, value: Callable[[str], Value]) -> None:
+        self._value = value
+        dists = value("dist")
+        self.known = isinstance(dists, Records)
+        self.incomplete = dists.incomplete if isinstance(dists, Records) else "the installed packages are not known"
+        self._by_name: dict[str, list[Installed]] = {}
+        for item in dists if isinstance(dists, Records) else ():
+            if item.get("active") is not False and isinstance(item.get("name"), str):
+                one = _installed(item)
+                self._by_name.setdefault(one.name, []).append(one)
+
+    def __iter__(self) -> Iterator[list[Installed]]:
+        """The distributions of each name: several when one folder has it more than once."""
+        return iter(self._by_name.values())
+
+    def get(self, name: str) -> list[Installed]:
+        """The distributions of a name."""
+        return self._by_name.get(name, [])
+
+    def versions(self, name: str) -> list[str | None] | Unknown | None:
+        """Distinct versions by metadata, None for one that is not known; None when it is not installed."""
+        if name in self._by_name:
+            found = [one.version if isinstance(one.version, str) else None for one in self._by_name[name]]
+            return found if len(found) == 1 else list(dict.fromkeys(found))
+        version = self._value(f"pkg.{name}")
+        if isinstance(version, Absent):
+            return None
+        return [version] if isinstance(version, str) else Unknown("whether it is installed is not known")
+
+
+def _installed(item: object) -> Installed:
+    read: Callable[[str], Value] = lambda column: item.get(column, _UNKNOWN)  # type: ignore[attr-defined]  # noqa: E731
+    requires, tags = read("requires"), read("tags")
+    return Installed(
+        str(read("name")),
+        read("version"),
+        str(read("kind")),
+        requires if isinstance(requires, (tuple, Unknown)) else _UNKNOWN,
+        read("requires_python"),
+        tags if isinstance(tags, (tuple, Unknown)) else _UNKNOWN,
+    )
+
+
+def marker_values(value: Callable[[str], Value]) -> dict[str, str | None]:
+    """The variables of environment markers (PEP 508) for the judged interpreter; None for what is not known."""
+
+    def text(key: str) -> str | None:
+        known = value(key)
+        return known if isinstance(known, str) else None
+
+    full, implementation = text("python.version"), text("python.implementation")
+    platform, system = _SYSTEMS.get(text("os.platform") or "", (None, None))
+    machine = text("os.arch")
+    if machine == "x86_64" and platform == "win32":
+        machine = "AMD64"
+    return {
+        "python_version": text("python.minor"),
+        "python_full_version": full,
+        "implementation_name": implementation,
+        "implementation_version": full if implementation == "cpython" else None,
+        "platform_python_implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(implementation or ""),
+        "sys_platform": platform,
+        "platform_system": system,
+        "os_name": None if platform is None else "nt" if platform == "win32" else "posix",
+        "platform_machine": machine,
+        "platform_release": text("os.kernel"),
+        "platform_version": None,
+        "extra": "",
+    }

@@ -1,0 +1,122 @@
+"""Which build of a release would be installed here, and whether the tables know of none for this Python, CUDA, GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import base_release, is_named_by, satisfies
+
+__all__ = ["Build", "python_forbids", "torch_build", "torch_build_for", "torch_row"]
+
+
+class Build(NamedTuple):
+    """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to
+    ask for (``cu118``, ``cpu``), None when the package index offers this build by itself. ``forbidden`` says why there
+    is none for this environment."""
+
+    cuda: str | Absent | None = None
+    tag: str | None = None
+    forbidden: str | None = None
+
+
+def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
+    """The row of the table torch-builds for a version."""
+    return next((row for row in matrix.rows("torch-builds") if is_named_by(version, row["key"])), None)
+
+
+def python_forbids(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
+    """Why this release cannot be installed for the judged Python, None when nothing says so."""
+    python = facts.value("python.version")
+    base = base_release(python) if isinstance(python, str) else None
+    if base is None:
+        return None
+    spans = matrix.table("releases").get("requires_python", {}).get(name, [])
+    wanted = [span["python"] for span in spans if satisfies(version, span["versions"])]
+    row = torch_row(version, matrix) if name == "torch" else None
+    if row is not None:
+        column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
+        wanted += [row.get(column) or row["python"]] if row.get("python") else []
+    for specifier in wanted:
+        if not satisfies(base, specifier):
+            return f"{name} {version} has no build for Python {python} ({specifier})"
+    return None
+
+
+def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one, else
+    for the newest that the driver and every GPU can use."""
+    current = facts.value("torch.cuda")
+    row = torch_row(version, matrix)
+    if isinstance(current, Absent):
+        # CPU builds exist for every release; ROCm builds are not in the table.
+        if not isinstance(facts.value("torch.hip"), Absent):
+            return Build()
+        return Build(ABSENT, None if row is None or isinstance(_default(row, facts), Absent) else "cpu")
+    if not isinstance(current, str) or dotted(current) is None or row is None:
+        return Build()
+    reasons = []
+    for cuda in _usable(current, [str(cuda) for cuda in row.get("cuda", [])], facts):
+        unsupported = _gpu_forbids(version, cuda, facts, matrix)
+        if unsupported is None:
+            return Build(cuda, None if _default(row, facts) == cuda else "cu" + cuda.replace(".", ""))
+        reasons.append(unsupported)
+    if not reasons and "cuda" in row.get("open", []):
+        return Build()  # the table does not know every build of this release
+    return Build(forbidden=reasons[0] if reasons else f"torch {version} has no build for CUDA {current}")
+
+
+def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another build,
+    which a bare version would keep."""
+    row = torch_row(version, matrix)
+    if row is None or cuda not in [str(build) for build in row.get("cuda", [])]:
+        return Build(forbidden=f"torch {version} has no build for CUDA {cuda}")
+    unsupported = _gpu_forbids(version, cuda, facts, matrix)
+    if unsupported is not None:
+        return Build(forbidden=unsupported)
+    return Build(cuda, "cu" + cuda.replace(".", ""))
+
+
+def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:
+    """CUDA versions in order of preference. A build runs on every driver of its CUDA major or a later one; when the
+    driver is not known, it is one for the present build."""
+    driver = facts.value("driver.max_cuda")
+    limit = _numbers(driver if isinstance(driver, str) and dotted(driver) else current)[0]
+    fitting = [cuda for cuda in builds if _numbers(cuda)[0] <= limit]
+    return sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True)
+
+
+def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
+    """CUDA of the build that PyPI gives on this platform; Linux on x86_64 when nothing else is known."""
+    if facts.value("os.platform") in ("windows", "darwin"):
+        return ABSENT
+    column = "pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"
+    cuda = row.get(column)
+    return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown("not in the table")
+
+
+def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str | None:
+    gpus = facts.value("gpu")
+    if not isinstance(gpus, Records) or facts.value("os.platform") in ("windows", "darwin"):
+        return None  # the table holds Linux builds
+    from envdoctor.knowledge.gpu_code import kernels
+
+    machine = facts.value("os.arch")
+    machine = machine if isinstance(machine, str) else "x86_64"
+    for row in matrix.rows("torch-archs"):
+        if row["cuda"] != cuda or row["machine"] != machine or not is_named_by(version, row["key"]):
+            continue
+        for item in gpus:
+            cc = item.get("cc")
+            if isinstance(cc, str) and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
+                return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
+    return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return dotted(text) or (0,)

@@ -1,0 +1,122 @@
+"""Which torch and CUDA a package says it was built for: in a file of its own, its wheel's name, or its local version.
+
+What it says explains a finding; whether it fits is decided by its symbols where they can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from envdoctor.text.files import Files
+
+__all__ = ["BuiltFor", "built_for", "said_by_tag"]
+
+_LIMIT = 1 << 16
+# Patterns are compiled when there is a text to match: most runs have none.
+#: torch2.8, torch2.8.0, torch28, pt24, pt270: as flash-attn, PyG and OpenRLHF name their wheels.
+_TORCH = r"(?<![a-z])(?:torch|pt)(\d)(?:\.(\d{1,2})(?:\.(\d{1,2}))?|(\d{1,2}))(?!\d)"
+#: cu12, cu121, cu12.8
+_CUDA = r"(?<![a-z])cu(1\d)(?:\.?(\d{1,2}))?(?!\d)"
+#: The dictionary that deepspeed's setup.py writes: torch_info={'version': '2.1', 'cuda_version': '12.1', …}
+_DEEPSPEED = r"^torch_info\s*=\s*\{([^}\n]{0,1000})\}"
+_PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
+
+
+class BuiltFor(NamedTuple):
+    """A torch release (``2.8``, ``2.8.0``) and a CUDA version (``12``, ``12.8``); None where nothing is said.
+
+    ``says`` names the place that says so.
+    """
+
+    torch: str | None = None
+    cuda: str | None = None
+    says: str | None = None
+
+
+def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
+    """What the distribution ``name`` says, the surest place first: its own file, its wheel's name, its local version.
+
+    ``metadata`` is its metadata directory; a place that cannot be read says nothing.
+    """
+    own = _OWN_FILES.get(name)
+    if own is not None:
+        said = _read(os.path.join(os.path.dirname(metadata), *own[0].split("/")), own[1], files)
+        if said.torch or said.cuda:
+            return said._replace(says=own[0])
+    said = _read(os.path.join(metadata, "direct_url.json"), _wheel_name, files)
+    tagged = said_by_tag(version.partition("+")[2])
+    if said.torch or (said.cuda and not tagged.torch):
+        return said._replace(says="the name of its wheel")
+    return tagged._replace(says="its local version") if tagged.torch or tagged.cuda else BuiltFor()
+
+
+def said_by_tag(tag: str) -> BuiltFor:
+    """What a local version says: ``cu12torch2.8cxx11abitrue``, ``pt24cu121``, ``cu130``."""
+    tag = tag.lower()
+    if tag.startswith("cu") and tag[2:].isdecimal() and tag.isascii() and 4 <= len(tag) <= 6:  # most have no more
+        return BuiltFor(None, tag[2:4] + (f".{tag[4:]}" if tag[4:] else ""))
+    cuda = re.search(_CUDA, tag) if tag else None
+    return BuiltFor(
+        _release_in(tag),
+        None if cuda is None else cuda[1] + (f".{cuda[2]}" if cuda[2] else ""),
+    )
+
+
+def _release_in(tag: str) -> str | None:
+    match = re.search(_TORCH, tag) if tag else None
+    if match is None:
+        return None
+    major, minor, patch, run = match.groups()
+    if run is None:
+        return f"{major}.{minor}" + (f".{patch}" if patch else "")
+    if len(run) == 1 or major == "1":  # pt24, pt113
+        return f"{major}.{run}"
+    # pt270 is 2.7.0; pt210 is 2.10 for some builders and 2.1.0 for others.
+    return None if run[0] == "1" else f"{major}.{run[0]}.{run[1]}"
+
+
+def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor:
+    try:
+        return parse(files.text(path, _LIMIT))
+    except (OSError, ValueError, RecursionError):  # a ValueError is text that is no JSON
+        return BuiltFor()
+
+
+def _xformers(text: str) -> BuiltFor:
+    document = json.loads(text)
+    said = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(said, dict):
+        return BuiltFor()
+    torch, cuda = said.get("torch"), said.get("cuda")
+    release = torch.partition("+")[0] if isinstance(torch, str) else ""
+    parts = release.split(".")
+    plain = 2 <= len(parts) <= 3 and all(len(part) <= 3 and part.isdecimal() and part.isascii() for part in parts)
+    # CUDA as nvcc numbers it: 1208
+    number = cuda if isinstance(cuda, int) and 1000 <= cuda < 10000 else None
+    return BuiltFor(release if plain else None, f"{number // 100}.{number % 100}" if number else None)
+
+
+def _deepspeed(text: str) -> BuiltFor:
+    match = re.search(_DEEPSPEED, text, re.MULTILINE)
+    said = {key: value for key, value in re.findall(_PAIR, match[1]) if value != "0.0"} if match else {}
+    return BuiltFor(said.get("version"), said.get("cuda_version"))
+
+
+def _wheel_name(text: str) -> BuiltFor:
+    document = json.loads(text)
+    url = document.get("url") if isinstance(document, dict) else None
+    if not isinstance(url, str) or not url.endswith(".whl"):
+        return BuiltFor()
+    version = url.rpartition("/")[2].replace("%2B", "+").replace("%2b", "+").split("-")[1:2]
+    return said_by_tag(version[0].partition("+")[2]) if version else BuiltFor()
+
+
+#: Packages that write what they were built for into a file, by the path below the folder of packages.
+_OWN_FILES: dict[str, tuple[str, Callable[[str], BuiltFor]]] = {
+    "xformers": ("xformers/cpp_lib.json", _xformers),
+    "deepspeed": ("deepspeed/git_version_info_installed.py", _deepspeed),
+}

@@ -1,0 +1,154 @@
+"""Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+from envdoctor.observe.binaries.reading.extension_reading import MOST_NAMES, CompiledFile, Package, read_package
+from envdoctor.observe.binaries.reading.torch_libraries import CORE
+from envdoctor.observe.binaries.reading.torch_symbols import spelled, unresolved
+from envdoctor.text.files import Files, because_of
+from envdoctor.versions.dotted import rank
+
+__all__ = ["check_extensions"]
+
+_SHOWN = 4  # libraries named in one value
+#: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
+_MOST_OF_SIBLINGS = 4096
+
+
+class TorchLibraries(NamedTuple):
+    """Opened libraries and their names. ``lacks`` says why nothing can be looked up in them; None when it can."""
+
+    opened: list[ElfFile]
+    names: frozenset[str]
+    lacks: str | None
+
+
+def check_extensions(
+    chosen: Sequence[tuple[Mapping[str, Value], Sequence[tuple[str, str]]]],
+    torch: Mapping[str, str] | str,
+    files: Files,
+) -> tuple[list[dict[str, Value] | None], str | None]:
+    """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
+
+    ``chosen`` are items of ``dist`` with their files (path, name) and ``torch`` the paths of its libraries, or why
+    there are none. None stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
+    """
+    packages: list[Package] = []
+    room = MOST_NAMES
+    for dist, found in chosen:
+        packages.append(read_package(dist, found, files, room))
+        room -= sum(one.size for one in packages[-1].files)
+    libraries = _open_torch(torch if any(package.files for package in packages) else "not needed", files)
+    try:
+        answers: dict[bytes, bool] = {}
+        items = [_columns(package, libraries, packages, answers, files) for package in packages]
+    finally:
+        for library in libraries.opened:
+            library.close()
+    return items, next((package.unread for package in packages if package.unread), None)
+
+
+def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
+    """Open the libraries. The caller closes them."""
+    if isinstance(paths, str):
+        return TorchLibraries([], frozenset(), paths)
+    opened: list[ElfFile] = []
+    # Most symbols are of libtorch_cpu and libc10.
+    for name in sorted(paths, key=lambda name: (name not in CORE[::-1], name)):
+        try:
+            opened.append(ElfFile(files.open(paths[name])))
+        except (ElfError, OSError) as error:
+            for library in opened:
+                library.close()
+            reason = because_of(error) if isinstance(error, OSError) else str(error)
+            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {reason}")
+    return TorchLibraries(opened, frozenset(paths), None)
+
+
+def _columns(
+    package: Package, torch: TorchLibraries, packages: Sequence[Package], answers: dict[bytes, bool], files: Files
+) -> dict[str, Value] | None:
+    read, problem = package.files, package.problem
+    item: dict[str, Value] = {"problem": problem[2] if problem else ABSENT}
+    if package.unread and not read and not problem:
+        item["problem"] = Unknown(package.unread)
+    if problem:
+        item["path"], item["file"] = problem[0], problem[1]
+    if not read:
+        if not problem and not package.unread:
+            return None
+        nothing = Unknown("none of its files could be read" if problem else str(package.unread))
+        keys = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library", "built_cuda")
+        item.update(dict.fromkeys(keys, nothing))
+        return item
+    item["arch"] = ", ".join(sorted({one.machine for one in read}))
+    item["glibc_needs"] = max((one.glibc for one in read if one.glibc), key=rank, default=ABSENT)
+    item["glibcxx_needs"] = max((one.glibcxx for one in read if one.glibcxx), key=rank, default=ABSENT)
+    runtimes = sorted({one.cuda for one in read if one.cuda}, key=int)
+    item["built_cuda"] = runtimes[0] if runtimes else ABSENT
+    if len(runtimes) > 1:
+        item["built_cuda"] = Unknown(f"its files are linked to CUDA {' and '.join(runtimes)}")
+    worst, verdict = read[0], _looked_up(read, torch, packages, answers, files)
+    if isinstance(verdict, Unknown):
+        item.update(dict.fromkeys(("unresolved", "example", "missing_library"), verdict))
+    else:
+        lacking = list(dict.fromkeys(library for _, libraries, _ in verdict for library in libraries))
+        open_names = list(dict.fromkeys(symbol for _, _, symbols in verdict for symbol in symbols))
+        worst = max(verdict, key=lambda entry: (len(entry[1]), len(entry[2])))[0]
+        item["unresolved"] = len(open_names)
+        item["example"] = spelled(open_names[0]) if open_names else ABSENT
+        item["missing_library"] = ", ".join(lacking[:_SHOWN]) or ABSENT
+    if not problem:
+        item["path"], item["file"] = worst.path, worst.name
+    return item
+
+
+def _looked_up(
+    read: Sequence[CompiledFile],
+    torch: TorchLibraries,
+    packages: Sequence[Package],
+    answers: dict[bytes, bool],
+    files: Files,
+) -> list[tuple[CompiledFile, list[str], list[bytes]]] | Unknown:
+    """Each file with the torch libraries and the symbols that it lacks."""
+    if torch.lacks is not None:
+        return Unknown(torch.lacks)
+    machines = {library.machine for library in torch.opened}
+    siblings = {os.path.basename(other.name) for package in packages for other in package.files}
+    verdict: list[tuple[CompiledFile, list[str], list[bytes]]] = []
+    for one in read:
+        if one.machine not in machines:
+            return Unknown(f"{one.name} is for {one.machine}, torch for {', '.join(sorted(machines))}")
+        try:
+            symbols = unresolved(one.symbols, torch.opened, answers)
+        except (ElfError, OSError) as error:
+            reason = because_of(error) if isinstance(error, OSError) else str(error)
+            return Unknown(f"a library of torch cannot be read: {reason}")
+        libraries = [library for library in one.libraries if library not in torch.names | siblings]
+        verdict.append((one, libraries, symbols))
+    given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
+    return [(one, libraries, [name for name in names if name not in given]) for one, libraries, names in verdict]
+
+
+def _of_siblings(wanted: set[bytes], packages: Sequence[Package], files: Files) -> set[bytes]:
+    """Those that some extension gives: one file of a package may define what another one uses."""
+    given: set[bytes] = set()
+    if len(wanted) > _MOST_OF_SIBLINGS:
+        return given
+    for package in packages:
+        for other in package.files:
+            left = sorted(wanted - given)
+            if not left:
+                return given
+            try:
+                with ElfFile(files.open(other.path)) as file:
+                    given.update(set(left).difference(unresolved(left, [file])))
+            except (ElfError, OSError):
+                continue
+    return given

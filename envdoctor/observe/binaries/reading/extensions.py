@@ -1,0 +1,115 @@
+"""The fact ``extension``: what the compiled files of packages built against torch need, and whether this torch has it.
+
+One item a package, because one wrong build is one cause however many files it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.observe.binaries.reading.built_for import built_for
+from envdoctor.observe.binaries.reading.extension_files import compiled_files, python_tag
+from envdoctor.observe.binaries.reading.result_cache import ResultCache, identity
+from envdoctor.observe.binaries.reading.torch_libraries import find_torch_libraries
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
+
+__all__ = ["read_extensions"]
+
+_Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
+
+
+def read_extensions(
+    dists: Mapping[str, Mapping[str, Value]],
+    modules: Mapping[str, Sequence[str]],
+    layout: Layout,
+    missing: Value | None,
+    incomplete: str | None,
+    *,
+    cache: str | None,
+) -> Fact:
+    """The fact for these distributions (items of ``dist`` by name). Never raises for what a file holds.
+
+    ``modules`` are those of the table, ``missing`` is ``torch.missing_files``, ``incomplete`` why distributions may
+    be missing from ``dists``, and ``cache`` envdoctor's cache folder.
+    """
+    why = incomplete
+    chosen: _Chosen = []
+    for name, dist in dists.items():
+        found, partly = compiled_files(
+            str(dist.get("path")), str(dist.get("kind")), modules[name], layout.site_packages, layout.files
+        )
+        why = why or partly
+        if found:
+            chosen.append((dist, found))
+    items, unread = _checked(chosen, layout, missing, cache) if chosen else ([], None)
+    records = tuple(
+        _item(dist, found, columns or {}, layout.files)
+        for (dist, found), columns in zip(chosen, items, strict=True)
+        if columns is not None or any(python_tag(name) for _, name in found)
+    )
+    return Fact("extension", Records(records, why or unread), "compiled files", "environment")
+
+
+def _checked(
+    chosen: _Chosen, layout: Layout, missing: Value | None, cache: str | None
+) -> tuple[list[dict[str, Value] | None], str | None]:
+    """What the compiled files tell: from the cache when nothing changed, else by reading them."""
+    files = layout.files
+    torch = find_torch_libraries(layout, missing)
+    kept: ResultCache | None = None
+    if cache is not None:
+        opened = [path for _, found in chosen for path, _ in found]
+        opened += [] if isinstance(torch, str) else torch.values()
+        key = [
+            [[dist.get("name"), found] for dist, found in chosen],
+            torch,
+            [identity(path, files) for path in opened],
+        ]
+        kept = ResultCache(cache, (layout.files.root or "", *layout.site_packages), _as_json(key))
+        known = kept.get()
+        if known is not None and len(known[0]) == len(chosen):
+            return known
+    from envdoctor.observe.binaries.reading.extension_check import check_extensions
+
+    result = check_extensions(chosen, torch, files)
+    if kept is not None:
+        kept.put(result)
+    return result
+
+
+def _as_json(value: object) -> list[object]:
+    """Tuples as lists: what JSON gives back."""
+    return [_as_json(one) if isinstance(one, (list, tuple)) else one for one in value]  # type: ignore[attr-defined]
+
+
+def _item(
+    dist: Mapping[str, Value], found: Sequence[tuple[str, str]], columns: Mapping[str, Value], files: Files
+) -> dict[str, Value]:
+    name, version = str(dist.get("name")), dist.get("version", Unknown("not known"))
+    item: dict[str, Value] = {
+        "package": name,
+        "version": version,
+        "python_tag": ", ".join(sorted({tag for _, file in found if (tag := python_tag(file))})) or ABSENT,
+        "problem": ABSENT,
+        "arch": ABSENT,
+        "glibc_needs": ABSENT,
+        "glibcxx_needs": ABSENT,
+        "unresolved": ABSENT,
+        "example": ABSENT,
+        "missing_library": ABSENT,
+        **columns,
+    }
+    said = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)
+    linked = item.get("built_cuda", ABSENT)
+    item["built_torch"] = said.torch or ABSENT
+    item["built_says"] = said.says or ABSENT
+    # What a file is linked to is what the loader asks for; the text tells the minor version too.
+    if said.cuda and (not isinstance(linked, str) or said.cuda.partition(".")[0] == linked):
+        item["built_cuda"] = said.cuda
+    elif isinstance(linked, str):
+        item["built_says"] = said.says or f"libcudart.so.{linked} in its compiled files"
+    else:
+        item["built_cuda"] = ABSENT if isinstance(linked, Absent) else linked
+    return item

@@ -1,0 +1,90 @@
+"""The GPU architectures of the installed torch: what torch.cuda.get_arch_list() gives, from libtorch_python.so."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+
+from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["read_arch_list"]
+
+_LIBRARY = os.path.join("torch", "lib", "libtorch_python.so")
+# The constants of libtorch_python.so are 1.0 MB in torch 2.14.1; a reading of more would not be quick.
+_MOST_CONSTANTS = 24 << 20
+_MOST_SECTIONS = 256
+_MOST_NAMES = 1 << 16
+_LONGEST_LIST = 400
+_LIST = re.compile(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){0,40}\Z")
+
+
+def read_arch_list(layout: Layout) -> Fact | None:
+    """``torch.arch_list`` as its library says; None when there is no such library (Windows, macOS)."""
+    for folder in layout.site_packages:
+        path = os.path.join(folder, _LIBRARY)
+        if layout.files.is_file(path):
+            return Fact("torch.arch_list", _read(path, layout.files), "torch/lib/libtorch_python.so", "environment")
+    return None
+
+
+def _read(path: str, files: Files) -> Value:
+    try:
+        descriptor = files.open(path)
+    except OSError as error:
+        return Unknown(f"libtorch_python.so cannot be read: {because_of(error)}")
+    try:
+        found = set(_lists(_constants(descriptor)))
+    except (OSError, ValueError, struct.error) as error:
+        reason = because_of(error) if isinstance(error, OSError) else str(error)
+        return Unknown(f"libtorch_python.so cannot be read: {reason}")
+    finally:
+        os.close(descriptor)
+    # A build for one architecture only has a list of one word, which other constants may look like.
+    several = {text for text in found if b" " in text} or found
+    if len(several) != 1:
+        return Unknown("libtorch_python.so names no list of architectures, or several")
+    return tuple(several.pop().decode("ascii").split())
+
+
+def _lists(constants: bytes) -> Iterator[bytes]:
+    at = constants.find(b"sm_")
+    while at >= 0:
+        start = constants.rfind(b"\0", max(0, at - _LONGEST_LIST), at) + 1
+        end = constants.find(b"\0", at, at + _LONGEST_LIST)
+        if start and end > 0 and _LIST.match(constants[start:end]):
+            yield constants[start:end]
+        at = constants.find(b"sm_", end if end > 0 else at + _LONGEST_LIST)
+
+
+def _constants(descriptor: int) -> bytes:
+    """The section .rodata of a 64-bit little-endian ELF file. Raises ValueError for any other file."""
+    head = _pread(descriptor, 64, 0)
+    if head[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("it is no 64-bit little-endian ELF file")
+    (table,) = struct.unpack_from("<Q", head, 40)
+    size, count, named = struct.unpack_from("<HHH", head, 58)
+    if size != 64 or not named < count <= _MOST_SECTIONS:
+        raise ValueError("it has no table of sections")
+    sections = list(struct.iter_unpack("<IIQQQQIIQQ", _pread(descriptor, 64 * count, table)))
+    names = _pread(descriptor, min(sections[named][5], _MOST_NAMES), sections[named][4])
+    for name, kind, _, _, offset, length, *_ in sections:
+        if names[name : name + 8] == b".rodata\0" and kind == 1:
+            if length > _MOST_CONSTANTS:
+                raise ValueError("its constants are too large")
+            return _pread(descriptor, length, offset)
+    raise ValueError("it has no constants")
+
+
+def _pread(descriptor: int, size: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        data = os.pread(descriptor, size, min(offset, (1 << 63) - 1))
+    else:  # Windows
+        os.lseek(descriptor, min(offset, (1 << 63) - 1), os.SEEK_SET)
+        data = os.read(descriptor, size)
+    if len(data) < size:
+        raise ValueError("it is cut off")
+    return data

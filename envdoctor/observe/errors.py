@@ -1,0 +1,14 @@
+"""The one error of observations that a caller can handle."""
+
+from __future__ import annotations
+
+__all__ = ["ObservationError"]
+
+
+class ObservationError(Exception):
+    """What was named is not there, or nothing of it can be read. The message is a sentence for the user.
+
+    ``usage`` is true when what the user wrote is wrong, and false when the job could not be done.
+    """
+
+    usage = True

@@ -1,0 +1,75 @@
+"""Running the observations that apply: every module of the rooms of observers, in the order of what they need.
+
+An observer is a module of ``machine/``, ``packages/``, ``binaries/`` or ``model/`` (what these read with lies in their
+``reading/``). It has ``KEYS``, the facts that it gives, ``observe(request)``, which returns each of them once, and may
+have ``NEEDS``, keys that must have been observed before. What cannot be read is
+:class:`~envdoctor.facts.values.Unknown` with its reason; what is known not to exist is ``ABSENT``. It judges nothing,
+imports nothing of the environment, and looks at nothing but what the request names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Protocol, cast
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Unknown
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.request import Request
+
+__all__ = ["gather"]
+
+
+class Observer(Protocol):
+    """What a module of an observers' room offers."""
+
+    KEYS: tuple[str, ...]
+
+    def observe(self, request: Request) -> list[Fact]: ...
+
+
+def gather(request: Request, rooms: Iterable[str]) -> FactSet:
+    """The request's facts and those that the observers of the rooms give. Raises :class:`ObservationError`."""
+    facts = request.facts.copy()
+    request = request._replace(facts=facts)
+    for observer in _ordered([one for room in rooms for one in _observers(room)]):
+        facts.update(_guarded(observer, request))
+    return facts
+
+
+def _guarded(observer: Observer, request: Request) -> list[Fact]:
+    """The observer's facts; a mistake of ours, or a file system that behaves oddly, costs these facts and no others."""
+    try:
+        return observer.observe(request)
+    except ObservationError:
+        raise
+    except Exception as error:
+        if os.environ.get("ENVDOCTOR_DEBUG"):
+            raise
+        name = str(getattr(observer, "__name__", "")).rpartition(".")[2]
+        reason = Unknown(f"the observation {name} failed: {type(error).__name__}")
+        return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
+
+
+@lru_cache(maxsize=8)
+def _observers(room: str) -> tuple[Observer, ...]:
+    # pkgutil would do the same and costs 3 ms to import.
+    folder = os.path.join(os.path.dirname(__file__), room)
+    names = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and name != "__init__.py")
+    return tuple(cast(Observer, import_module(f"envdoctor.observe.{room}.{name}")) for name in names)
+
+
+def _ordered(observers: Sequence[Observer]) -> list[Observer]:
+    ordered: list[Observer] = []
+    waiting = list(observers)
+    while waiting:
+        missing = {key for one in waiting for key in one.KEYS}
+        ready = [one for one in waiting if missing.isdisjoint(getattr(one, "NEEDS", ()))]
+        if not ready:
+            raise RuntimeError(f"observations wait for each other: {sorted(missing)}")
+        ordered += ready
+        waiting = [one for one in waiting if one not in ready]
+    return ordered

@@ -1,0 +1,157 @@
+"""Environments without an interpreter to ask: a bare folder of packages, and the root folder of an image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.locate.import_path import ImportPath, folders_of
+from envdoctor.observe.locate.installation import (
+    WINDOWS,
+    Installation,
+    at_prefix,
+    has_standard_library,
+    implementation_of,
+)
+from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
+from envdoctor.observe.locate.python_version import version_from_files
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["at_path", "at_root"]
+
+#: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
+#: comes before the Python of its distribution.
+_IN_IMAGE = (
+    "opt/venv",
+    "venv",
+    ".venv",
+    "app/.venv",
+    "workspace/.venv",
+    "opt/conda/envs/*",
+    "opt/conda",
+    "usr/local",
+    "usr",
+)
+_METADATA = (".dist-info", ".egg-info")
+
+
+def at_path(folder: str, because: str) -> Layout:
+    """A bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
+
+    ``.pth`` files count only in a folder that is called like a site folder; the interpreter is known only when the
+    folder lies where an installation keeps its packages. Raises :class:`EnvironmentNotFound`.
+    """
+    files = Files()
+    _demand_folder(folder, because)
+    if files.is_file(os.path.join(folder, "pyvenv.cfg")):
+        raise EnvironmentNotFound(f"{because}: {folder} is a virtual environment; use --python {folder}")
+    path = ImportPath(files)
+    if os.path.basename(folder) in ("site-packages", "dist-packages"):
+        path.add_site(folder)
+    else:
+        path.add(folder)
+    owner = _owner(folder, files)
+    found = version_from_files(owner, files) if owner is not None else None
+    return Layout(
+        prefix=folder,
+        executable=None,
+        site_packages=tuple(path.folders),
+        python_version=found.version if found else Unknown("a folder of packages does not say which Python uses it"),
+        implementation=implementation_of(owner) if owner else Unknown("a folder of packages does not say it"),
+        kind="path",
+        because=because,
+        live=True,
+        version_origin=found.origin if found else "",
+        import_lines=tuple(path.import_lines),
+        incomplete=path.problems[0] if path.problems else None,
+        notes=tuple(path.problems),
+        files=files,
+    )
+
+
+def at_root(root: str, because: str) -> Layout:
+    """The environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
+
+    Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.
+    """
+    _demand_folder(root, because)
+    files = Files(root)
+    found: list[tuple[Installation, ImportPath]] = []
+    without_python: list[tuple[Installation, ImportPath]] = []
+    for prefix in _prefixes(root, files):
+        installation = at_prefix(prefix, files)
+        if installation is None:
+            continue
+        path = folders_of(installation, files, environ=None, cwd=root)
+        if any(name.endswith(_METADATA) for folder in path.folders for name in files.names_or_none(folder)):
+            # Fedora's /usr/local holds packages for the Python of /usr, which lists them itself.
+            library = installation.library or ""
+            is_whole = installation.kind != "system" or has_standard_library(prefix, library, files)
+            (found if is_whole else without_python).append((installation, path))
+    found = found or without_python
+    if not found:
+        raise EnvironmentNotFound(
+            f"{because}: no installed Python package was found below {root}; looked in {', '.join(_IN_IMAGE)}. "
+            f"If they are elsewhere, point at their folder with --path {os.path.join(root, 'DIR')}."
+        )
+    installation, path = found[0]
+    inside = "/" + os.path.relpath(installation.prefix, root).replace(os.sep, "/")
+    notes = list(path.problems)
+    if len(found) > 1:
+        others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in found[1:])
+        notes.append(f"the image has more environments, which are not judged: {others}")
+    version = version_from_files(installation, files)
+    return Layout(
+        prefix=installation.prefix,
+        executable=None,
+        site_packages=tuple(files.real(folder) for folder in path.folders),
+        python_version=version.version if version else _only_minor(installation),
+        implementation=implementation_of(installation),
+        kind="root",
+        because=f"{because}, {inside} inside it",
+        live=False,
+        version_origin=version.origin if version else "",
+        import_lines=tuple(path.import_lines),
+        incomplete=path.problems[0] if path.problems else None,
+        notes=tuple(notes),
+        files=files,
+    )
+
+
+def _prefixes(root: str, files: Files) -> Iterator[str]:
+    for place in _IN_IMAGE:
+        prefix = os.path.join(root, *place.split("/"))
+        if place.endswith("*"):
+            parent = os.path.dirname(prefix)
+            yield from (os.path.join(parent, name) for name in files.names_or_none(parent))
+        else:
+            yield prefix
+
+
+def _demand_folder(folder: str, option: str) -> None:
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        raise EnvironmentNotFound(f"{option}: {folder} does not exist") from None
+    except NotADirectoryError:
+        raise EnvironmentNotFound(f"{option}: {folder} is not a folder") from None
+    except (OSError, ValueError) as error:
+        why = because_of(error) if isinstance(error, OSError) else str(error)
+        raise EnvironmentNotFound(f"{option}: {folder} cannot be listed: {why}") from None
+
+
+def _owner(folder: str, files: Files) -> Installation | None:
+    """The installation in whose library folder this folder lies: ``PREFIX/lib/python3.11/site-packages``."""
+    library = os.path.basename(os.path.dirname(folder))
+    prefix = os.path.dirname(os.path.dirname(folder))
+    if library != WINDOWS:
+        prefix = os.path.dirname(prefix)
+    installation = at_prefix(prefix, files, library)
+    return installation if installation is not None and installation.library == library else None
+
+
+def _only_minor(installation: Installation) -> Unknown:
+    if installation.library in (None, WINDOWS):
+        return Unknown("no file of the image gives it")
+    return Unknown(f"the image's files say {installation.library}, but not which patch release")

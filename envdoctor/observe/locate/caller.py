@@ -1,0 +1,65 @@
+"""Who asks: the caller's variables and folder, and the interpreter that envdoctor runs in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.text.files import Files
+
+if TYPE_CHECKING:
+    from envdoctor.observe.locate.interpreter import Answer
+
+__all__ = ["Caller", "Running", "absolute", "same_folder"]
+
+
+class Running(NamedTuple):
+    """What the running interpreter says of itself (``sys``). ``library`` is the name of its library folder."""
+
+    prefix: str
+    base_prefix: str
+    executable: str
+    version: str
+    implementation: str
+    library: str
+
+    @classmethod
+    def this(cls) -> Running:
+        """The interpreter that runs this code."""
+        name = sys.implementation.name
+        free_threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+        library = f"{'pypy' if name == 'pypy' else 'python'}{sys.version_info[0]}.{sys.version_info[1]}{free_threaded}"
+        version = sys.version.split()[0].rstrip("+")
+        return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
+
+
+class Caller(NamedTuple):
+    """The variables and the working folder of whoever asks, the running interpreter, and files as they are on this
+    machine."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    running: Running
+    files: Files
+
+    def ask(self, executable: str) -> Answer | Unknown:
+        """Start an interpreter and let it say what it is."""
+        from envdoctor.observe.locate.interpreter import ask
+
+        return ask(executable, environ=self.environ, cwd=self.cwd)
+
+
+def absolute(path: str, cwd: str) -> str:
+    """A path as the caller means it; links are kept, because a virtual environment's interpreter is one."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Whether two paths lead to the same folder."""
+    try:
+        return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+    except ValueError:  # an embedded NUL
+        return False

@@ -1,0 +1,120 @@
+"""The environment that is judged when none is named: the one a job started here would use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from envdoctor.observe.locate.caller import Caller, same_folder
+from envdoctor.observe.locate.installation import WINDOWS, Installation, at_prefix, interpreter_in, read_settings
+from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.observe.locate.tool_environment import tool_of
+
+__all__ = ["Choice", "default_environment"]
+
+
+class Choice(NamedTuple):
+    """An installation, its interpreter if it has one, a clause that says why this one, and sentences for the user."""
+
+    installation: Installation
+    executable: str | None
+    because: str
+    notes: tuple[str, ...] = ()
+
+
+def default_environment(caller: Caller) -> Choice:
+    """The running interpreter's environment, unless a tool made that one for envdoctor alone.
+
+    Raises :class:`EnvironmentNotFound`.
+    """
+    own = caller.running.prefix
+    tool = tool_of(own, caller.files, caller.environ)
+    if tool is None:
+        here = _of_running(caller)
+        executable = caller.running.executable or None
+        return Choice(here, executable, "the interpreter that runs envdoctor", _other_active(here, caller))
+    notes: list[str] = []
+    for installation, executable, because in _candidates(caller, notes):
+        return Choice(installation, executable, f"{because}; {_made_by(tool)}", tuple(notes))
+    raise EnvironmentNotFound(
+        f"{_made_by(tool)}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name "
+        f"none, {os.path.join(caller.cwd, '.venv')} is none, and no other python is on PATH. Point at the environment "
+        "with --python PATH."
+    )
+
+
+def _made_by(tool: str) -> str:
+    return f"envdoctor itself runs in an environment that {tool} made for it"
+
+
+def _of_running(caller: Caller) -> Installation:
+    """The installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
+    running = caller.running
+    found = at_prefix(running.prefix, caller.files, running.library)
+    if found is None:
+        raise EnvironmentNotFound(
+            f"no library folder was found below {running.prefix}, where the interpreter that runs envdoctor lives; "
+            "point at the environment with --python PATH"
+        )
+    if found.kind != "venv":
+        return found
+    library = found.library if found.library == WINDOWS else running.library
+    return found._replace(base=running.base_prefix, library=library)
+
+
+def _other_active(here: Installation, caller: Caller) -> tuple[str, ...]:
+    """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
+    variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
+    other = caller.environ.get(variable)
+    if not other or same_folder(other, here.prefix) or not _is_environment(other, caller):
+        return ()
+    return (f"{variable} names another environment than the judged one; --python {other} judges that one",)
+
+
+def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, str | None, str]]:
+    own, environ = caller.running.prefix, caller.environ
+    places = [
+        # uv writes this into the throw-away environment that `uv run --with` lays over the project's.
+        (
+            "",
+            (read_settings(own, caller.files) or {}).get("extends-environment"),
+            "the environment that uv run extends",
+        ),
+        ("VIRTUAL_ENV", environ.get("VIRTUAL_ENV"), "the active virtual environment (VIRTUAL_ENV)"),
+        ("CONDA_PREFIX", environ.get("CONDA_PREFIX"), "the active conda environment (CONDA_PREFIX)"),
+        ("", os.path.join(caller.cwd, ".venv"), ".venv in the working directory"),
+    ]
+    for variable, folder, because in places:
+        if not folder or same_folder(folder, own) or tool_of(folder, caller.files, environ) is not None:
+            continue
+        if _is_environment(folder, caller):
+            found = at_prefix(os.path.join(caller.cwd, folder), caller.files)
+            if found is not None:
+                yield found, interpreter_in(found.prefix), because
+        elif variable:
+            notes.append(f"{variable} names {folder}, which is no environment")
+    yield from _on_path(caller)
+
+
+def _is_environment(folder: str, caller: Caller) -> bool:
+    folder = os.path.join(caller.cwd, folder)
+    return caller.files.is_folder(folder) and at_prefix(folder, caller.files) is not None
+
+
+def _on_path(caller: Caller) -> Iterator[tuple[Installation, str | None, str]]:
+    from envdoctor.observe.locate.named import of_executable
+
+    for directory in caller.environ.get("PATH", "").split(os.pathsep):
+        for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
+            executable = os.path.join(caller.cwd, directory, name)
+            if not directory or not os.path.isfile(executable) or not os.access(executable, os.X_OK):
+                continue
+            if os.path.getsize(executable) == 0:  # Windows puts an empty file there, which opens its shop
+                continue
+            try:
+                found, executable = of_executable(executable, caller)
+            except EnvironmentNotFound:
+                continue
+            if not same_folder(found.prefix, caller.running.prefix):
+                yield found, executable, f"{name} on PATH"

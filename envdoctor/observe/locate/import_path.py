@@ -1,0 +1,153 @@
+"""The folders that an interpreter would import packages from, in its order, by the rules of CPython's ``site``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Mapping
+
+from envdoctor.observe.locate.installation import WINDOWS, Installation
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["ImportPath", "folders_of"]
+
+_PTH_LIMIT = 1 << 20
+#: More folders than this come from a mistake or from malice.
+_MOST_FOLDERS = 500
+
+
+class ImportPath:
+    """Folders being collected, each once, with what was met on the way.
+
+    ``folders`` are in import order; ``import_lines`` are the ``import`` lines of ``.pth`` files with the name of their
+    file (nobody runs them); ``problems`` are the reasons why folders may be missing, as clauses.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.folders: list[str] = []
+        self.import_lines: list[tuple[str, str]] = []
+        self.problems: list[str] = []
+        self._files = files
+        self._seen: set[object] = set()
+
+    def add(self, folder: str) -> bool:
+        """Add a folder (or a zipped egg) that is there. One that cannot be looked at is added as well, so that whoever
+        lists it reports it. False when nothing was added."""
+        if len(self.folders) >= _MOST_FOLDERS:
+            problem = f"only the first {_MOST_FOLDERS} folders of the import path are read"
+            if problem not in self.problems:
+                self.problems.append(problem)
+            return False
+        try:
+            status = self._files.status(folder)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE):
+                return False
+            identity: object = folder
+        else:
+            if not stat.S_ISDIR(status.st_mode) and not folder.endswith(".egg"):
+                return False
+            identity = (status.st_dev, status.st_ino) if status.st_ino else os.path.normcase(folder)
+        if identity in self._seen:
+            return False
+        self._seen.add(identity)
+        self.folders.append(folder)
+        return True
+
+    def add_site(self, folder: str) -> None:
+        """Add a site folder and the folders that the path lines of its ``.pth`` files name."""
+        if not self.add(folder):
+            return
+        for name in self._files.names_or_none(folder):
+            if name.endswith(".pth") and not name.startswith("."):
+                self._read_pth(folder, name)
+
+    def _read_pth(self, folder: str, name: str) -> None:
+        try:
+            content = self._files.head(os.path.join(folder, name), _PTH_LIMIT)
+        except OSError as error:
+            self.problems.append(f"{name} cannot be read: {because_of(error)}")
+            return
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = os.fsdecode(content)
+        for line in text.splitlines():
+            if not line.strip() or line.startswith("#"):
+                continue
+            if line.startswith(("import ", "import\t")):
+                self.import_lines.append((name, line))
+                continue
+            line = line.rstrip()
+            target = self._files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+            self.add(os.path.normpath(target) if "\0" not in target else target)
+
+
+def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:
+    """The import folders of an installation. ``environ`` is the caller's environment, whose PYTHONPATH and user site
+    count; None leaves both out."""
+    path = ImportPath(files)
+    if environ is not None and environ.get("PYTHONPATH"):
+        for entry in environ["PYTHONPATH"].split(os.pathsep):
+            path.add(os.path.normpath(os.path.join(cwd, entry)))
+    venv = installation.kind == "venv"
+    if venv:
+        for folder in _site_folders(installation.prefix, installation.library, files):
+            path.add_site(folder)
+    # CPython's site.py, 3.8 to 3.13: a pyvenv.cfg that does not say so includes them.
+    if not venv or installation.settings.get("include-system-site-packages", "true").lower() == "true":
+        user = _user_site(installation, environ) if environ is not None else None
+        if user is not None:
+            path.add_site(user)
+        if installation.base is None:
+            said = "include-system-site-packages" in installation.settings
+            why = "include-system-site-packages" if said else "pyvenv.cfg does not exclude them"
+            path.problems.append(f"it includes its base's packages ({why}), and the base is gone")
+        else:
+            for folder in _site_folders(installation.base, installation.library, files):
+                path.add_site(folder)
+    return path
+
+
+def _site_folders(prefix: str, library: str | None, files: Files) -> list[str]:
+    """Where a prefix may keep its packages, in order; not all of them exist."""
+    if library is None:
+        return []
+    if library == WINDOWS:
+        return [os.path.join(prefix, WINDOWS, "site-packages")]
+    folders: list[str] = []
+    usr = os.path.join(files.root or os.sep, "usr")
+    if prefix == usr:
+        local = os.path.join(usr, "local")
+        debian = os.path.join(usr, "lib", "python3", "dist-packages")
+        if files.is_folder(debian):
+            folders += [os.path.join(local, "lib", library, "dist-packages"), debian]
+            folders += [os.path.join(usr, "lib", library, "dist-packages")]
+        elif not files.is_file(os.path.join(local, "lib", library, "os.py")):
+            # Fedora and its kin add /usr/local to the system's own Python.
+            folders += [os.path.join(local, lib, library, "site-packages") for lib in ("lib64", "lib")]
+    # A virtual environment's lib64 is a link to lib; elsewhere it comes first (sys.platlibdir).
+    linked = os.path.islink(os.path.join(prefix, "lib64"))
+    libs = ("lib", "lib64") if linked else ("lib64", "lib")
+    return folders + [os.path.join(prefix, lib, library, "site-packages") for lib in libs]
+
+
+def _user_site(installation: Installation, environ: Mapping[str, str]) -> str | None:
+    """The user's own site folder (``site.getusersitepackages``), or None when it is switched off."""
+    if environ.get("PYTHONNOUSERSITE") or installation.library is None:
+        return None
+    given = environ.get("PYTHONUSERBASE")
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if installation.library == WINDOWS:
+        base = given or os.path.join(environ.get("APPDATA") or home, "Python")
+        version = installation.settings.get("version_info") or installation.settings.get("version") or ""
+        if os.name == "nt" and not version:
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        digits = version.split(".")[:2]
+        return os.path.join(base, "Python" + "".join(digits), "site-packages") if len(digits) == 2 else None
+    if "Python.framework" in (installation.base or "") and not given:
+        version = installation.library.removeprefix("python")
+        return os.path.join(home, "Library", "Python", version, "lib", "python", "site-packages")
+    return os.path.join(given or os.path.join(home, ".local"), "lib", installation.library, "site-packages")

@@ -1,0 +1,220 @@
+"""Recognising a Python installation or virtual environment by the files around its interpreter."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.text.files import Files
+
+__all__ = [
+    "WINDOWS",
+    "Installation",
+    "at_prefix",
+    "has_standard_library",
+    "implementation_of",
+    "interpreter_in",
+    "is_python_name",
+    "of_interpreter",
+    "read_settings",
+]
+
+#: ``Installation.library`` of the Windows layout, where the library folder ``Lib`` carries no version.
+WINDOWS = "Lib"
+
+_LIBRARY = re.compile(r"(python|pypy|graalpy)(\d{1,3})\.(\d{1,3})(t?)\Z")
+_NAMED_FOR = re.compile(r"(python|pypy|graalpy)(\d\.\d{1,3})(t?)")
+_PYTHON_NAME = re.compile(r"(python|pypy|graalpy)w?[\d.]*t?(\.exe)?\Z", re.IGNORECASE)
+_INTERPRETERS = ("bin/python", "bin/python3", "bin/pypy3", "python.exe", "Scripts/python.exe", "bin/python.exe")
+#: How far above the interpreter its library folder is looked for.
+_CLIMB = 6
+
+
+class Installation(NamedTuple):
+    """A prefix that holds a Python.
+
+    ``kind`` is venv, conda or system. ``library`` is the name of the library folder (``python3.11``, ``python3.13t``,
+    ``pypy3.10``, :data:`WINDOWS`), or None when there is none. ``settings`` are those of ``pyvenv.cfg``. ``base`` is
+    the prefix of the installation that a virtual environment was made from: the prefix itself for others, None when it
+    is gone.
+    """
+
+    prefix: str
+    kind: str
+    library: str | None
+    settings: dict[str, str]
+    base: str | None
+
+
+def is_python_name(path: str) -> bool:
+    """Whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
+    return _PYTHON_NAME.match(os.path.basename(path)) is not None
+
+
+def of_interpreter(executable: str, files: Files) -> Installation | None:
+    """The installation that an interpreter belongs to, or None when files do not tell.
+
+    A virtual environment's interpreter is usually a link to its base: so ``pyvenv.cfg`` is looked for beside the link,
+    as CPython does, and only what is no virtual environment is resolved.
+    """
+    folder = os.path.dirname(executable)
+    above = os.path.dirname(folder)
+    for place in (folder, above):
+        if files.is_file(os.path.join(place, "pyvenv.cfg")):
+            return at_prefix(place, files)
+    real = files.resolved(executable)
+    named = _library_named_by(os.path.basename(real))
+    prefix = _climb(os.path.dirname(real), named, files)
+    return None if prefix is None else at_prefix(prefix, files, named)
+
+
+def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installation | None:
+    """The installation whose ``sys.prefix`` is this folder, or None when it is none.
+
+    ``named`` is the library folder its interpreter is named for, which decides when there are several.
+    """
+    settings = read_settings(prefix, files)
+    if settings is not None:
+        named = _library_of_settings(settings)
+        library = _library(prefix, named, files) or named
+        return Installation(prefix, "venv", library, settings, _base(settings, library, files))
+    library = _library(prefix, named, files)
+    if files.is_folder(os.path.join(prefix, "conda-meta")):
+        return Installation(prefix, "conda", library, {}, prefix)
+    return None if library is None else Installation(prefix, "system", library, {}, prefix)
+
+
+def has_standard_library(prefix: str, library: str, files: Files) -> bool:
+    """Whether the library folder is that of an interpreter, and does not only hold packages of another prefix's."""
+    return any(files.is_file(os.path.join(prefix, lib, library, "os.py")) for lib in ("lib", "lib64"))
+
+
+def interpreter_in(prefix: str) -> str | None:
+    """The interpreter of a prefix, as its own path; a link counts even when what it leads to is gone."""
+    for name in _INTERPRETERS:
+        path = os.path.join(prefix, *name.split("/"))
+        if os.path.lexists(path):
+            return path
+    return None
+
+
+def read_settings(prefix: str, files: Files) -> dict[str, str] | None:
+    """The ``key = value`` lines of ``pyvenv.cfg`` with keys in lower case, or None when there is no such file."""
+    try:
+        text = files.text(os.path.join(prefix, "pyvenv.cfg"), 1 << 16)
+    except OSError:
+        return None
+    settings: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            settings.setdefault(key.strip().lower(), value.strip())
+    return settings
+
+
+def implementation_of(installation: Installation) -> str | Unknown:
+    """cpython, pypy or graalpy, by ``pyvenv.cfg`` or the name of the library folder."""
+    named = installation.settings.get("implementation", "").lower()
+    if named:
+        return named
+    if installation.library is None:
+        return Unknown("there is no library folder that would tell")
+    for name in ("pypy", "graalpy"):
+        if installation.library.startswith(name):
+            return name
+    return "cpython"
+
+
+def _library_named_by(name: str) -> str | None:
+    match = _NAMED_FOR.match(name)
+    return match.group(0) if match else None
+
+
+def _library_of_settings(settings: dict[str, str]) -> str | None:
+    version = re.match(r"(\d{1,3}\.\d{1,3})(\.|\Z)", settings.get("version_info") or settings.get("version") or "")
+    if version is None:
+        return None
+    implementation = settings.get("implementation", "").lower()
+    return (implementation if implementation in ("pypy", "graalpy") else "python") + version.group(1)
+
+
+def _libraries(prefix: str, files: Files) -> Iterator[str]:
+    seen: set[str] = set()
+    for lib in ("lib", "lib64"):
+        for name in files.names_or_none(os.path.join(prefix, lib)):
+            if name in seen or not _LIBRARY.match(name):
+                continue
+            folder = os.path.join(prefix, lib, name)
+            if any(files.is_folder(os.path.join(folder, inner)) for inner in ("site-packages", "dist-packages")) or (
+                files.is_file(os.path.join(folder, "os.py"))
+            ):
+                seen.add(name)
+                yield name
+
+
+def _library(prefix: str, named: str | None, files: Files) -> str | None:
+    found = list(_libraries(prefix, files))
+    if not found:
+        lib = os.path.join(prefix, WINDOWS)
+        windows = files.is_folder(os.path.join(lib, "site-packages")) or files.is_file(os.path.join(lib, "os.py"))
+        return WINDOWS if windows else None
+    # A free-threaded build of 3.13 calls itself python3.13 in pyvenv.cfg, and its library folder python3.13t.
+    for choice in (named, f"{named}t"):
+        if choice in found:
+            return choice
+    if len(found) > 1:
+        for name in ("python3", "python", "pypy3"):
+            led_to = _library_named_by(os.path.basename(files.resolved(os.path.join(prefix, "bin", name))))
+            if led_to in found:
+                return led_to
+    return max(found, key=_library_order)
+
+
+def _library_order(name: str) -> tuple[bool, int, int]:
+    match = _LIBRARY.match(name)
+    return (name.startswith("python"), int(match[2]), int(match[3])) if match else (False, 0, 0)
+
+
+def _climb(folder: str, library: str | None, files: Files) -> str | None:
+    """The nearest folder at or above ``folder`` that holds a standard library, as CPython looks for its prefix."""
+    for _ in range(_CLIMB):
+        for name in (library,) if library is not None else _libraries(folder, files):
+            if has_standard_library(folder, name, files):
+                return _unmerged(folder, files)
+        if files.is_file(os.path.join(folder, WINDOWS, "os.py")):
+            return folder
+        above = os.path.dirname(folder)
+        if folder in (above, files.root):
+            break
+        folder = above
+    return None
+
+
+def _unmerged(folder: str, files: Files) -> str:
+    """Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr."""
+    if folder not in (os.sep, files.root):
+        return folder
+    return os.path.dirname(files.resolved(os.path.join(folder, "lib")))
+
+
+def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
+    """The prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
+    if library in (None, WINDOWS):
+        library = None
+    places: list[str] = []
+    if settings.get("home"):
+        home = files.inside(settings["home"])
+        places.append(home)
+        places.extend(
+            os.path.dirname(files.resolved(os.path.join(home, name))) for name in (library, "python3") if name
+        )
+    if settings.get("executable"):
+        places.append(os.path.dirname(files.resolved(files.inside(settings["executable"]))))
+    for place in dict.fromkeys(places):
+        prefix = _climb(place, library, files) if os.path.isabs(place) and files.is_folder(place) else None
+        if prefix is not None:
+            return prefix
+    return None

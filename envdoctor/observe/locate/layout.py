@@ -1,0 +1,53 @@
+"""Where an environment keeps its packages, and for which Python: the layout that the readers of this folder share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.errors import ObservationError
+from envdoctor.text.files import Files
+
+__all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout"]
+
+
+class EnvironmentNotFound(ObservationError):
+    """There is no environment to judge. The message is a sentence for the user: what was looked for, where, what to
+    do."""
+
+
+class EnvironmentUnreadable(EnvironmentNotFound):
+    """The environment is there, but nothing of it can be read."""
+
+    usage = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One environment on disk.
+
+    ``prefix`` is its folder (``sys.prefix``) and ``executable`` its interpreter, which may be started; None when there
+    is none or it must not be. ``site_packages`` are the folders that hold distributions, in import order, those of
+    PYTHONPATH and of ``.pth`` lines included. ``kind`` is venv, conda, system, path or root. ``because`` is a clause
+    for the report's first line: why this one. ``live`` is true when the environment would run on this machine, so that
+    machine facts apply to it.
+
+    ``version_origin`` names the file that gave the version. ``import_lines`` are the ``import`` lines of ``.pth``
+    files, each with its file's name; nobody runs them. ``incomplete`` is None when ``site_packages`` is known to hold
+    every folder, otherwise the reason why it may not. ``notes`` are sentences for the user. ``files`` reads the
+    environment's files and keeps inside the root when there is one; readers use nothing else.
+    """
+
+    prefix: str
+    executable: str | None
+    site_packages: tuple[str, ...]
+    python_version: str | Unknown
+    implementation: str | Unknown
+    kind: str
+    because: str
+    live: bool
+    version_origin: str = ""
+    import_lines: tuple[tuple[str, str], ...] = ()
+    incomplete: str | None = None
+    notes: tuple[str, ...] = ()
+    files: Files = field(default_factory=Files, compare=False, repr=False)

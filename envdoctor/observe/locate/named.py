@@ -1,0 +1,82 @@
+"""What --python names: an interpreter, its command name, or the folder of an environment."""
+
+from __future__ import annotations
+
+import os
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.locate.caller import Caller, absolute
+from envdoctor.observe.locate.installation import (
+    Installation,
+    at_prefix,
+    interpreter_in,
+    is_python_name,
+    of_interpreter,
+)
+from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.text.files import Files
+
+__all__ = ["named_environment", "of_executable"]
+
+
+def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
+    """The installation and its interpreter, if it has one. Raises :class:`EnvironmentNotFound`."""
+    place = absolute(python, caller.cwd)
+    if not os.path.lexists(place) and os.path.basename(python) == python:
+        import shutil
+
+        place = shutil.which(python, path=caller.environ.get("PATH", "")) or place
+    if os.path.isdir(place):
+        found = at_prefix(place, caller.files)
+        if found is not None:
+            return found, interpreter_in(place)
+        raise EnvironmentNotFound(f"--python: {place} holds no Python environment{_advice(place, caller.files)}")
+    if not os.path.lexists(place):
+        raise EnvironmentNotFound(
+            f"--python: {place} does not exist; give an interpreter or the folder of an environment"
+        )
+    if not is_python_name(place) and not is_python_name(os.path.realpath(place)):
+        raise EnvironmentNotFound(f"--python: {place} is not called like a Python interpreter, and is not started")
+    if not os.path.exists(place):
+        found = of_interpreter(place, caller.files)
+        if found is None or found.kind != "venv":
+            raise EnvironmentNotFound(f"--python: {place} is a link to {os.path.realpath(place)}, which is gone")
+        return found, place
+    if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
+        raise EnvironmentNotFound(f"--python: {place} is not executable")
+    return of_executable(place, caller)
+
+
+def of_executable(executable: str, caller: Caller) -> tuple[Installation, str]:
+    """The installation of an interpreter that is there, and the interpreter itself.
+
+    A script (a shim of pyenv) or a binary without its library nearby is asked for its prefix. Raises
+    :class:`EnvironmentNotFound`.
+    """
+    found = None if _is_script(executable, caller.files) else of_interpreter(executable, caller.files)
+    if found is not None:
+        return found, executable
+    answer = caller.ask(executable)
+    if isinstance(answer, Unknown):
+        raise EnvironmentNotFound(f"--python: {answer.reason}")
+    found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
+    if found is None:
+        raise EnvironmentNotFound(f"--python: no library folder was found below {answer.prefix}, its prefix")
+    return found, answer.executable
+
+
+def _is_script(path: str, files: Files) -> bool:
+    try:
+        return files.head(path, 2) == b"#!"
+    except OSError:
+        return False
+
+
+def _advice(folder: str, files: Files) -> str:
+    """What may have been meant by a folder that is no environment."""
+    inner = os.path.join(folder, ".venv")
+    if files.is_file(os.path.join(inner, "pyvenv.cfg")):
+        return f" of its own; did you mean {inner}?"
+    if any(name.endswith(".dist-info") for name in files.names_or_none(folder)):
+        return "; for a folder of packages use --path"
+    return " (no pyvenv.cfg, no conda-meta, no library folder)"

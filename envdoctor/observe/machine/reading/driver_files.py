@@ -1,0 +1,130 @@
+"""The driver's libraries that a process would load: versions by file name, and whether cuda-compat is in front."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_module
+from envdoctor.observe.machine.reading.text_file import names, read_text
+from envdoctor.observe.machine.system import is_wsl
+from envdoctor.versions.dotted import dotted
+
+if TYPE_CHECKING:
+    from envdoctor.observe.request import Request
+
+__all__ = ["KEYS", "Library", "compat_library", "observe"]
+
+KEYS = ("driver.library", "driver.compat")
+
+#: Where loaders look without being told, and where containers, WSL and NixOS put the driver's libraries.
+_USUAL = (
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+    "/lib",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+)
+_VERSION = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3}(?:\.\d{1,4}){1,2})\Z")
+#: Folders of 32-bit libraries, which no Python that torch is built for would load.
+_FOR_32_BITS = re.compile(r"/i[3-6]86-linux-gnu|/lib32\b")
+_MOST_FOLDERS = 128
+
+
+class Library(NamedTuple):
+    """A library as a loader would find it: the path, and the version in its file's name (None when it has none)."""
+
+    path: str
+    version: str | None
+
+
+def observe(request: Request) -> list[Fact]:
+    """``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read."""
+    if request.platform != "linux" or not driver_traces(request):
+        reason: Value = ABSENT
+        if request.platform == "windows" and driver_traces(request):
+            reason = Unknown("Windows' libraries do not carry the driver's version in their names")
+        return [
+            Fact("driver.library", reason, "", "machine"),
+            Fact("driver.compat", ABSENT, "cuda-compat is for Linux with a driver", "machine"),
+        ]
+    management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
+    module = kernel_module(request)
+    compat = _compat(cuda, management, module)
+    # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
+    own = management or (None if isinstance(compat, str) else cuda)
+    library: Value = ABSENT if management is None and cuda is None else Unknown("its file name holds no version")
+    if own is not None and own.version is not None:
+        library = own.version
+    return [
+        Fact("driver.library", library, own.path if own else "the loader's folders", "machine"),
+        Fact("driver.compat", compat, cuda.path if cuda else "the loader's folders", "machine"),
+    ]
+
+
+def compat_library(request: Request, driver: str) -> str | None:
+    """The version of a libcuda other than the driver's own that a process would load; None when it is the driver's.
+
+    ``driver`` is the version of which NVML is, so that any other libcuda comes from a package.
+    """
+    if request.platform != "linux" or is_wsl(request):
+        return None
+    compat = _compat(_find("libcuda.so.1", request), Library("", driver), driver)
+    return compat if isinstance(compat, str) else None
+
+
+def _compat(cuda: Library | None, management: Library | None, module: str | None) -> Value:
+    if cuda is None:
+        return ABSENT
+    in_compat_folder = "compat" in os.path.realpath(cuda.path).split(os.sep)[:-1] or "compat" in cuda.path.split(os.sep)
+    if cuda.version is None:
+        return Unknown(f"{cuda.path} does not carry a version in its name") if in_compat_folder else ABSENT
+    own = module or (management.version if management is not None else None)
+    if own is None:
+        return cuda.version if in_compat_folder else ABSENT
+    if dotted(cuda.version) == dotted(own):
+        return ABSENT
+    # In its usual folder and of another version: a container that mounted the package's files over the driver's has
+    # a libnvidia-ml that fits; otherwise the whole driver is of another version than the module.
+    fits = management is not None and management.version is not None and dotted(management.version) == dotted(own)
+    return cuda.version if in_compat_folder or fits else ABSENT
+
+
+def _find(name: str, request: Request) -> Library | None:
+    for folder in _folders(request):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            match = _VERSION.match(os.path.basename(os.path.realpath(path)))
+            return Library(path, match[1] if match else None)
+    return None
+
+
+def _folders(request: Request) -> Iterator[str]:
+    """LD_LIBRARY_PATH, the folders of ld.so.conf, and the usual ones, in the loader's order."""
+    for folder in request.environ.get("LD_LIBRARY_PATH", "").split(":")[:_MOST_FOLDERS]:
+        if os.path.isabs(folder) and "\0" not in folder:
+            yield folder
+    for folder in _configured(request):
+        yield request.path(folder)
+    for folder in _USUAL:
+        yield request.path(folder)
+
+
+def _configured(request: Request) -> Iterator[str]:
+    texts = [read_text(request.path("/etc/ld.so.conf")) or ""]
+    folder = request.path("/etc/ld.so.conf.d")
+    texts += [
+        read_text(os.path.join(folder, name)) or "" for name in names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")
+    ]
+    for text in texts:
+        for line in text.splitlines()[:_MOST_FOLDERS]:
+            place = line.partition("#")[0].strip()
+            if place.startswith("/") and "\0" not in place and not _FOR_32_BITS.search(place):
+                yield place

@@ -1,0 +1,256 @@
+"""The NVIDIA driver and the GPUs through NVML, the driver's own library, called with ctypes and a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.machine.reading.driver_files import compat_library
+from envdoctor.observe.machine.reading.proc_driver import WSL_LIBRARY, windows_library
+from envdoctor.observe.machine.reading.visible_devices import missing, visible
+from envdoctor.observe.machine.system import container, is_wsl
+from envdoctor.versions.dotted import dotted
+
+if TYPE_CHECKING:
+    from envdoctor.observe.request import Request
+
+__all__ = ["KEYS", "observe"]
+
+KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
+
+_GIB = 1 << 30
+_MAX_DEVICES = 256
+_COLUMNS = ("name", "cc", "memory_gib", "free_gib", "processes", "uuid")
+_NOT_SUPPORTED, _NO_PERMISSION, _INSUFFICIENT_SIZE, _LIBRARY_NOT_FOUND, _MISMATCH = 3, 4, 7, 12, 18
+
+#: Return codes of nvml.h that a person can do something with, in words; the others are given by number.
+_ERRORS = {
+    1: "NVML is not initialised",
+    _NOT_SUPPORTED: "this GPU does not support the question",
+    _NO_PERMISSION: "no permission to ask the driver",
+    9: "the NVIDIA driver is not loaded",
+    10: "the driver did not answer in its own time limit",
+    _LIBRARY_NOT_FOUND: "a library of the driver is missing",
+    13: "the driver's library is too old for the question",
+    15: "the GPU is lost (it has fallen off the bus)",
+    16: "the GPU must be reset",
+    17: "the operating system or the container forbids access to the GPU",
+    _MISMATCH: "driver/library version mismatch: the driver was updated while the old one is still loaded; reboot",
+    20: "out of memory in the driver",
+    999: "unknown error of the driver",
+}
+
+
+class _NvmlError(Exception):
+    """A call that did not return NVML_SUCCESS; ``code`` is nvml.h's number, 13 also for a missing function."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("NVML: " + _ERRORS.get(code, f"error {code}"))
+        self.code = code
+
+
+def observe(request: Request) -> list[Fact]:
+    """Driver version, highest CUDA version and the visible GPUs, or why NVML does not tell them.
+
+    A sick driver can block a call for ever, so that the calls run in a thread which is left behind when it does not
+    answer within ``request.nvml_timeout`` seconds.
+    """
+    import threading
+
+    answers: list[list[Fact]] = []
+
+    def ask() -> None:
+        try:
+            answers.append(_ask(request))
+        except _NvmlError as error:
+            answers.append(_unknown(str(error), True if error.code == _MISMATCH else None))
+        except Exception as error:
+            answers.append(_unknown(f"NVML could not be used: {type(error).__name__}"))
+
+    thread = threading.Thread(target=ask, name="nvml", daemon=True)
+    thread.start()
+    thread.join(request.nvml_timeout)
+    return answers[0] if answers else _unknown(f"NVML did not answer in {request.nvml_timeout:g} s")
+
+
+def _unknown(reason: str, mismatch: bool | None = None) -> list[Fact]:
+    facts = [Fact(key, Unknown(reason), "NVML", "machine") for key in KEYS]
+    if mismatch is not None:
+        facts[KEYS.index("driver.mismatch")] = Fact("driver.mismatch", mismatch, "NVML", "machine")
+    return facts
+
+
+def _ask(request: Request) -> list[Fact]:
+    call = _load(request)
+    if call is None:
+        return _unknown("the driver's library libnvidia-ml is not installed here")
+    call("nvmlInit_v2")
+    try:
+        version = _cell(lambda: _driver_version(call))
+        gpus, unnamed = _gpus(call, request)
+        # A library that answers is the kernel module's own.
+        values = (version, _cell(lambda: _max_cuda(call, request, version)), False, gpus, unnamed)
+        return [Fact(key, value, "NVML", "machine") for key, value in zip(KEYS, values, strict=True)]
+    finally:
+        _cell(lambda: call("nvmlShutdown"))
+
+
+Call = Callable[..., None]
+
+
+def _load(request: Request) -> Call | None:
+    """A function that calls NVML by name and raises :class:`_NvmlError`; None when the library cannot be loaded."""
+    import ctypes
+
+    for name in _libraries(request):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+
+        def call(function: str, *arguments: Any, library: ctypes.CDLL = library) -> None:
+            entry = getattr(library, function, None)
+            if entry is None:
+                raise _NvmlError(13)
+            code = int(entry(*arguments))
+            if code:
+                raise _NvmlError(code)
+
+        return call
+    return None
+
+
+def _libraries(request: Request) -> list[str]:
+    if request.nvml_library:
+        return [request.nvml_library]
+    if request.platform == "windows":
+        return [path for path in (windows_library(request),) if path]
+    return [WSL_LIBRARY, "libnvidia-ml.so.1"] if is_wsl(request) else ["libnvidia-ml.so.1"]
+
+
+def _cell(ask: Callable[[], Value | None]) -> Value:
+    """The answer, or unknown with NVML's reason."""
+    try:
+        value = ask()
+    except _NvmlError as error:
+        return Unknown(str(error))
+    return ABSENT if value is None else value
+
+
+def _text(call: Call, function: str, *handle: Any) -> str:
+    import ctypes
+
+    buffer = ctypes.create_string_buffer(256)
+    call(function, *handle, buffer, ctypes.c_uint(len(buffer)))
+    return buffer.value.decode("utf-8", "replace")
+
+
+def _driver_version(call: Call) -> Value:
+    text = _text(call, "nvmlSystemGetDriverVersion")
+    return text if dotted(text) else Unknown("NVML gives a driver version that is no version")
+
+
+def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
+    import ctypes
+
+    compat = compat_library(request, driver) if isinstance(driver, str) else None
+    if compat is not None:
+        # NVML asks the libcuda that it finds, and would tell what that one supports.
+        return Unknown(f"libcuda.so.{compat} of a forward-compatibility package is in front of the driver's own")
+    number = ctypes.c_int()
+    try:
+        call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))
+    except _NvmlError as error:
+        if error.code == _LIBRARY_NOT_FOUND:
+            return Unknown("the driver's libcuda is not here (a container without the compute capability?)")
+        raise
+    # nvml.h: 1000 * major + 10 * minor.
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
+    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
+    import ctypes
+
+    count = ctypes.c_uint()
+    try:
+        call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+    except _NvmlError as error:
+        return Unknown(str(error)), Unknown(str(error))
+    items: list[dict[str, Value]] = []
+    incomplete = None
+    for index in range(min(count.value, _MAX_DEVICES)):
+        handle = ctypes.c_void_p()
+        try:
+            call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+        except _NvmlError as error:
+            # A GPU that this user or container may not open is counted but not seen by a process.
+            if error.code != _NO_PERMISSION:
+                reason = Unknown(str(error))
+                items.append({"index": index, **dict.fromkeys(_COLUMNS, reason)})
+            continue
+        item = _gpu(call, request, index, handle)
+        if _mig_is_on(call, handle):
+            slices = Unknown("MIG is on: a process sees a slice of this GPU")
+            item.update(memory_gib=slices, free_gib=slices)
+            incomplete = f"MIG is on for GPU {index}, and its slices are not read"
+        items.append(item)
+    return visible(request.environ, items, incomplete), missing(request.environ, items, incomplete)
+
+
+def _gpu(call: Call, request: Request, index: int, handle: Any) -> dict[str, Value]:
+    import ctypes
+
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used, in bytes
+
+    def capability() -> Value:
+        call("nvmlDeviceGetCudaComputeCapability", handle, ctypes.byref(major), ctypes.byref(minor))
+        return f"{major.value}.{minor.value}"
+
+    def size(position: int) -> Value:
+        call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+        return round(memory[position] / _GIB, 3)
+
+    return {
+        "index": index,
+        "name": _cell(lambda: _text(call, "nvmlDeviceGetName", handle)),
+        "cc": _cell(capability),
+        "memory_gib": _cell(lambda: size(0)),
+        "free_gib": _cell(lambda: size(1)),
+        "processes": _cell(lambda: _processes(call, request, handle)),
+        "uuid": _cell(lambda: _text(call, "nvmlDeviceGetUUID", handle)),
+    }
+
+
+def _processes(call: Call, request: Request, handle: Any) -> Value:
+    """How many processes compute on a GPU: asked without room for the list, NVML answers with its length alone."""
+    import ctypes
+
+    count = ctypes.c_uint(0)
+    name = "nvmlDeviceGetComputeRunningProcesses"
+    try:
+        try:
+            call(name + "_v3", handle, ctypes.byref(count), None)
+        except _NvmlError as error:
+            if error.code != 13:
+                raise
+            call(name + "_v2", handle, ctypes.byref(count), None)
+    except _NvmlError as error:
+        if error.code != _INSUFFICIENT_SIZE:
+            raise
+    if count.value == 0 and container(request) is not ABSENT:
+        return Unknown("a container does not show the processes of others")
+    return count.value
+
+
+def _mig_is_on(call: Call, handle: Any) -> bool:
+    import ctypes
+
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    try:
+        call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
+    except _NvmlError:
+        return False
+    return current.value == 1

@@ -1,0 +1,38 @@
+"""Small text files and folders of the machine, which may be missing."""
+
+from __future__ import annotations
+
+import os
+
+from envdoctor.text.files import Files
+
+__all__ = ["exists", "names", "read_text"]
+
+_FILES = Files()
+
+
+def read_text(path: str, limit: int = 65536) -> str | None:
+    """The first ``limit`` bytes of a regular file as text, or None when there is no such file or it cannot be read."""
+    try:
+        return _FILES.head(path, limit).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def exists(path: str) -> bool:
+    """Whether something is there, whatever it is; False also where looking is forbidden."""
+    return os.path.exists(path)
+
+
+def names(folder: str, limit: int = 4096) -> list[str]:
+    """Sorted names in a folder, at most ``limit``; empty when there is no such folder or it cannot be listed."""
+    found: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if len(found) == limit:
+                    break
+                found.append(entry.name)
+    except (OSError, ValueError):
+        return []
+    return sorted(found)

@@ -1,0 +1,161 @@
+"""The installed distributions: names, versions, requirements and tags, by their metadata and version files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
+from envdoctor.observe.packages.reading.distributions import scan_folder
+from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem
+from envdoctor.observe.packages.reading.package_versions import decide_versions
+from envdoctor.observe.packages.reading.wheel_file import read_tags
+from envdoctor.observe.request import Request
+from envdoctor.text.files import because_of
+from envdoctor.versions.pep440 import base_release
+
+__all__ = ["KEYS", "observe"]
+
+KEYS = (
+    "environment.path",
+    "environment.kind",
+    "python.version",
+    "python.minor",
+    "python.implementation",
+    "python.free_threaded",
+    "python.executable",
+    "pkg.*",
+    "dist",
+    "metadata_problem",
+)
+
+
+_LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
+
+
+class _Folders(NamedTuple):
+    """The distributions of each folder in import order; ``trouble`` says what could not be read."""
+
+    distributions: dict[str, list[Distribution]]
+    problems: list[Problem]
+    trouble: list[str]
+
+
+def observe(request: Request) -> list[Fact]:
+    """The facts of ``KEYS``; ``dist`` is complete when every folder was read.
+
+    Raises :class:`EnvironmentUnreadable` when none of the folders could be listed.
+    """
+    layout = request.place
+    folders = _read_folders(layout)
+    incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
+    versions = decide_versions(folders.distributions, layout.site_packages, layout.files)
+    wheels = [read_tags(item, layout.files) for item in versions.distributions]
+    problems = [*folders.problems, *versions.problems, *(problem for _, problem in wheels if problem)]
+    dists = _dists(folders.distributions, versions.distributions, [tags for tags, _ in wheels])
+    return [
+        *_own_facts(layout),
+        *versions.facts,
+        _records("dist", dists, incomplete),
+        _records("metadata_problem", (item._asdict() for item in problems), incomplete),
+    ]
+
+
+def _read_folders(layout: Layout) -> _Folders:
+    found = _Folders({}, [], [])
+    linked: list[str] = []
+    for folder in layout.site_packages:
+        try:
+            scan = scan_folder(folder, layout.files)
+        except OSError as error:
+            found.trouble.append(f"{folder} cannot be read: {because_of(error)}")
+            continue
+        found.distributions[folder] = scan.distributions
+        found.problems.extend(scan.problems)
+        linked += scan.linked
+    if not found.distributions:
+        raise EnvironmentUnreadable(_nothing_read(layout, found.trouble))
+    for folder in set(linked) & set(found.distributions):
+        found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
+    if layout.kind == "conda":
+        from envdoctor.observe.packages.reading.conda_packages import conda_packages
+
+        try:
+            known = {item.name for items in found.distributions.values() for item in items}
+            found.distributions["conda-meta"] = conda_packages(layout.prefix, known, layout.files)
+        except OSError as error:
+            found.trouble.append(f"conda-meta cannot be listed: {because_of(error)}")
+    return found
+
+
+def _dists(
+    in_folders: Mapping[str, list[Distribution]], distributions: list[Distribution], tags: list[tuple[str, ...]]
+) -> Iterable[dict[str, Value]]:
+    """The items of ``dist``; ``distributions`` are those of the folders one after another."""
+    places = iter(zip(distributions, tags, strict=True))
+    imported: set[str] = set()
+    for items in in_folders.values():
+        here = {item.name for item in items} - imported
+        for _ in items:
+            item, its_tags = next(places)
+            yield {
+                "name": item.name,
+                "version": item.version,
+                "kind": item.kind,
+                "installer": item.installer,
+                "editable": item.editable,
+                "active": item.name in here,
+                "requires": Unknown(item.requires_unknown) if item.requires_unknown else item.requires,
+                "requires_python": item.requires_python or ABSENT,
+                "tags": its_tags,
+                "path": item.path,
+            }
+        imported |= here
+
+
+def _own_facts(layout: Layout) -> list[Fact]:
+    executable: Value = layout.executable or ABSENT
+    if layout.executable is None and layout.kind in ("path", "root"):
+        executable = Unknown("a folder of packages names no interpreter, and that of an image is not started")
+    because = layout.because.partition(";")[0]
+    origin = layout.version_origin
+    platform = "linux" if layout.kind == "root" else "windows"
+    return [
+        *([] if layout.live else [Fact("os.platform", platform, because, "environment")]),
+        Fact("environment.path", layout.prefix, because, "environment"),
+        Fact("environment.kind", layout.kind, because, "environment"),
+        Fact("python.version", layout.python_version, origin, "environment"),
+        Fact("python.implementation", layout.implementation, origin, "environment"),
+        Fact("python.minor", _minor(layout), origin or "the folder of packages", "environment"),
+        Fact("python.free_threaded", any(match and match[2] for match in _libraries(layout)), because, "environment"),
+        Fact("python.executable", executable, because, "environment"),
+    ]
+
+
+def _libraries(layout: Layout) -> list[re.Match[str] | None]:
+    return [_LIBRARY.match(os.path.basename(os.path.dirname(folder))) for folder in layout.site_packages]
+
+
+def _minor(layout: Layout) -> Value:
+    """``3.11`` of the version, or of ``lib/python3.11/site-packages``."""
+    if isinstance(layout.python_version, str):
+        return ".".join((base_release(layout.python_version) or "").split(".")[:2])
+    minors = {match[1] for match in _libraries(layout) if match}
+    return minors.pop() if len(minors) == 1 else layout.python_version
+
+
+def _records(key: str, items: Iterable[dict[str, Value]], incomplete: str | None) -> Fact:
+    return Fact(key, Records(tuple(items), incomplete), "installed packages", "environment")
+
+
+def _nothing_read(layout: Layout, trouble: list[str]) -> str:
+    if trouble:
+        return f"nothing of the environment {layout.prefix} could be read: {'; '.join(trouble)}"
+    why = "; ".join(layout.notes)
+    return (
+        f"the environment {layout.prefix} has no folder of packages"
+        f"{f' ({why})' if why else ''}; point at another one with --python PATH, or at the folder with --path DIR"
+    )

@@ -1,0 +1,201 @@
+"""One metadata directory (or file) of a folder of packages, read into a distribution and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from envdoctor.facts.values import ABSENT, Absent, Unknown
+from envdoctor.observe.packages.reading.metadata_header import Header, read_header
+from envdoctor.text.files import Files, because_of
+from envdoctor.versions.names import valid_name
+from envdoctor.versions.pep440 import is_version
+
+__all__ = [
+    "Distribution",
+    "Problem",
+    "checked_version",
+    "invalid_name",
+    "named_by",
+    "read_directory",
+    "readable",
+]
+
+_PLAIN_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}\Z")
+_REQUIRES_LIMIT = 1 << 16
+#: ``name-version-py3.8.egg-info``; everything after the name may be missing.
+_EGG_NAME = r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[^-]+(?:-.+)?)?)?\Z"
+
+
+class Distribution(NamedTuple):
+    """One installed distribution as one metadata directory describes it.
+
+    ``name`` is normalised; ``version`` is unknown, with the reason, when it is missing or no version by PEP 440.
+    ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from. ``requires`` are
+    its Requires-Dist as written (of an egg-info its requires.txt), without those of extras; when they are not all
+    known, ``requires_unknown`` says why.
+    """
+
+    name: str
+    version: str | Unknown
+    kind: str
+    installer: str | Absent | Unknown
+    editable: bool | Unknown
+    path: str
+    origin: str
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    requires_unknown: str | None = None
+
+
+class Problem(NamedTuple):
+    """One item of ``metadata_problem``. ``versions`` are those that were found, comma-separated, or absent."""
+
+    name: str
+    kind: str
+    detail: str
+    versions: str | Absent
+    path: str
+
+
+def checked_version(text: str) -> str | Unknown:
+    """The version when it is one by PEP 440, else unknown with what was found."""
+    if _PLAIN_VERSION.match(text) or is_version(text):
+        return text
+    return Unknown(f"a version by PEP 440 is expected, not {text[:60]!r}")
+
+
+def named_by(entry: str) -> tuple[str, str | None]:
+    """Name and version in the name of a metadata directory: ``numpy-2.4.6.dist-info``, ``six-1.16.0-py3.8.egg``."""
+    stem, _, kind = entry.rpartition(".")
+    if kind == "dist-info":
+        name, dash, version = stem.partition("-")
+        return (name, version) if dash else (stem, None)
+    match = re.match(_EGG_NAME, stem)
+    return (match["name"], match["version"]) if match else (stem, None)
+
+
+def invalid_name(name: str, origin: str, path: str) -> Problem:
+    """The problem of a name that is none."""
+    detail = f"{readable(origin)} names {name[:200]!r}, which is no valid name of a distribution"
+    return Problem(readable(name), "invalid-name", detail, ABSENT, path)
+
+
+def readable(name: str) -> str:
+    """A file's name as text that can be written anywhere: bytes that are not UTF-8 are replaced, 200 characters kept.
+    Control characters stay: whoever prints removes them."""
+    return name[:200].encode("utf-8", "replace").decode("utf-8")
+
+
+def read_directory(
+    path: str, entry: str, metadata: str, kind: str, files: Files
+) -> tuple[Distribution | None, Problem | None]:
+    """Read the directory at ``path``, called ``entry``, whose header is in the file ``metadata``.
+
+    What the header does not say is taken from the entry's name, and reported. Nothing is raised.
+    """
+    header, origin, trouble = _header(path, entry, metadata, files)
+    name, version = header.name, header.version
+    if name is None or version is None or header.cut:
+        from_name, from_version = named_by(entry)
+        if header.cut and version != from_version:
+            version = None
+        if trouble is None and (name is None or version is None):
+            gone = " and no ".join(field for field, value in (("Name", name), ("Version", version)) if value is None)
+            trouble = "no-version", f"{origin} has no {gone}; the name of its folder is taken instead"
+        name = name or from_name
+        # A directory without METADATA is mostly what an uninstall left: its name is then no evidence of a version.
+        if version is None and from_version is not None and trouble is not None and trouble[0] != "no-metadata":
+            version, origin = from_version, f"{readable(entry)} (folder name)"
+    valid = valid_name(name)
+    if valid is None:
+        return None, invalid_name(name, origin, path)
+    checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else "")
+    requires = header.requires
+    if kind == "egg-info" and not requires:
+        requires = _requires_text(path, files)
+    found = Distribution(
+        name=valid,
+        version=checked,
+        kind=kind,
+        installer=_installer(path, files),
+        editable=_editable(path, files),
+        path=path,
+        origin=origin,
+        requires=requires,
+        requires_python=header.requires_python,
+        requires_unknown=f"the header of {origin} is too long" if header.partial else None,
+    )
+    if trouble is None:
+        return found, None
+    return found, Problem(valid, trouble[0], trouble[1], checked if isinstance(checked, str) else ABSENT, path)
+
+
+def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header, str, tuple[str, str] | None]:
+    """The header, the file it was read from, and the kind and detail of what went wrong."""
+    label = entry if entry.isascii() else readable(entry)
+    origin = f"{label}/{metadata}"
+    try:
+        try:
+            descriptor = files.open(f"{path}{os.sep}{metadata}")
+        except NotADirectoryError:
+            descriptor, origin = files.open(path), label
+        try:
+            return read_header(descriptor), origin, None
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return Header(None, None), origin, ("no-metadata", f"{label} has no {metadata}")
+    except OSError as error:
+        return Header(None, None), origin, ("unreadable", f"{origin} cannot be read: {because_of(error)}")
+
+
+def _requires_text(path: str, files: Files) -> tuple[str, ...]:
+    """What setuptools writes in ``requires.txt`` in place of Requires-Dist: one requirement a line, below ``[:marker]``
+    those for which the marker must hold, below ``[extra]`` those of an extra, which are left out."""
+    try:
+        text = files.text(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT)
+    except OSError:
+        return ()
+    found: list[str] = []
+    extra, marker = False, ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            name, _, marker = line.strip("[]").partition(":")
+            extra = bool(name.strip())
+        elif line and not extra and not line.startswith("#"):
+            found.append(f"{line} ; {marker}" if marker else line)
+    return tuple(found)
+
+
+def _installer(path: str, files: Files) -> str | Absent | Unknown:
+    try:
+        descriptor = files.open(f"{path}{os.sep}INSTALLER")
+        try:
+            content = os.read(descriptor, 64)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    except OSError as error:
+        return Unknown(f"INSTALLER cannot be read: {because_of(error)}")
+    return content.decode("utf-8", "replace").partition("\n")[0].strip() or ABSENT
+
+
+def _editable(path: str, files: Files) -> bool | Unknown:
+    """Whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
+    try:
+        descriptor = files.open(f"{path}{os.sep}direct_url.json")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        return Unknown(f"direct_url.json cannot be read: {because_of(error)}")
+    os.close(descriptor)
+    import json
+
+    try:
+        said = json.loads(files.head(f"{path}{os.sep}direct_url.json", 1 << 16))
+        return said.get("dir_info", {}).get("editable", False) is True
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return Unknown("direct_url.json is not what PEP 610 describes")

@@ -1,0 +1,51 @@
+"""Files that two of NVIDIA's wheels for one component list as theirs: the one that was installed last has them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["KEYS", "NEEDS", "observe"]
+
+KEYS = ("shared_file",)
+NEEDS = ("dist",)
+
+_RECORD_LIMIT = 4 << 20
+_LIBRARY = re.compile(rb"^([^\",\r\n]{1,400}\.(?:so(?:\.[\d.]{1,20})?|dll)),", re.MULTILINE)
+
+
+def observe(request: Request) -> list[Fact]:
+    """One item for each component that two wheels bring."""
+    wheels: dict[str, dict[str, Mapping[str, Value]]] = {}
+    for item in request.items("dist"):
+        named = component_of(str(item["name"]))
+        if named is not None:
+            wheels.setdefault(named[0], {}).setdefault(str(item["name"]), item)
+    items = tuple(
+        {"component": component, "file": _shared(list(owners.values()), request.place.files)}
+        for component, owners in wheels.items()
+        if len(owners) > 1
+    )
+    return [Fact("shared_file", Records(items), "installed packages", "environment")]
+
+
+def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
+    listed: list[frozenset[str]] = []
+    for item in owners:
+        try:
+            record = files.head(os.path.join(str(item["path"]), "RECORD"), _RECORD_LIMIT)
+        except OSError as error:
+            return Unknown(f"RECORD of {item['name']} cannot be read: {because_of(error)}")
+        names = frozenset(match.decode("utf-8", "replace") for match in _LIBRARY.findall(record))
+        if not names:
+            return Unknown(f"RECORD of {item['name']} lists no library")
+        listed.append(names)
+    shared = sorted({name for one, other in combinations(listed, 2) for name in one & other})
+    return shared[0] if shared else ABSENT

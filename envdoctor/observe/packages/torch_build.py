@@ -1,0 +1,192 @@
+"""How the installed torch was built, and whether its libraries are all there: from files, without importing it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.packages.reading.version_files import VersionFile, read_version_file
+from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
+from envdoctor.versions.dotted import dotted
+
+__all__ = ["KEYS", "NEEDS", "observe"]
+
+KEYS = ("torch.cuda", "torch.hip", "torch.git", "torch.cxx11_abi", "torch.missing_files")
+NEEDS = ("dist",)
+
+#: c10::Error's constructor takes a std::string; its mangled name tells which one, in libc10.so of torch 1.13 to 2.15.
+#: (torch/share/cmake/Torch/TorchConfig.cmake says it in 2.5.1 and 2.7.1, and no longer in 2.13.0 and 2.15.0.)
+_NEW_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string"
+_OLD_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationESs"
+_CHUNK = 1 << 18
+_LIBRARY_LIMIT = 64 << 20
+_RECORD_LIMIT = 32 << 20
+#: RECORD has one file a line; the first line is that of a file of another folder.
+_IN_RECORD = b"\ntorch/lib/"
+_LIBRARY = re.compile(r"[^/,\"]+(?:\.so(?:\.[\d.]+)?|\.dylib|\.dll|\.pyd)\Z")
+#: Libraries of torch's own tests lie in the same folder.
+_TEST_LIBRARY = re.compile(r"(?:lib)?(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops)\b")
+_TOGETHER = ("libc10.so", "libtorch_cpu.so")
+
+
+def observe(request: Request) -> list[Fact]:
+    """The facts of ``KEYS``; none without any torch."""
+    files, folders = request.place.files, request.place.site_packages
+    installed = [item for item in request.items("dist") if item["name"] == "torch"]
+    found = read_version_file("torch", folders, files)
+    if isinstance(found, Unknown) and not installed:
+        found = Unknown("torch is not installed")
+    record = _record(found, [item for item in installed if item["kind"] == "dist-info"], folders)
+    if isinstance(found, Unknown):
+        facts = [Fact(key, found, "", "environment") for key in KEYS if key != "torch.missing_files"]
+        if isinstance(record, Unknown):
+            return [*facts, Fact("torch.missing_files", found, "", "environment")]
+        # RECORD alone tells what is missing: an uninstall that was cut short leaves the metadata behind.
+        missing, origin = _missing_files(os.path.dirname(os.path.dirname(record)), record, files)
+        return [*facts, Fact("torch.missing_files", missing, origin, "environment")]
+    origin = found.origin
+    cuda = _dotted(found.get("cuda"), origin)
+    hip = _dotted(found.get("hip"), origin)
+    git = found.get("git_version")
+    if isinstance(git, bool):
+        git = Unknown(f"{origin} does not say")
+    abi, abi_origin = _cxx11_abi(found.folder, files)
+    missing, missing_origin = _missing_files(found.folder, record, files)
+    return [
+        Fact("torch.cuda", cuda, origin, "environment"),
+        Fact("torch.hip", hip, origin, "environment"),
+        Fact("torch.git", git, origin, "environment"),
+        Fact("torch.cxx11_abi", abi, abi_origin, "environment"),
+        Fact("torch.missing_files", missing, missing_origin, "environment"),
+    ]
+
+
+def _record(
+    torch_file: VersionFile | Unknown, installed: Sequence[Mapping[str, Value]], folders: Sequence[str]
+) -> str | Unknown:
+    """RECORD of the torch whose version file was read; without one, of the metadata that is left of it in the first
+    folder that has any."""
+    places = [(os.path.dirname(str(item["path"])), item) for item in installed]
+    if isinstance(torch_file, Unknown):
+        first = next((folder for folder in folders if any(place == folder for place, _ in places)), None)
+        beside = [item for place, item in places if place == first]
+        return os.path.join(str(beside[0]["path"]), "RECORD") if len(beside) == 1 else torch_file
+    beside = [item for place, item in places if place == torch_file.folder]
+    if len(beside) > 1:
+        beside = [item for item in beside if item["version"] == torch_file.get("__version__")]
+    if len(beside) != 1:
+        return Unknown("there is no metadata directory of this torch that would list its files")
+    return os.path.join(str(beside[0]["path"]), "RECORD")
+
+
+def _dotted(value: Value, origin: str) -> Value:
+    """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
+    if not isinstance(value, str):
+        return Unknown(f"{origin} does not say") if isinstance(value, bool) else value
+    numbers = value.partition("-")[0]
+    return numbers if dotted(numbers) is not None else Unknown(f"{origin} says {value[:60]!r}")
+
+
+def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
+    libraries = os.path.join(folder, "torch", "lib")
+    try:
+        names = files.names(libraries)
+    except OSError as error:
+        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), ""
+    if "libc10.so" in names:
+        origin = "torch/lib/libc10.so"
+        try:
+            found = _first_of((_NEW_ABI, _OLD_ABI), os.path.join(libraries, "libc10.so"), files)
+        except OSError as error:
+            return Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+        if found is None:
+            return Unknown(f"{origin} has none of the symbols that tell"), origin
+        return found == _NEW_ABI, origin
+    for other in ("libc10.dylib", "c10.dll"):
+        if other in names:
+            return ABSENT, f"torch/lib/{other}"
+    return Unknown("there is no torch/lib/libc10.so"), ""
+
+
+def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | None:
+    """Which needle a file holds. Read in pieces, not mapped: a mapped file that shrinks would kill the process."""
+    overlap = max(map(len, needles)) - 1
+    descriptor = files.open(path)
+    try:
+        tail, total = b"", 0
+        while total < _LIBRARY_LIMIT:
+            piece = os.read(descriptor, _CHUNK)
+            if not piece:
+                return None
+            text = tail + piece
+            for needle in needles:
+                if needle in text:
+                    return needle
+            tail, total = text[-overlap:], total + len(piece)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Value, str]:
+    """Libraries that RECORD lists in torch/lib and that are not there."""
+    if isinstance(record, Unknown):
+        return _half_gone(folder, files) or record, ""
+    origin = f"{os.path.basename(os.path.dirname(record))}/RECORD"
+    try:
+        listed = _listed_libraries(files.head(record, _RECORD_LIMIT))
+    except OSError as error:
+        return _half_gone(folder, files) or Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+    if not listed:
+        return _half_gone(folder, files) or Unknown(f"{origin} lists no library in torch/lib"), origin
+    libraries = os.path.join(folder, "torch", "lib")
+    try:
+        there = frozenset(files.names(libraries))
+    except FileNotFoundError:
+        there = frozenset()
+    except OSError as error:
+        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), origin
+    # A link whose file is gone is listed all the same, so that the name alone is not enough.
+    return (
+        tuple(
+            f"torch/lib/{name}"
+            for name in listed
+            if name not in there or _is_gone(os.path.join(libraries, name), files)
+        ),
+        origin,
+    )
+
+
+def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
+    """Without a list: the one of two libraries that every build for Linux keeps in one folder, when the other is there.
+    (conda-forge and Linux distributions keep both elsewhere.)"""
+    libraries = os.path.join(folder, "torch", "lib")
+    there = files.names_or_none(libraries)
+    gone = [name for name in _TOGETHER if name not in there or _is_gone(os.path.join(libraries, name), files)]
+    return tuple(f"torch/lib/{name}" for name in gone) if len(gone) == 1 else ()
+
+
+def _is_gone(path: str, files: Files) -> bool:
+    """Whether nothing is there; what is no file is another matter (``torch.damaged_files``)."""
+    try:
+        files.status(path)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+    return False
+
+
+def _listed_libraries(record: bytes) -> list[str]:
+    found: list[str] = []
+    at = record.find(_IN_RECORD)
+    while at >= 0:
+        start = at + len(_IN_RECORD)
+        end = record.find(b",", start)
+        name = record[start : end if end >= 0 else len(record)].decode("utf-8", "replace")
+        if len(name) < 200 and _LIBRARY.match(name) and not _TEST_LIBRARY.match(name):
+            found.append(name)
+        at = record.find(_IN_RECORD, start)
+    return sorted(set(found))

@@ -1,0 +1,76 @@
+"""What an observation is asked to look at: one request for all observations of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Records, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from envdoctor.observe.locate.layout import Layout
+    from envdoctor.observe.model.reading.source import ModelSource
+
+__all__ = ["Request"]
+
+
+def _no_rows(table: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
+    return ()
+
+
+class Request(NamedTuple):
+    """What to look at.
+
+    ``environ`` and ``cwd`` are the caller's. ``layout`` is the environment on disk, ``model`` the model's files; None
+    where there is nothing to look at. ``facts`` are those that earlier observations gave. ``rows`` gives the rows of a
+    table of the matrix, ``variables`` are the environment variables to be read, each with its privacy. ``cache`` is
+    envdoctor's cache folder (None: neither read nor written).
+
+    ``platform`` is ``linux``, ``windows`` or ``darwin``. ``root`` stands for ``/`` in every path of the machine that is
+    read. ``gpu`` is False under ``--no-gpu``. ``nvml_library`` replaces the search for NVIDIA's library,
+    ``nvml_timeout`` is in seconds. ``nvml_problem`` says why NVML did not answer, for those who stand in for it.
+    """
+
+    environ: Mapping[str, str]
+    cwd: str = os.sep
+    layout: Layout | None = None
+    model: ModelSource | None = None
+    facts: FactSet = FactSet()
+    rows: Callable[..., Sequence[Mapping[str, Any]]] = _no_rows
+    variables: Mapping[str, str] = {}
+    cache: str | None = None
+    platform: str = ""
+    root: str = "/"
+    gpu: bool = True
+    nvml_library: str = ""
+    nvml_timeout: float = 10.0
+    nvml_problem: str = ""
+
+    def path(self, absolute: str) -> str:
+        """``/proc/version`` below the request's root."""
+        return absolute if self.root == "/" else os.path.join(self.root, absolute.lstrip("/"))
+
+    def value(self, key: str) -> Value:
+        """What an earlier observation says of a fact."""
+        return self.facts.value(key)
+
+    def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
+        """The items of a list that an earlier observation gave; none when it is not known."""
+        value = self.facts.value(key)
+        return value.items if isinstance(value, Records) else ()
+
+    @property
+    def source(self) -> ModelSource:
+        """The model's files, for observations that need them."""
+        assert self.model is not None
+        return self.model
+
+    @property
+    def place(self) -> Layout:
+        """The environment on disk, for observations that need one."""
+        assert self.layout is not None
+        return self.layout

@@ -1,0 +1,125 @@
+"""Where an environment is read from: one entry a source, and nothing behind this page knows which it was.
+
+A source gives an :class:`Environment`: facts that are known already, or the layout of what lies on disk; and whether it
+runs on this machine, so that what the machine says holds for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import Registry
+from envdoctor.facts.values import Records
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.request import Request
+from envdoctor.observe.target import Target
+
+if TYPE_CHECKING:
+    from envdoctor.observe.locate.layout import Layout
+
+__all__ = ["SOURCES", "Ask", "Environment", "Source", "notes_of", "observe_environment", "platform_name"]
+
+
+class Environment(NamedTuple):
+    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking."""
+
+    target: Target
+    live: bool
+    facts: FactSet
+    layout: Layout | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Ask(NamedTuple):
+    """Who asks: the caller's variables and folder, and the registry that documents are checked against."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    registry: Registry
+
+
+class Source(NamedTuple):
+    """``option`` names the source on the command line (empty for the default). ``open`` takes what the user gave.
+
+    ``label`` is what a report calls it, by language. ``open`` raises
+    :class:`~envdoctor.observe.errors.ObservationError`.
+    """
+
+    option: str
+    label: Mapping[str, str]
+    open: Callable[[str | None, Ask], Environment]
+
+
+def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
+    def open_(given: str | None, ask: Ask) -> Environment:
+        from envdoctor.observe.locate.target import choose
+
+        python, path, root = (given if name == kind else None for name in ("python", "path", "root"))
+        try:
+            layout = choose(python, path, root, environ=ask.environ, cwd=ask.cwd)
+        except ObservationError as error:
+            error.usage = error.usage and bool(kind)
+            raise
+        target = Target(layout.kind, str(layout.prefix), layout.because)
+        return Environment(target, layout.live, FactSet(), layout, layout.notes)
+
+    return open_
+
+
+def _facts_file(given: str | None, ask: Ask) -> Environment:
+    from envdoctor.observe.documents.facts_file import read_facts_file
+
+    name = str(given)
+    try:
+        facts = read_facts_file(Path(ask.cwd, name), ask.registry, name)
+    except ObservationError as error:
+        raise ObservationError(f"--facts {error}") from None
+    return Environment(Target("facts", name, "--facts"), False, facts)
+
+
+_ENVIRONMENT = {"en": "Environment", "zh": "环境"}
+#: By the name of the option; the first is taken when none is given.
+SOURCES: dict[str, Source] = {
+    "default": Source("", _ENVIRONMENT, _on_disk("")),
+    "python": Source("--python", _ENVIRONMENT, _on_disk("python")),
+    "path": Source("--path", {"en": "Folder", "zh": "目录"}, _on_disk("path")),
+    "root": Source("--root", {"en": "Root folder", "zh": "根目录"}, _on_disk("root")),
+    "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
+}
+
+
+def observe_environment(environment: Environment, request: Request, rooms: Iterable[str] = ()) -> FactSet:
+    """What is known of the environment and, where it is live, of this machine; ``rooms`` are read besides.
+
+    Raises :class:`~envdoctor.observe.errors.ObservationError`.
+    """
+    from envdoctor.observe.gather import gather
+
+    chosen = [*(("machine",) if environment.live else ()), *(("packages", "binaries") if environment.layout else ())]
+    facts = gather(request._replace(layout=environment.layout, facts=environment.facts), [*chosen, *rooms])
+    if environment.layout is not None:
+        dists = facts.value("dist")
+        if isinstance(dists, Records) and dists.incomplete is None:
+            facts.declare_complete("pkg", "the environment's metadata")
+    if environment.live:
+        facts.declare_complete("env", "the environment variables")
+    return facts
+
+
+def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
+    """Sentences for the user about what was read, and what could not be."""
+    dists = facts.value("dist") if environment.layout is not None else None
+    missing = dists.incomplete if isinstance(dists, Records) else None
+    return environment.notes + ((missing,) if missing is not None and missing not in environment.notes else ())
+
+
+def platform_name() -> str:
+    """``linux``, ``windows`` or ``darwin``: the platform that envdoctor runs on."""
+    import sys
+
+    if sys.platform.startswith("win") or sys.platform == "cygwin":
+        return "windows"
+    return "darwin" if sys.platform == "darwin" else "linux" if sys.platform.startswith("linux") else sys.platform

@@ -1,0 +1,16 @@
+"""What is judged, in the words of a report's first line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Target"]
+
+
+class Target(NamedTuple):
+    """``kind`` is venv, conda, system, path, root, facts or none; ``because`` says why this one ("the active virtual
+    environment (VIRTUAL_ENV)", "--python")."""
+
+    kind: str
+    path: str
+    because: str

@@ -1,0 +1,170 @@
+"""The one reader of files from outside: bounded, regular files only, never waiting, below a root when there is one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+__all__ = ["Files", "because_of", "read_regular"]
+
+#: Never wait: opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_MAX_LINKS = 40
+
+
+def because_of(error: OSError) -> str:
+    """The reason of an ``OSError`` as a clause, without its path: ``Permission denied``."""
+    return error.strerror or type(error).__name__
+
+
+class Files:
+    """Reads below a root, or anywhere when ``root`` is None.
+
+    Paths are always paths of this machine. With a root, symbolic links are resolved inside it, the way they would be
+    after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Folder listings are kept for
+    the life of the object, so that an environment is listed once.
+    """
+
+    __slots__ = ("_listed", "root")
+
+    def __init__(self, root: str | None = None) -> None:
+        self.root = None if root is None else os.path.abspath(root)
+        self._listed: dict[str, list[str]] = {}
+
+    def inside(self, path: str) -> str:
+        """The path on this machine of a path written down in the environment's own files."""
+        if self.root is None:
+            return path
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def real(self, path: str) -> str:
+        """``path`` without symbolic links when there is a root, else unchanged.
+
+        Raises ``OSError`` (ELOOP) for a circle of links and (ENOENT) for a path outside the root.
+        """
+        if self.root is None:
+            return path
+        top = self.root.rstrip(os.sep)
+        if path != self.root and not path.startswith(top + os.sep):
+            raise OSError(errno.ENOENT, "outside the root folder", path)
+        todo = path[len(top) :].replace(os.sep, "/").split("/")[::-1]
+        done, links = top, 0
+        while todo:
+            part = todo.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                done = done if done == top else os.path.dirname(done).rstrip(os.sep)
+                continue
+            step = done + os.sep + part
+            try:
+                target = os.readlink(step)
+            except (OSError, ValueError):
+                done = step
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target.startswith("/"):
+                done = top
+            todo.extend(target.split("/")[::-1])
+        return done or os.sep
+
+    def resolved(self, path: str) -> str:
+        """``path`` with every symbolic link resolved, root or not; what cannot be one stays as it is."""
+        try:
+            return os.path.realpath(path) if self.root is None else self.real(path)
+        except (OSError, ValueError):
+            return path
+
+    def status(self, path: str) -> os.stat_result:
+        """``os.stat`` of what the path leads to. Raises ``OSError``."""
+        try:
+            return os.stat(path) if self.root is None else os.lstat(self.real(path))
+        except ValueError as error:  # an embedded NUL
+            raise OSError(errno.EINVAL, str(error), path) from None
+
+    def is_folder(self, path: str) -> bool:
+        """Whether it is a folder; False when that cannot be seen."""
+        try:
+            return stat.S_ISDIR(self.status(path).st_mode)
+        except OSError:
+            return False
+
+    def is_file(self, path: str) -> bool:
+        """Whether it is a regular file; False when that cannot be seen."""
+        try:
+            return stat.S_ISREG(self.status(path).st_mode)
+        except OSError:
+            return False
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted. Raises ``OSError``."""
+        known = self._listed.get(folder)
+        if known is None:
+            try:
+                known = sorted(os.listdir(self.real(folder)))
+            except ValueError as error:
+                raise OSError(errno.EINVAL, str(error), folder) from None
+            self._listed[folder] = known
+        return known
+
+    def names_or_none(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; none when it cannot be listed."""
+        try:
+            return self.names(folder)
+        except OSError:
+            return []
+
+    def open(self, path: str) -> int:
+        """A descriptor for reading, which never waits. The caller closes it. Raises ``OSError``."""
+        if self.root is None:
+            return os.open(path, _OPEN)
+        return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+
+    def head(self, path: str, limit: int) -> bytes:
+        """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
+        try:
+            descriptor = self.open(path)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error), path) from None
+        try:
+            return read_regular(descriptor, limit)
+        finally:
+            os.close(descriptor)
+
+    def whole(self, path: str, limit: int) -> bytes:
+        """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
+        if self.status(path).st_size <= limit:
+            content = self.head(path, limit + 1)
+            if len(content) <= limit:
+                return content
+        raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
+
+    def text(self, path: str, limit: int) -> str:
+        """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
+        return self.head(path, limit).decode("utf-8-sig", "replace")
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+
+
+def read_regular(descriptor: int, limit: int) -> bytes:
+    """Up to ``limit`` bytes from where the descriptor stands. Raises ``OSError`` unless it is a regular file."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        what = "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file"
+        raise OSError(errno.EINVAL, what)
+    parts: list[bytes] = []
+    expected = status.st_size + 1  # so that the first read takes it whole, and sees that it grew
+    while limit > 0:
+        part = os.read(descriptor, min(limit, max(expected, 1 << 16)))
+        if not part:
+            break
+        parts.append(part)
+        limit -= len(part)
+        expected -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

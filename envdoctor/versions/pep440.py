@@ -1,0 +1,266 @@
+"""Versions and specifiers by PEP 440, without importing packaging for what is usual.
+
+packaging costs 30 ms to import, more than everything else that is done with the requirements of 300 distributions.
+Pre-releases count as versions like any other, as they do for ``pip check``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = [
+    "Answer",
+    "NotASpecifier",
+    "base_release",
+    "holds",
+    "is_named_by",
+    "is_version",
+    "nearest",
+    "release_of",
+    "same_release",
+    "satisfies",
+]
+
+_PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}\Z")
+_CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*([^\s,]{1,200})\s*\Z")
+#: PEP 440's identifiers in our own words; numbers are bounded, so that no version costs more than another.
+_VERSION = (
+    r"(?ai)v?(?:([0-9]{1,9})!)?([0-9]{1,18}(?:\.[0-9]{1,18}){0,19})"
+    r"(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?([0-9]{0,18}))?"
+    r"(-[0-9]{1,18}|[-_.]?(?:post|rev|r)[-_.]?[0-9]{0,18})?"
+    r"([-_.]?dev[-_.]?[0-9]{0,18})?"
+    r"(?:\+([a-z0-9]{1,64}(?:[-_.][a-z0-9]{1,64}){0,19}))?\Z"
+)
+_STEP = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
+_FINAL = (3, 0)
+_DEVELOPMENT_ONLY = (-1, 0)
+_NOT_POST = -1
+_NOT_DEVELOPMENT = 1 << 70
+
+
+class NotASpecifier(ValueError):
+    """The text is no specifier set, or the version is none, by PEP 440."""
+
+
+class _Version(NamedTuple):
+    """In this order versions without a local part compare as PEP 440 says. ``release`` has no trailing zeros."""
+
+    epoch: int
+    release: tuple[int, ...]
+    pre: tuple[int, int] = _FINAL
+    post: int = _NOT_POST
+    dev: int = _NOT_DEVELOPMENT
+
+    @property
+    def is_pre(self) -> bool:
+        return self.pre != _FINAL or self.dev != _NOT_DEVELOPMENT
+
+    def same_base(self, other: _Version) -> bool:
+        return self[:2] == other[:2]
+
+
+@lru_cache(maxsize=8192)
+def _read(text: str) -> tuple[_Version, str, int] | None:
+    """The version, its local part in normal form ("" for none), and how many numbers its release has as written."""
+    if _PLAIN.match(text):
+        numbers = [int(part) for part in text.split(".")]
+        return _Version(0, _stripped(numbers)), "", len(numbers)
+    match = re.match(_VERSION, text.strip())
+    if match is None:
+        return None
+    epoch, release, step, step_number, post, dev, local = match.groups()
+    numbers = [int(part) for part in release.split(".")]
+    pre = (_STEP[step.lower()], int(step_number or 0)) if step else _FINAL
+    if dev and not step and not post:
+        pre = _DEVELOPMENT_ONLY
+    version = _Version(
+        int(epoch or 0),
+        _stripped(numbers),
+        pre,
+        _number_at_end(post) if post else _NOT_POST,
+        _number_at_end(dev) if dev else _NOT_DEVELOPMENT,
+    )
+    return version, _normal_local(local) if local else "", len(numbers)
+
+
+def _stripped(numbers: list[int]) -> tuple[int, ...]:
+    end = len(numbers)
+    while end > 1 and numbers[end - 1] == 0:
+        end -= 1
+    return tuple(numbers[:end])
+
+
+def _number_at_end(text: str) -> int:
+    digits = text.lstrip("-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    return int(digits) if digits else 0
+
+
+def _normal_local(text: str) -> str:
+    parts = re.split(r"[-_.]", text.lower())
+    return ".".join(str(int(part)) if part.isdigit() else part for part in parts)
+
+
+@lru_cache(maxsize=4096)
+def _clauses(specifiers: str) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for part in specifiers.split(","):
+        match = _CLAUSE.match(part)
+        if match is not None:
+            found.append((match[1], match[2]))
+        elif part.strip():
+            raise NotASpecifier(f"{part.strip()[:60]!r} compares no version")
+    return tuple(found)
+
+
+def satisfies(version: str, specifiers: str) -> bool:
+    """Whether the version is in the set (``>=1.2,<2``; an empty set holds every version).
+
+    Raises :class:`NotASpecifier` for what PEP 440 does not allow.
+    """
+    clauses = _clauses(specifiers)
+    if not clauses:
+        return True
+    read = _read(version)
+    if read is None:
+        raise NotASpecifier(f"{version[:60]!r} is no version")
+    return _all(version, read[0], read[1], clauses)
+
+
+def _all(text: str, version: _Version, local: str, clauses: Iterable[Sequence[str]]) -> bool:
+    # Every clause is looked at, so that the answer does not depend on their order when one of them is unreadable.
+    return False not in [_one(text, version, local, operator, operand) for operator, operand in clauses]
+
+
+def is_named_by(version: str, key: str) -> bool:
+    """Whether the key of a table's row, a version or a specifier set, stands for this version."""
+    return key == version or (key[:1] in tuple("<>=!~") and satisfies(version, key))
+
+
+class Answer(NamedTuple):
+    """``holds`` is True, False or None (unknown). ``from_base`` is true when a pre-, post- or vendor release
+    (2.5.0a0+nv24.08) and its base release (2.5.0) answer differently: then it holds, with less confidence."""
+
+    holds: bool | None
+    from_base: bool = False
+
+
+YES, NO, OPEN = Answer(True), Answer(False), Answer(None)
+
+
+def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
+    """Whether the clauses (operator, operand) of a rule hold for a version, and for its base release.
+
+    A bound that is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1, was
+    written with these steps in mind, and the base release has no say. The alpha number of a vendor's build is none of
+    upstream's steps. Open when the text is no version.
+    """
+    read = _read(version)
+    if read is None:
+        return OPEN
+    judged, local, _ = read
+    exact = _all(version, judged, local, clauses)
+    if judged[2:] == (_FINAL, _NOT_POST, _NOT_DEVELOPMENT):
+        return YES if exact else NO
+    if not (judged.pre != _FINAL and local) and any(_is_step_of(operand, judged) for _, operand in clauses):
+        return YES if exact else NO
+    base = _Version(judged.epoch, judged.release)
+    by_base = _all(base_release(version) or version, base, "", clauses)
+    return Answer(exact or by_base, exact is not by_base)
+
+
+def _is_step_of(operand: str, version: _Version) -> bool:
+    bound = None if operand.endswith(".*") else _read(operand)
+    return bound is not None and (bound[0].is_pre or bound[0].post != _NOT_POST) and bound[0].same_base(version)
+
+
+def is_version(text: str) -> bool:
+    """Whether PEP 440 calls the text a version."""
+    return _read(text) is not None
+
+
+def base_release(version: str) -> str | None:
+    """The release a version was built from (``2.5.0a0+872d972e41.nv24.08`` → ``2.5.0``), None if it is no version."""
+    match = re.match(_VERSION, version.strip())
+    if match is None:
+        return None
+    numbers = ".".join(str(int(part)) for part in match[2].split("."))
+    return f"{int(match[1])}!{numbers}" if int(match[1] or 0) else numbers
+
+
+def release_of(version: str) -> tuple[int, ...] | None:
+    """The numbers of the release that a version is of, without trailing zeros; None if it is no version."""
+    read = _read(version)
+    return read[0].release if read else None
+
+
+def same_release(one: str, other: str) -> bool:
+    """Whether two versions differ in nothing but the local tag."""
+    first, second = _read(one.partition("+")[0]), _read(other.partition("+")[0])
+    return one.partition("+")[0] == other.partition("+")[0] or (
+        first is not None and second is not None and first[0] == second[0]
+    )
+
+
+def nearest(candidates: Iterable[str], installed: str, among: Sequence[str]) -> list[str]:
+    """``candidates``, those first that are the fewest releases away from ``installed`` in the rising list ``among``."""
+    read = _read(installed.partition("+")[0])
+    if read is None:
+        return list(candidates)[::-1]
+    older = sum(1 for version in among if (other := _read(version)) is not None and other[0] < read[0])
+    return sorted(candidates, key=lambda version: abs(among.index(version) - older))
+
+
+def _one(text: str, version: _Version, local: str, operator: str, operand: str) -> bool:
+    if operator == "===":
+        return _by_packaging(text, operator, operand)
+    if operand.endswith(".*") and operator in ("==", "!="):
+        prefix = _read(operand[:-2])
+        if prefix is None or prefix[1] or prefix[0][2:] != (_FINAL, _NOT_POST, _NOT_DEVELOPMENT):
+            raise NotASpecifier(f"{operator}{operand[:60]} is no specifier")
+        return _starts_with(version, prefix[0], prefix[2]) is (operator == "==")
+    bound = _read(operand)
+    if bound is None or (bound[1] and operator not in ("==", "!=")):
+        raise NotASpecifier(f"{operator}{operand[:60]} is no specifier")
+    wanted = bound[0]
+    if operator in ("==", "!="):
+        return (version == wanted and (not bound[1] or bound[1] == local)) is (operator == "==")
+    if operator == ">=":
+        return version >= wanted
+    if operator == "<=":
+        return version <= wanted
+    if operator == "<":
+        return version < wanted and (wanted.is_pre or not _is_pre_of(version, wanted))
+    if operator == ">":
+        is_post_of = version.post != _NOT_POST == wanted.post and version[:3] == wanted[:3]
+        return version > wanted and not is_post_of
+    if bound[2] < 2:
+        raise NotASpecifier(f"~={operand[:60]} is no specifier: it needs two numbers")
+    return version >= wanted and _starts_with(version, wanted, bound[2] - 1)
+
+
+def _is_pre_of(version: _Version, final: _Version) -> bool:
+    """Whether it is a pre-release of this very release or post-release, which ``<`` leaves out (packaging 26)."""
+    if not version.is_pre or not version.same_base(final):
+        return False
+    return final.post == _NOT_POST or version[2:4] == final[2:4]
+
+
+def _starts_with(version: _Version, prefix: _Version, length: int) -> bool:
+    """Whether the first ``length`` numbers of both releases are the same; missing ones are zero."""
+
+    def first(release: tuple[int, ...]) -> tuple[int, ...]:
+        return (release + (0,) * length)[:length]
+
+    return version.epoch == prefix.epoch and first(version.release) == first(prefix.release)
+
+
+def _by_packaging(version: str, operator: str, operand: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(operator + operand).contains(version, prereleases=True)
+    except (InvalidSpecifier, ValueError):
+        raise NotASpecifier(f"{operator}{operand[:60]} is no specifier") from None

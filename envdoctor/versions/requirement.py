@@ -1,0 +1,59 @@
+"""One line of ``Requires-Dist``: the name it asks for, the versions it allows, and when it counts."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from envdoctor.versions.names import valid_name
+
+__all__ = ["NotARequirement", "Requirement", "read_requirement"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LONGEST = 4096
+
+
+class NotARequirement(ValueError):
+    """The line is no requirement by PEP 508."""
+
+
+class Requirement(NamedTuple):
+    """``name`` is valid_name. ``specifiers`` is a specifier set as written, empty when any version will do or when a
+    URL is asked for: what is installed then counts. ``marker`` is empty when the requirement always counts."""
+
+    name: str
+    specifiers: str
+    marker: str
+
+
+def read_requirement(line: str) -> Requirement:
+    """Take a line apart. Raises :class:`NotARequirement`; specifiers and marker are checked by who evaluates them."""
+    if len(line) > _LONGEST:
+        raise NotARequirement(f"{line[:60]!r}… has {len(line)} characters")
+    line = line.strip()
+    match = _NAME.match(line)
+    name = valid_name(match[0]) if match is not None else None
+    if match is None or name is None:
+        raise NotARequirement(f"{line[:60]!r} starts with no name")
+    rest = line[match.end() :].lstrip()
+    if rest.startswith("["):
+        _, closed, rest = rest.partition("]")
+        if not closed:
+            raise NotARequirement(f"{line[:60]!r} does not close its extras")
+        rest = rest.lstrip()
+    if rest.startswith("@"):
+        # A URL may hold a semicolon; the one of the marker stands behind a blank.
+        url, _, behind = rest[1:].lstrip().partition(" ")
+        behind = behind.lstrip()
+        if not url or (behind and not behind.startswith(";")):
+            raise NotARequirement(f"{line[:60]!r} has no URL, or something behind it")
+        return Requirement(name, "", behind[1:].strip())
+    specifiers, semicolon, marker = rest.partition(";")
+    specifiers, marker = specifiers.strip(), marker.strip()
+    if specifiers.startswith("("):
+        if not specifiers.endswith(")"):
+            raise NotARequirement(f"{line[:60]!r} does not close its bracket")
+        specifiers = specifiers[1:-1].strip()
+    if semicolon and not marker:
+        raise NotARequirement(f"{line[:60]!r} ends where its marker should be")
+    return Requirement(name, specifiers, marker)

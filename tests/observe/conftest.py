@@ -1,0 +1,125 @@
+"""Environments built in a temporary folder: real virtual environments, and trees of files that look like others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from observing import Observed, choose, observe
+
+from envdoctor.facts.values import Value
+from envdoctor.observe.locate.caller import Running
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
+
+MakeDist = Callable[..., Path]
+
+
+@pytest.fixture
+def make_dist() -> MakeDist:
+    """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``."""
+
+    def make(
+        folder: Path, name: str, version: str, *, kind: str = "dist-info", header: str | None = None, **files: str
+    ):
+        path = folder / f"{name}-{version}.{kind}"
+        path.mkdir(parents=True)
+        text = (
+            header if header is not None else f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout it.\n"
+        )
+        (path / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text(text, encoding="utf-8")
+        for file, content in files.items():
+            (path / file.replace("__", ".")).write_text(content, encoding="utf-8")
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pristine_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real virtual environment without pip, of the Python that runs the tests. Not to be modified."""
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    """A real virtual environment without pip, for one test."""
+    folder = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def site(venv: Path) -> Path:
+    """The site-packages folder of ``venv``."""
+    return venv / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., tuple[Layout, Observed, dict[str, Value]]]:
+    """Choose an environment and read it: layout, observation, and the facts' values by key."""
+
+    def run(*, python=None, path=None, root=None, environ: Mapping[str, str] | None = None, cwd=None):
+        given = [None if option is None else str(option) for option in (python, path, root)]
+        layout = choose(*given, environ=environ or {}, cwd=str(cwd or tmp_path))
+        observed = observe(layout)
+        return layout, observed, {fact.key: fact.value for fact in observed.facts}
+
+    return run
+
+
+@pytest.fixture
+def pick(tmp_path: Path) -> Callable[..., Layout]:
+    """Choose an environment from ``tmp_path``, with the variables given and no others."""
+
+    def run(
+        python: object = None, *, running: Running | None = None, cwd: Path | None = None, **environ: object
+    ) -> Layout:
+        variables = {name: str(value) for name, value in environ.items()}
+        given = None if python is None else str(python)
+        return choose(given, None, None, environ=variables, cwd=str(cwd or tmp_path), running=running)
+
+    return run
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """An empty folder for packages, as ``pip install --target`` makes it."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def files() -> Files:
+    """Files as they are on this machine."""
+    return Files()
+
+
+@pytest.fixture
+def forbidden(tmp_path: Path) -> Iterator[Path]:
+    """A folder where permissions hold: when the tests run as root, they go on as nobody.
+
+    It is no ``tmp_path``, whose parents nobody may enter; ``tmp_path`` is asked for so that it is made before.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        root = os.geteuid() == 0
+        if root:
+            os.chown(folder, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            if root:
+                os.seteuid(0)
+            for path, folders, _ in os.walk(folder):
+                for inner in folders:
+                    (Path(path) / inner).chmod(0o755)

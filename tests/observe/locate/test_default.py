@@ -1,0 +1,138 @@
+"""The environment that is judged when none is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from observing import observe
+
+from envdoctor.observe.locate.caller import Running
+from envdoctor.observe.locate.layout import EnvironmentNotFound
+
+
+def running_in(prefix: Path, **changes: str) -> Running:
+    return Running.this()._replace(prefix=str(prefix), executable=str(prefix / "bin" / "python"), **changes)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    """A virtual environment in the way uv and pipx make them, without a receipt yet."""
+    folder = tmp_path / "tools" / "envdoctor"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder
+
+
+def test_the_running_interpreter_is_the_default(pick) -> None:
+    layout = pick()
+    assert (layout.prefix, layout.because) == (sys.prefix, "the interpreter that runs envdoctor")
+    assert layout.python_version == sys.version.split()[0].rstrip("+")
+    assert layout.notes == ()
+
+
+def test_inside_and_outside_read_the_same(venv: Path, site: Path, make_dist, pick) -> None:
+    make_dist(site, "numpy", "2.4.6")
+    inside = observe(pick(running=running_in(venv)))
+    outside = observe(pick(venv, running=Running.this()._replace(prefix="/else")))
+    strip = [(fact.key, fact.value) for fact in inside.facts]
+    assert strip == [(fact.key, fact.value) for fact in outside.facts]
+
+
+def test_another_active_environment_is_mentioned(pristine_venv: Path, pick) -> None:
+    layout = pick(VIRTUAL_ENV=pristine_venv)
+    assert layout.prefix == sys.prefix
+    assert len(layout.notes) == 1
+    assert f"--python {pristine_venv}" in layout.notes[0]
+
+
+@pytest.mark.parametrize("receipt", ["uv-receipt.toml", "pipx_metadata.json"])
+def test_a_tools_own_environment_gives_way_to_the_active_one(
+    tool: Path, pristine_venv: Path, receipt: str, pick
+) -> None:
+    (tool / receipt).write_text("")
+    layout = pick(running=running_in(tool), VIRTUAL_ENV=pristine_venv)
+    assert layout.prefix == str(pristine_venv)
+    assert layout.because.startswith("the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in")
+
+
+def test_a_virtual_env_that_is_the_tools_own_is_passed_over(tool: Path, venv: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    layout = pick(running=running_in(tool), VIRTUAL_ENV=tool, CONDA_PREFIX=venv)
+    assert layout.because.startswith("the active conda environment (CONDA_PREFIX)")
+
+
+def test_the_projects_venv_comes_after_active_ones(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    venv.rename(tmp_path / ".venv")
+    layout = pick(running=running_in(tool))
+    assert (layout.prefix, layout.because.partition(";")[0]) == (
+        str(tmp_path / ".venv"),
+        ".venv in the working directory",
+    )
+
+
+def test_python_on_path_comes_last_and_is_never_the_tools_own(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    path = f"relative:{tmp_path / 'gone'}::{tool / 'bin'}:{venv / 'bin'}"
+    layout = pick(running=running_in(tool), PATH=path)
+    assert (layout.prefix, layout.because.partition(";")[0]) == (str(venv), "python on PATH")
+
+
+def test_an_active_environment_that_is_gone_is_said(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    layout = pick(running=running_in(tool), VIRTUAL_ENV=tmp_path / "gone", PATH=venv / "bin")
+    assert layout.notes == (f"VIRTUAL_ENV names {tmp_path / 'gone'}, which is no environment",)
+
+
+def test_a_tool_environment_without_any_other_is_an_error(tool: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    with pytest.raises(EnvironmentNotFound, match="Point at the environment with --python PATH"):
+        pick(running=running_in(tool), PATH=tool / "bin", VIRTUAL_ENV=tool)
+
+
+@pytest.mark.parametrize("bucket", ["archive-v0/abc", "environments-v2/envdoctor-1234", "builds-v0/.tmpXyz"])
+def test_an_environment_in_the_cache_of_uv_is_a_tools_own(
+    tool: Path, venv: Path, tmp_path: Path, bucket: str, pick
+) -> None:
+    cached = tmp_path / "cache" / bucket
+    cached.parent.mkdir(parents=True)
+    tool.rename(cached)
+    layout = pick(running=running_in(cached), UV_CACHE_DIR=tmp_path / "cache", VIRTUAL_ENV=venv)
+    assert layout.prefix == str(venv)
+
+
+def test_a_cache_of_uv_that_no_variable_names_is_known_by_its_shape(
+    tool: Path, venv: Path, tmp_path: Path, pick
+) -> None:
+    cached = tmp_path / "elsewhere" / "archive-v0" / "abc"
+    cached.parent.mkdir(parents=True)
+    tool.rename(cached)
+    with (cached / "pyvenv.cfg").open("a") as file:
+        file.write("uv = 0.13.8\n")
+    assert pick(running=running_in(cached), VIRTUAL_ENV=venv).prefix == str(venv)
+
+
+def test_the_environment_that_uv_run_extends_is_judged(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    cached = tmp_path / "cache" / "builds-v0" / ".tmpX"
+    cached.parent.mkdir(parents=True)
+    tool.rename(cached)
+    with (cached / "pyvenv.cfg").open("a") as file:
+        file.write(f"uv = 0.13.8\nextends-environment = {venv}\n")
+    layout = pick(running=running_in(cached), VIRTUAL_ENV=cached)
+    assert layout.because.startswith("the environment that uv run extends")
+
+
+def test_a_plain_venv_of_uv_is_judged_itself(venv: Path, pick) -> None:
+    with (venv / "pyvenv.cfg").open("a") as file:
+        file.write("uv = 0.13.8\n")
+    assert pick(running=running_in(venv)).prefix == str(venv)
+
+
+def test_an_environment_of_pre_commit_is_a_tools_own(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    cached = tmp_path / "home/.cache/pre-commit/repo1/py_env-python3"
+    cached.parent.mkdir(parents=True)
+    tool.rename(cached)
+    layout = pick(running=running_in(cached), HOME=tmp_path / "home", VIRTUAL_ENV=venv)
+    assert "pre-commit" in layout.because

@@ -1,0 +1,178 @@
+"""Environments of every kind, and the version of their Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from observing import choose, observe
+
+from envdoctor.observe.locate.caller import Running
+
+HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+VERSION = sys.version.split()[0].rstrip("+")
+
+
+def test_version_and_implementation_come_from_files(venv: Path, pick) -> None:
+    other = Running.this()._replace(prefix="/somewhere/else")
+    layout = pick(venv, running=other)
+    assert (layout.python_version, layout.implementation) == (VERSION, "cpython")
+    assert layout.version_origin in (f"include/{HERE}/patchlevel.h", "pyvenv.cfg")
+
+
+def test_a_link_to_a_base_interpreter_is_resolved(tmp_path: Path, pick) -> None:
+    (tmp_path / "python").symlink_to(Path(sys.base_prefix) / "bin" / HERE)
+    layout = pick(tmp_path / "python", running=Running.this()._replace(prefix="/else"))
+    assert os.path.samefile(layout.prefix, sys.base_prefix)
+    assert layout.kind in ("system", "conda")
+    assert layout.python_version == VERSION
+
+
+def test_the_interpreter_of_a_venv_is_not_resolved_to_its_base(venv: Path, pick) -> None:
+    assert (venv / "bin" / "python").is_symlink()
+    assert pick(venv / "bin" / "python").prefix == str(venv)
+
+
+def test_a_shim_is_asked_for_its_interpreter(venv: Path, tmp_path: Path, pick) -> None:
+    shim = tmp_path / "python3"
+    shim.write_text(f'#!/bin/sh\nexec {venv / "bin" / "python"} "$@"\n')
+    shim.chmod(0o755)
+    layout = pick(shim, PATH=os.environ["PATH"])
+    assert layout.prefix == str(venv)
+    assert layout.executable == str(venv / "bin" / "python")
+
+
+def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path: Path) -> None:
+    (venv / "pyvenv.cfg").write_text(f"home = {tmp_path / 'gone'}\n")
+    log = tmp_path / "log"
+    python = venv / "bin" / "python"
+    real = os.path.realpath(python)
+    python.unlink()
+    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {real} "$@"\n')
+    python.chmod(0o755)
+    layout = choose(str(venv), None, None, environ={"PATH": "/bin:/usr/bin"}, cwd=str(tmp_path))
+    assert (layout.python_version, layout.version_origin) == (VERSION, "the interpreter")
+    calls = log.read_text().splitlines()
+    assert len(calls) == 1
+    assert calls[0].startswith("-I -S -B -c ")
+
+
+def test_a_venv_whose_base_is_gone_is_still_read(venv: Path, site: Path, make_dist, pick) -> None:
+    make_dist(site, "numpy", "2.4.6")
+    for name in ("python", "python3", HERE):
+        (venv / "bin" / name).unlink()
+        (venv / "bin" / name).symlink_to("/gone/bin/python")
+    text = (venv / "pyvenv.cfg").read_text()
+    (venv / "pyvenv.cfg").write_text(re.sub(r"(?m)^(home|executable) = .*", r"\1 = /gone/bin", text))
+    layout = pick(venv)
+    assert layout.executable is None
+    assert layout.notes == (f"the interpreter {venv}/bin/python leads to /gone/bin/python, which is gone",)
+    assert layout.python_version == VERSION
+    assert observe(layout).complete
+    assert pick(venv / "bin" / "python").prefix == str(venv)
+
+
+def test_a_base_that_is_gone_leaves_an_including_venv_incomplete(venv: Path, pick) -> None:
+    (venv / "pyvenv.cfg").write_text("home = /gone/bin\nversion = 3.11.9\ninclude-system-site-packages = true\n")
+    observed = observe(pick(venv))
+    assert "the base is gone" in (observed.incomplete or "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "version"),
+    [
+        ("version = 3.11.9", "3.11.9"),
+        ("version_info = 3.13.0.candidate.2", "3.13.0rc2"),
+        ("version_info = 3.12.4.final.0", "3.12.4"),
+        ("version_info = 3.14.0a3", "3.14.0a3"),
+    ],
+)
+def test_pyvenv_cfg_gives_the_version_when_the_base_is_gone(tmp_path: Path, setting: str, version: str, pick) -> None:
+    minor = ".".join(version.split(".")[:2])
+    (tmp_path / "env" / "lib" / f"python{minor}" / "site-packages").mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = /gone/bin\n{setting}\n")
+    assert pick(tmp_path / "env").python_version == version
+
+
+def test_a_base_that_was_upgraded_in_place_beats_pyvenv_cfg(tmp_path: Path, pick) -> None:
+    base = tmp_path / "base"
+    for folder in ("bin", "lib/python3.11", "include/python3.11"):
+        (base / folder).mkdir(parents=True)
+    (base / "lib/python3.11/os.py").touch()
+    (base / "include/python3.11/patchlevel.h").write_text('#define PY_MAJOR_VERSION 3\n#define PY_VERSION "3.11.9+"\n')
+    (tmp_path / "env/lib/python3.11/site-packages").mkdir(parents=True)
+    (tmp_path / "env/pyvenv.cfg").write_text(f"home = {base}/bin\nversion = 3.11.2\n")
+    assert pick(tmp_path / "env").python_version == "3.11.9"
+
+
+def test_a_free_threaded_venv_is_read(tmp_path: Path, make_dist, pick) -> None:
+    site = tmp_path / "env/lib/python3.13t/site-packages"
+    make_dist(site, "numpy", "2.4.6")
+    (tmp_path / "env/pyvenv.cfg").write_text("home = /gone/bin\nversion = 3.13.1\n")
+    layout = pick(tmp_path / "env")
+    assert (layout.site_packages, layout.python_version) == ((str(site),), "3.13.1")
+
+
+def test_pypy_is_read(tmp_path: Path, make_dist, pick) -> None:
+    site = tmp_path / "env/lib/pypy3.10/site-packages"
+    make_dist(site, "numpy", "2.4.6")
+    (tmp_path / "env/pyvenv.cfg").write_text(
+        "home = /gone/bin\nimplementation = PyPy\nversion_info = 3.10.14.final.0\n"
+    )
+    layout = pick(tmp_path / "env")
+    assert (layout.site_packages, layout.implementation) == ((str(site),), "pypy")
+
+
+def test_a_windows_venv_is_read_and_is_not_live_elsewhere(tmp_path: Path, make_dist, pick) -> None:
+    site = tmp_path / "env/Lib/site-packages"
+    make_dist(site, "torch", "2.5.1", header="Metadata-Version: 2.1\r\nName: torch\r\nVersion: 2.5.1\r\n\r\n")
+    (tmp_path / "env/Scripts").mkdir()
+    (tmp_path / "env/Scripts/python.exe").write_bytes(b"MZ")
+    (tmp_path / "env/pyvenv.cfg").write_text("home = C:\\Python311\r\nversion = 3.11.9\r\n")
+    for named in (tmp_path / "env", tmp_path / "env/Scripts/python.exe"):
+        layout = pick(named)
+        assert (layout.prefix, layout.site_packages) == (str(tmp_path / "env"), (str(site),))
+        assert layout.python_version == "3.11.9"
+        assert layout.live is (os.name == "nt")
+
+
+def test_a_windows_conda_environment_is_read(tmp_path: Path, make_dist, pick) -> None:
+    make_dist(tmp_path / "conda/Lib/site-packages", "numpy", "2.4.6")
+    (tmp_path / "conda/conda-meta").mkdir()
+    (tmp_path / "conda/conda-meta/python-3.12.7-hce54a09_0.json").write_text("{}")
+    (tmp_path / "conda/python.exe").write_bytes(b"MZ")
+    layout = pick(tmp_path / "conda")
+    assert (layout.kind, layout.python_version) == ("conda", "3.12.7")
+
+
+def test_the_interpreter_of_a_conda_environment_names_it(tmp_path: Path, make_dist, pick) -> None:
+    prefix = tmp_path / "conda"
+    make_dist(prefix / "lib/python3.11/site-packages", "numpy", "2.4.6")
+    (prefix / "lib/python3.11/os.py").touch()
+    (prefix / "conda-meta").mkdir()
+    (prefix / "conda-meta/python-3.11.9-h955ad1f_0.json").write_text("{}")
+    (prefix / "bin").mkdir()
+    (prefix / "bin/python3.11").write_bytes(b"\x7fELF")
+    (prefix / "bin/python3.11").chmod(0o755)
+    (prefix / "bin/python").symlink_to("python3.11")
+    layout = pick(prefix / "bin/python")
+    assert (layout.prefix, layout.kind, layout.python_version) == (str(prefix), "conda", "3.11.9")
+
+
+def test_of_two_libraries_the_interpreters_own_is_read(tmp_path: Path, make_dist, pick) -> None:
+    prefix = tmp_path / "usr"
+    for minor in ("3.9", "3.12"):
+        make_dist(prefix / f"lib/python{minor}/site-packages", "numpy", f"1.{minor}")
+        (prefix / f"lib/python{minor}/os.py").touch()
+        (prefix / f"include/python{minor}").mkdir(parents=True)
+        (prefix / f"include/python{minor}/patchlevel.h").write_text(f'#define PY_VERSION "{minor}.1"\n')
+        (prefix / "bin").mkdir(exist_ok=True)
+        (prefix / f"bin/python{minor}").write_bytes(b"\x7fELF")
+        (prefix / f"bin/python{minor}").chmod(0o755)
+    (prefix / "bin/python3").symlink_to("python3.9")
+    assert pick(prefix / "bin/python3.12").python_version == "3.12.1"
+    assert pick(prefix / "bin/python3").python_version == "3.9.1"
+    assert pick(prefix).python_version == "3.9.1"

@@ -1,0 +1,104 @@
+"""What an environment has for compiling extensions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from observing import ask
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.packages import build_parts
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compiling is looked at on Linux only")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A Python installation with headers: base/bin/python3.11, base/include/python3.11/Python.h."""
+    place = tmp_path / "base"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin/python3.11").write_text("")
+    (place / "include/python3.11").mkdir(parents=True)
+    (place / "include/python3.11/Python.h").write_text("")
+    return place
+
+
+@pytest.fixture
+def venv(tmp_path: Path, base: Path) -> Path:
+    place = tmp_path / "venv"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin/python").symlink_to(base / "bin/python3.11")
+    (place / "lib/python3.11/site-packages").mkdir(parents=True)
+    return place
+
+
+def look(venv: Path, deepspeed: Value = ABSENT, **environ: str) -> dict[str, Value]:
+    layout = Layout(
+        prefix=str(venv),
+        executable=str(venv / "bin/python"),
+        site_packages=(str(venv / "lib/python3.11/site-packages"),),
+        python_version="3.11.9",
+        implementation="cpython",
+        kind="venv",
+        because="test",
+        live=True,
+    )
+    asked = ask(layout, facts=FactSet([Fact("pkg.deepspeed", deepspeed, "", "")]), environ=environ)
+    return {fact.key: fact.value for fact in build_parts.observe(asked)}
+
+
+def test_headers_are_those_of_the_interpreter_behind_the_link(venv):
+    assert look(venv)["build.python_headers"] is True
+
+
+def test_headers_of_another_version_do_not_count(venv, base):
+    os.rename(base / "include/python3.11", base / "include/python3.12")
+    assert look(venv)["build.python_headers"] is False
+
+
+def test_variables_that_name_other_folders_leave_it_open(venv, base):
+    (base / "include/python3.11/Python.h").unlink()
+    assert look(venv)["build.python_headers"] is False
+    assert isinstance(look(venv, CPATH="/opt/include")["build.python_headers"], Unknown)
+
+
+def test_headers_of_a_free_threaded_python_count(venv, base):
+    os.rename(base / "include/python3.11", base / "include/python3.11t")
+    assert look(venv)["build.python_headers"] is True
+
+
+def test_ninja_is_found_on_path_and_in_the_environment(venv, tmp_path):
+    assert look(venv, PATH=str(tmp_path))["build.ninja"] is False
+    for folder in (tmp_path, venv / "bin"):
+        ninja = folder / "ninja"
+        ninja.write_text("")
+        assert look(venv, PATH=str(tmp_path))["build.ninja"] is False
+        ninja.chmod(0o755)
+        assert look(venv, PATH=str(tmp_path))["build.ninja"] is True
+        ninja.unlink()
+
+
+def test_compiled_ops_of_the_package_and_of_torchs_cache_are_named(venv, tmp_path):
+    ops = venv / "lib/python3.11/site-packages/deepspeed/ops/adam"
+    ops.mkdir(parents=True)
+    (ops / "cpu_adam_op.cpython-311-x86_64-linux-gnu.so").write_text("")
+    (ops / "fused_adam.py").write_text("")
+    cache = tmp_path / ".cache/torch_extensions"
+    for name in ("py311_cu124/fused_adam", "py310_cu124/fused_lamb", "py311_cu124/fused_lion"):
+        (cache / name).mkdir(parents=True)
+    (cache / "py311_cu124/fused_adam/fused_adam.so").write_text("")
+    (cache / "py310_cu124/fused_lamb/fused_lamb.so").write_text("")
+    assert look(venv, "0.17.6", HOME=str(tmp_path))["build.compiled"] == ("cpu_adam", "fused_adam")
+    assert look(venv, ABSENT, HOME=str(tmp_path))["build.compiled"] == ()
+
+
+def test_a_cache_of_its_own_is_looked_at_instead(venv, tmp_path):
+    (tmp_path / "own/cpu_adam").mkdir(parents=True)
+    (tmp_path / "own/cpu_adam/cpu_adam.so").write_text("")
+    found = look(venv, "0.17.6", HOME=str(tmp_path), TORCH_EXTENSIONS_DIR=str(tmp_path / "own"))
+    assert found["build.compiled"] == ("cpu_adam",)

@@ -1,0 +1,222 @@
+"""The same answers as ``uv pip check`` and ``pip check``, in environments that are built and asked for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from observing import choose, observe
+
+from envdoctor.facts.values import Records
+
+Told = set[tuple[str, str, str]]
+
+#: What is installed (name, version, further header lines) and the (kind, asker, package) that must be told.
+CASES: dict[str, tuple[list[tuple[str, str, list[str]]], Told]] = {
+    "ok": ([("a", "1.0", ["Requires-Dist: b>=1,<2"]), ("b", "1.5", [])], set()),
+    "missing": ([("a", "1.0", ["Requires-Dist: b"])], {("missing", "a", "b")}),
+    "missing, asked for twice": (
+        [("a", "1.0", ["Requires-Dist: c>=1"]), ("b", "1.0", ["Requires-Dist: c"])],
+        {("missing", "a", "c"), ("missing", "b", "c")},
+    ),
+    "conflict": ([("a", "1.0", ["Requires-Dist: b<2"]), ("b", "2.0", [])], {("conflict", "a", "b")}),
+    "old brackets": ([("a", "1.0", ["Requires-Dist: b (<2,>=1)"]), ("b", "2.0", [])], {("conflict", "a", "b")}),
+    "true marker": (
+        [("a", "1.0", ['Requires-Dist: b ; python_version >= "3.8" and sys_platform != "nowhere"'])],
+        {("missing", "a", "b")},
+    ),
+    "false marker": ([("a", "1.0", ['Requires-Dist: b; python_version < "3.0" or os_name == "x"'])], set()),
+    "turned marker": ([("a", "1.0", ['Requires-Dist: b; "3.8" <= python_version'])], {("missing", "a", "b")}),
+    "marker with brackets": (
+        [("a", "1.0", ['Requires-Dist: b; (os_name == "x" or python_full_version > "3.1.2") and extra != "e"'])],
+        {("missing", "a", "b")},
+    ),
+    "marker with in": (
+        [
+            (
+                "a",
+                "1.0",
+                [f"Requires-Dist: b; sys_platform in '{sys.platform} other'", 'Requires-Dist: c; "q" in os_name'],
+            )
+        ],
+        {("missing", "a", "b")},
+    ),
+    "extra": (
+        [("a", "1.0", ["Provides-Extra: x", 'Requires-Dist: b; extra == "x"', "Requires-Dist: c>2; extra=='x'"])],
+        set(),
+    ),
+    "extra or something else": (
+        [("a", "1.0", ["Provides-Extra: x", 'Requires-Dist: b; extra == "x" or os_name != "x"'])],
+        {("missing", "a", "b")},
+    ),
+    "a name that ends in extra": (
+        [("a", "1.0", ["Requires-Dist: b-extra ==1.0", "Requires-Dist: extra == 2.0"]), ("extra", "2.0", [])],
+        {("missing", "a", "b-extra")},
+    ),
+    "an extra of what is required": ([("a", "1.0", ["Requires-Dist: b[x,y]>=1"]), ("b", "1.0", [])], set()),
+    "pre-release": (
+        [("a", "1.0", ["Requires-Dist: b>=2.0", "Requires-Dist: c>=2.0"]), ("b", "2.0rc1", []), ("c", "2.1b2", [])],
+        {("conflict", "a", "b")},
+    ),
+    "pre-release below its release": (
+        [("a", "1.0", ["Requires-Dist: b<2.0"]), ("b", "2.0rc1", [])],
+        {("conflict", "a", "b")},
+    ),
+    "development release": ([("a", "1.0", ["Requires-Dist: b>=1.0.dev0"]), ("b", "1.0.dev3", [])], set()),
+    "post-release": (
+        [("a", "1.0", ["Requires-Dist: b>1.0", "Requires-Dist: b>=1.0"]), ("b", "1.0.post1", [])],
+        {("conflict", "a", "b")},
+    ),
+    "local version": (
+        [("a", "1.0", ["Requires-Dist: b==2.5.0", "Requires-Dist: b<=2.5.0"]), ("b", "2.5.0+cu118", [])],
+        set(),
+    ),
+    "another local version": (
+        [("a", "1.0", ["Requires-Dist: b==2.5.0+cpu"]), ("b", "2.5.0+cu118", [])],
+        {("conflict", "a", "b")},
+    ),
+    "epoch": (
+        [("a", "1.0", ["Requires-Dist: b>=3"]), ("b", "1!1.0", []), ("c", "1", ["Requires-Dist: b<3"])],
+        {("conflict", "c", "b")},
+    ),
+    "URL": (
+        [
+            (
+                "a",
+                "1.0",
+                [
+                    "Requires-Dist: b @ https://example.org/b-2.0.zip",
+                    "Requires-Dist: c@ https://example.org/c.zip ; os_name != 'x'",
+                ],
+            ),
+            ("b", "1.0", []),
+        ],
+        {("missing", "a", "c")},
+    ),
+    "names are normalised": (
+        [("A_b.C", "1.0", ["Requires-Dist: Flash_Attn.x>=2"]), ("flash-attn-X", "1.0", [])],
+        {("conflict", "a-b-c", "flash-attn-x")},
+    ),
+    "other Python": ([("a", "1.0", ["Requires-Python: >=3.99"])], {("python", "a", "a")}),
+    "this Python": ([("a", "1.0", ["Requires-Python: >=3.6,!=3.7.*,<4"])], set()),
+    "wildcards": (
+        [("a", "1.0", ["Requires-Dist: b==1.4.*", "Requires-Dist: c!=1.4.*"]), ("b", "1.4.2", []), ("c", "1.4.9", [])],
+        {("conflict", "a", "c")},
+    ),
+    "compatible release": (
+        [("a", "1.0", ["Requires-Dist: b~=1.4.2", "Requires-Dist: c~=1.4"]), ("b", "1.5.0", []), ("c", "1.5.0", [])],
+        {("conflict", "a", "b")},
+    ),
+    "not equal": ([("a", "1.0", ["Requires-Dist: b!=1.5"]), ("b", "1.5.0", [])], {("conflict", "a", "b")}),
+    "behind a long header": (
+        [("a", "1.0", ["License: " + "x" * 20_000, "        and more", "Requires-Dist: b"])],
+        {("missing", "a", "b")},
+    ),
+}
+
+
+def build(folder: Path, dists: list[tuple[str, str, list[str]]]) -> Path:
+    """A virtual environment without pip that holds these metadata directories; returns its interpreter."""
+    venv.create(folder, with_pip=False, symlinks=os.name != "nt")
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    (site,) = folder.glob("lib/python3*/site-packages") if os.name != "nt" else [folder / "Lib" / "site-packages"]
+    for name, version, lines in dists:
+        info = site / f"{re.sub('[-.]+', '_', name)}-{version}.dist-info"
+        info.mkdir()
+        head = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines])
+        (info / "METADATA").write_text(head + "\n\nAbout it.\n")
+        (info / "RECORD").write_text("")
+        (info / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    return python
+
+
+def ours(python: Path) -> tuple[Told, Records]:
+    layout = choose(str(python), None, None, environ={}, cwd=str(python.parent))
+    (fact,) = [fact for fact in observe(layout).facts if fact.key == "conflict"]
+    assert isinstance(fact.value, Records)
+    told = {
+        (str(item["kind"]), asker.partition(" ")[0] if item["kind"] != "python" else item["package"], item["package"])
+        for item in fact.value
+        for asker in item["required_by"]
+    }
+    return told, fact.value
+
+
+def normal(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
+
+
+def told_by_uv(python: Path) -> Told:
+    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    if uv is None:
+        pytest.skip("uv is not installed")
+    done = subprocess.run(
+        [uv, "pip", "check", "--python", str(python), "--no-cache"], capture_output=True, text=True, check=False
+    )
+    assert "Checked" in done.stderr, done.stderr
+    told: Told = set()
+    for line in done.stderr.splitlines():
+        named = [normal(name) for name in re.findall(r"`([A-Za-z0-9._-]+)[^`]*`", line)]
+        if "multiple installed" in line:
+            told.add(("duplicate", named[0], named[0]))
+        elif "requires Python" in line:
+            told.add(("python", named[0], named[0]))
+        elif "not installed" in line:
+            told.add(("missing", named[0], named[1]))
+        elif "requires" in line:
+            told.add(("conflict", named[0], named[1]))
+    assert bool(told) is (done.returncode == 1), done.stderr
+    return told
+
+
+def told_by_pip(python: Path) -> Told:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "check", "--disable-pip-version-check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "No module named pip" in done.stderr:
+        pytest.skip("pip is not installed")
+    told: Told = set()
+    for line in done.stdout.splitlines():
+        missing = re.match(r"(\S+) \S+ requires (\S+), which is not installed", line)
+        wrong = re.match(r"(\S+) \S+ has requirement .*, but you have (\S+) ", line)
+        match = missing or wrong
+        if match:
+            told.add(("missing" if missing else "conflict", normal(match[1]), normal(match[2].partition("[")[0])))
+    assert bool(told) is (done.returncode == 1), done.stdout + done.stderr
+    return told
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_is_told_as_by_uv_and_pip(tmp_path: Path, case: str) -> None:
+    dists, expected = CASES[case]
+    python = build(tmp_path / "env", dists)
+    told, records = ours(python)
+    assert told == expected
+    assert records.incomplete is None
+    assert told_by_uv(python) == expected
+    # pip check does not look at Requires-Python.
+    assert told_by_pip(python) == {entry for entry in expected if entry[0] != "python"}
+
+
+def test_what_is_installed_twice_is_left_to_the_duplicate(tmp_path: Path) -> None:
+    """uv skips it too; only what both versions would break is told."""
+    python = build(
+        tmp_path / "env",
+        [
+            ("a", "1.0", ["Requires-Dist: b>=2", "Requires-Dist: c"]),
+            ("b", "1.0", ["Requires-Dist: d"]),
+            ("b", "2.0", []),
+        ],
+    )
+    told, records = ours(python)
+    assert told_by_uv(python) == {("duplicate", "b", "b"), ("missing", "a", "c")}
+    assert told == {("missing", "a", "c")}
+    assert records.incomplete is not None
+    assert "b" in records.incomplete

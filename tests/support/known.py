@@ -1,0 +1,46 @@
+"""Facts from plain values, and judging them as the commands do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import Registry, parse_value
+from envdoctor.facts.values import Fact
+from envdoctor.install.fixes import with_fixes
+from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["TODAY", "derived", "given", "judged"]
+
+TODAY = date(2026, 11, 20)
+
+
+def given(
+    values: Mapping[str, Any], registry: Registry, complete: Iterable[str] = (), origin: str = "facts.json"
+) -> FactSet:
+    """Facts as a facts file gives them; ``complete`` names prefixes whose unlisted keys are absent."""
+    found = FactSet()
+    for key, raw in values.items():
+        spec = registry.find(key)
+        assert spec is not None, key
+        found.add(Fact(key, parse_value(spec, raw), origin, "given"))
+    for prefix in complete:
+        found.declare_complete(prefix, origin)
+    return found
+
+
+def derived(facts: FactSet, matrix: Matrix) -> FactSet:
+    """A copy with what follows from the facts."""
+    known = facts.copy()
+    derive(known, matrix)
+    return known
+
+
+def judged(facts: FactSet, matrix: Matrix, policy: Policy | None = None, *, today: date = TODAY) -> Judgement:
+    """What the matrix says of the facts and of what follows from them, with fixes."""
+    return with_fixes(judge(derived(facts, matrix), matrix, policy or Policy(), today=today), matrix)

@@ -1,0 +1,89 @@
+"""Reading an environment in a test: the observations of its packages, with what follows from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix, load_source
+from envdoctor.observe.gather import gather
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.locate.target import choose
+from envdoctor.observe.request import Request
+from envdoctor.observe.sources import Environment, notes_of, observe_environment, platform_name
+from envdoctor.observe.target import Target
+
+__all__ = ["Observed", "ask", "choose", "observe", "one", "shipped"]
+
+MATRICES = Path(__file__).resolve().parents[2] / "matrices"
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Matrix:
+    """The shipped matrix."""
+    return load_source(MATRICES, source="checkout")
+
+
+class Observed(NamedTuple):
+    """What the files of an environment say: ``seen`` as they were observed, ``known`` with this machine's facts and
+    what was derived."""
+
+    layout: Layout
+    seen: FactSet
+    known: FactSet
+
+    @property
+    def facts(self) -> list[Fact]:
+        """The observed facts, and those that follow from the installed set."""
+        derived = ("conflict", "torch_companion", "cuda_library", "foreign_wheel", "environment.packages_python")
+        return [*self.seen, *(self.known.get(key) for key in derived)]
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why distributions may be missing."""
+        dists = self.known.value("dist")
+        assert isinstance(dists, Records)
+        return dists.incomplete
+
+    @property
+    def complete(self) -> bool:
+        """Whether every distribution was seen."""
+        return self.incomplete is None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user."""
+        environment = Environment(Target("", "", ""), self.layout.live, FactSet(), self.layout, self.layout.notes)
+        return notes_of(environment, self.known)
+
+    def fact_set(self) -> FactSet:
+        """All that is known."""
+        return self.known
+
+
+def ask(layout: Layout | None = None, **more: Any) -> Request:
+    """A request for this environment, with the shipped tables and no variables."""
+    given = {"environ": {}, "rows": shipped().rows, "variables": shipped().registry.names("env"), **more}
+    return Request(layout=layout, platform=platform_name(), gpu=False, **given)
+
+
+def observe(layout: Layout, rooms: Sequence[str] = ("packages",)) -> Observed:
+    """Read an environment. Raises what reading it raises."""
+    seen = gather(ask(layout), rooms)
+    environment = Environment(Target(layout.kind, layout.prefix, ""), layout.live, FactSet(), layout)
+    known = observe_environment(environment, ask(layout, environ={"PATH": os.defpath}))
+    derive(known, shipped())
+    return Observed(layout, seen, known)
+
+
+def one(module: Any, layout: Layout | None, facts: Mapping[str, Value] | FactSet | None = None, **more: Any) -> Fact:
+    """The first fact of one observer; ``facts`` are what it needs."""
+    given = facts if isinstance(facts, FactSet) else FactSet(Fact(key, facts[key], "", "") for key in facts or ())
+    found = module.observe(ask(layout, facts=given, **more))
+    return found[0] if found else Fact(module.KEYS[0], Unknown("nothing was observed"), "", "")
