@@ -14,7 +14,7 @@ _TOKEN = re.compile(
 )
 #: Everything up to the last @ after a scheme: a password may itself hold /, : and @; too much is better than a rest.
 _USER_INFO = re.compile(r"(?<=://)\S*@")
-_ASSIGNED = re.compile(r"(?i)((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}")
+_ASSIGNED = re.compile(r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}")
 _PARAMETER = re.compile(
     r"(?i)([?&;#][^=&#;\s]{0,60}(?:token|key|secret|passw|pwd|auth|sig|credential)[^=&#;\s]{0,60}=)[^&#;\s]+"
 )
