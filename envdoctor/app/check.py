@@ -140,12 +140,12 @@ def _settle(
             [Notice("warning", "no experiment was run: what was judged is not what is installed")],
         )
     try:
-        results = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
+        results, said = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
         return gathered.facts, {}, [Notice("error", f"the experiments did not run: {error}")]
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
-    notices = [*results.notices, *([Notice("error", results.failed)] if results.failed else [])]
+    notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
     return facts, {"probe": results.section}, notices
 
 

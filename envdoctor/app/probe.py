@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
@@ -18,23 +18,22 @@ from envdoctor.app.reporting import report_of
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
+from envdoctor.facts.values import ABSENT, Records, Unknown, plain
 from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule
 from envdoctor.observe.target import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
-from envdoctor.probe.reproducer import reproducer
-from envdoctor.probe.results import model_not_measured, not_measured, probe_facts, results_of, section_of
-from envdoctor.probe.running import UNUSABLE, Outcome, Place
+from envdoctor.probe.results import Results, results_of
+from envdoctor.probe.running import Outcome
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
+from envdoctor.sandbox.target import Place
 
-__all__ = ["Request", "Results", "about_probes", "catalogue", "probe", "run_probes", "unanswered"]
+__all__ = ["Request", "catalogue", "probe", "run_probes", "unanswered"]
 
 
 @dataclass(frozen=True)
@@ -55,20 +54,6 @@ class Request:
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
     payload: Path = PAYLOAD
-
-
-class Results(NamedTuple):
-    """What the experiments gave: facts for the rules, the report's section, what to say of the run.
-
-    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` sentences about what was asked for
-    and gave no case.
-    """
-
-    facts: list[Fact]
-    section: dict[str, Any]
-    notices: tuple[Notice, ...]
-    failed: str | None
-    unmeasured: tuple[str, ...] = ()
 
 
 def probe(
@@ -92,25 +77,22 @@ def probe(
     probes = catalogue(request.payload)
     if request.replay is not None:
         gathered, results = _replay(request, matrix, probes)
+        said: list[Notice] = []
     else:
         gathered = collect_facts(request.sources, matrix)
-        results = run_probes(gathered, request, matrix, probes, progress)
+        results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
-    rules = matrix.only(about_probes)
+    rules = matrix.only(lambda rule: rule.scope == "probe")
     judgement = with_fixes(judge(facts, rules, policy or Policy(), today=today or date.today()), rules)
-    open_ends = [] if results.failed else unanswered(judgement, results.section)
-    if not results.failed:
-        open_ends += [Notice("error", text) for text in results.unmeasured]
-    notices = [*gathered.notices, *results.notices, *open_ends]
-    if results.failed:
-        notices.append(Notice("error", results.failed))
+    open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
+    notices = [*gathered.notices, *said, *(Notice("error", text) for text in open_ends)]
     return report_of(
         "probe",
         gathered.target,
         judgement,
         matrix,
-        incomplete=results.failed is not None or bool(open_ends),
+        incomplete=bool(open_ends),
         exit_zero=exit_zero,
         notices=notices,
         started=started,
@@ -126,19 +108,14 @@ def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
         raise JobError(str(error)) from None
 
 
-def about_probes(rule: Rule) -> bool:
-    """Whether the rule judges results of experiments."""
-    return rule.each == "probe" or any(key == "probe" or key.startswith("probe.") for key in [*rule.keys()])
-
-
 def run_probes(
     gathered: Gathered,
     request: Request,
     matrix: Matrix,
     probes: Mapping[str, Probe],
     progress: Callable[[str], None] | None = None,
-) -> Results:
-    """Run what the request names in the environment that was gathered.
+) -> tuple[Results, list[Notice]]:
+    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -149,9 +126,9 @@ def run_probes(
             f"{gathered.target.path} names no interpreter that can be started, and the experiments run in one: "
             "point at it with --python PATH"
         )
-    gpus = gathered.facts.value("gpu")
     visible: str | None = ""
     if request.device != "cpu":
+        gpus = gathered.facts.value("gpu")
         permission = ask(gpus, request.sources.environ, all_gpus=request.all_gpus, force=request.force)
         if permission.refused is not None:
             raise JobError(permission.refused)
@@ -160,44 +137,29 @@ def run_probes(
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
         place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
+        tell = progress or (lambda text: None)
         session = run_session(
-            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=progress, keep=keep
+            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
         )
-    return _results(session, gathered.facts, request, probes, notices)
+    return _judged(session, gathered.facts, request, probes), notices
 
 
-def _results(
-    session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe], notices: Sequence[Notice]
-) -> Results:
+def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
-    groups = results_of(session)
-    found = probe_facts(session, groups, probes, suite=request.suite, asked=request.only, using=using)
-    suite = ", ".join(request.only) or request.suite
-    section = section_of(session, groups, probes, suite=suite, using=using)
-    section["reproducer"] = reproducer(groups, session.environment)
-    failed = None
-    if session.unusable is not None:
-        ending, detail = session.unusable.ending, session.unusable.detail
-        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
-        failed = f"the experiments could not run: {what}"
-    unmeasured = (*not_measured(section, probes, request.only), *model_not_measured(session))
-    return Results(found, section, tuple(notices), failed, unmeasured)
+    return results_of(session, probes, suite=request.suite, asked=request.only, using=using)
 
 
-def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]:
-    """What ended without an answer: neither right nor wrong is known there.
+def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[str]:
+    """A sentence for each result that is no answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
     is a failure on a device of which nobody knows whether training uses it: no rule judges that.
     """
-    told = {
-        tuple(finding.item.get(key) for key in ("name", "device", "dtype", "backend", "signature"))
-        for finding in judgement.findings
-        if finding.severity == "error"
-    }
-    notices = []
+    columns = ("name", "device", "dtype", "backend", "signature")
+    told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
+    sentences = []
     for group in section["groups"]:
-        identity = tuple(group[key] for key in ("name", "device", "dtype", "backend", "signature"))
+        identity = tuple(group[key] for key in columns)
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
@@ -205,8 +167,8 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]
         text = f"no answer from {what}: {group['verdict']}: {group['why']}"
         if group["verdict"] == "fail":
             text = f"{what}: {group['signature']}: {group['why']}; whether training uses this device is not known"
-        notices.append(Notice("error", text))
-    return notices
+        sentences.append(text)
+    return sentences
 
 
 def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> tuple[Wishes, list[Notice]]:
@@ -245,11 +207,9 @@ def _scratch() -> Iterator[str]:
 
 
 @contextmanager
-def _recorder(
-    request: Request, facts: FactSet, matrix: Matrix, scratch: str
-) -> Iterator[Callable[[Outcome], None] | None]:
+def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) -> Iterator[Callable[[Outcome], None]]:
     if request.record is None:
-        yield None
+        yield lambda outcome: None
         return
     from envdoctor.report.facts_json import document
 
@@ -279,8 +239,7 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
     facts = with_assignments(facts, request.sources, matrix)
     head = recording.head
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
-    session = session_of(recording.outcomes)
     if not recording.outcomes:
         raise UsageProblem(f"--replay {request.replay}: nothing ran in this recording")
-    results = _results(session, facts, request, probes, [])
+    results = _judged(session_of(recording.outcomes), facts, request, probes)
     return Gathered(facts, Target("facts", str(request.replay), "--replay")), results

@@ -72,6 +72,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    from envdoctor.cli.interrupts import ended_in_order
     from envdoctor.report.color import harden_stdout
 
     for name in ("stdout", "stderr"):
@@ -82,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        with ended_in_order():
+            result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:

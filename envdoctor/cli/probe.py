@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +83,7 @@ def command(**options: Any) -> int:
         replay=options["replay"],
         sources=sources_of(configuration, {**options, "path": None, "root": None, "facts": None, "no_cache": True}),
     )
-    with _ended_in_order(), progress_line(options["quiet"] > 0) as progress:
+    with progress_line(options["quiet"] > 0) as progress:
         report = probe(
             request,
             policy=policy_of(configuration, options),
@@ -101,25 +98,6 @@ def command(**options: Any) -> int:
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
     return present(report, configuration, options)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Being asked to end (SIGTERM, SIGHUP of a closed terminal) is an interrupt: children and their files go first."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    asked = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # What is ignored stays so: nohup means that a closed terminal ends nothing.
-    before = {
-        number: signal.signal(number, interrupt) for number in asked if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _typed(name: str) -> bool:

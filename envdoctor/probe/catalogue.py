@@ -9,17 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from envdoctor.sandbox.target import PAYLOAD, Task
+
 __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
 
-#: The scripts that run in the target interpreter.
-PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
 #: From the shortest to the longest.
 SUITES = ("quick", "full", "long")
 #: Runs first whatever was asked for: its record says what every other result was measured on.
 FIRST = "context"
 
-_KEYS = {"name", "title", "settles", "needs", "suites", "seconds", "memory_mib", "cap", "alone"}
-_RESERVED = ("dtype", "backend", "devices", "seconds", "memory_mib", "options")
+_KEYS = {"title", "settles", "attention", "needs", "suites", "seconds", "memory_mib", "gpu_memory_mib", "alone"}
+_RESERVED = ("dtype", "backend", "devices", "seconds", "options")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
 #: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
 _QUICK_SECONDS = 60.0
@@ -36,11 +36,11 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """One child process: a probe on one device, in one dtype, with one backend.
+    """A probe on one device, in one dtype, with one backend.
 
-    ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files. ``recipe`` holds the facts of
-    the recipe without their prefix (``{"dtype": "bf16"}``). Jobs with the same ``bundle`` may share a process, so that
-    torch is imported once; None stays alone.
+    ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
+    (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``). Jobs with
+    the same ``needs`` share a process, so that torch is imported once, but for those that stand ``alone``.
     """
 
     probe: str
@@ -51,48 +51,52 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ("torch",)
     seconds: float = 60.0
     memory_mib: int = _MEMORY_MIB
-    bundle: str | None = None
+    gpu_memory_mib: int | None = _GPU_MEMORY_MIB
+    alone: bool = False
 
     @cached_property
     def label(self) -> str:
         """``attention bf16 default``."""
         return " ".join(word for word in (self.probe, self.dtype, self.backend, *_spelled(self.options)) if word)
 
-    def document(self) -> dict[str, Any]:
-        """What the child reads."""
-        return {
-            "probe": self.probe,
-            "device": self.device,
-            "suite": self.suite,
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "options": dict(self.options),
-            "model": self.model,
-            "recipe": dict(self.recipe),
-            "gpu_memory_mib": _GPU_MEMORY_MIB,
-        }
+    def task(self) -> Task:
+        """What the child is asked to do."""
+        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe")
+        return Task(
+            f"probes/{_stem(self.probe)}.py",
+            {name: getattr(self, name) for name in given},
+            self.needs,
+            self.seconds,
+            self.memory_mib,
+            self.gpu_memory_mib,
+        )
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One experiment, as its file declares it.
+    """One experiment, as its file declares it in a literal ``PROBE``.
 
-    ``settles`` are the names by which rules ask for it, ``needs`` the modules that it imports, ``suites`` its jobs by
-    suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory. ``alone``: never in one
-    process with others, because it measures the process itself or may bring it down.
+    ``settles`` are the names by which rules ask for it (its own name by itself), ``attention`` the implementation of
+    attention that it runs (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it
+    imports, ``suites`` its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its
+    memory, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process with others, because it
+    measures the process itself or may bring it down.
     """
 
     name: str
     title: str
     settles: tuple[str, ...]
+    attention: str | None
     needs: tuple[str, ...]
     suites: Mapping[str, Sequence[Mapping[str, Any]]]
     seconds: Mapping[str, float]
     memory_mib: int
+    gpu_memory_mib: int | None
+    alone: bool
     path: Path
-    alone: bool = False
 
     def jobs(
         self,
@@ -103,7 +107,7 @@ class Probe:
         model: str | None = None,
         recipe: Mapping[str, Any] | None = None,
     ) -> list[Job]:
-        """The children of a suite on a device.
+        """The jobs of a suite on a device.
 
         A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
         runs its shortest when it is in no suite up to this one.
@@ -118,9 +122,11 @@ class Probe:
                 options=_options(entry),
                 model=model,
                 recipe=recipe or {},
+                needs=self.needs,
                 seconds=self._limit(entry, device),
-                memory_mib=int(entry.get("memory_mib", self.memory_mib)),
-                bundle=None if self.alone else "+".join(sorted(self.needs)),
+                memory_mib=self.memory_mib,
+                gpu_memory_mib=self.gpu_memory_mib,
+                alone=self.alone,
             )
             for entry in self._entries(suite, asked)
             if device == "auto" or device in entry.get("devices", (device,))
@@ -139,14 +145,13 @@ class Probe:
 def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
     """All probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
     folder = payload / "probes"
-    paths = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
-    probes = [_read(path) for path in paths]
+    probes = [_read(path) for path in folder.glob("*.py") if path.name != "__init__.py"]
     return {probe.name: probe for probe in sorted(probes, key=lambda probe: (probe.name != FIRST, probe.name))}
 
 
 def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
     """Whether a file for this probe exists: the quick answer, for a report that mentions it."""
-    return os.path.isfile(payload / "probes" / f"{name.replace('-', '_')}.py")
+    return os.path.isfile(payload / "probes" / f"{_stem(name)}.py")
 
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
@@ -162,6 +167,11 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
             raise CatalogueError(f"there is no probe {name[:60]!r}; {hint}")
         wanted += [probe for probe in found if probe not in wanted]
     return wanted
+
+
+def _stem(name: str) -> str:
+    """The name of a probe's file, without its ending."""
+    return name.replace("-", "_")
 
 
 def _read(path: Path) -> Probe:
@@ -185,21 +195,25 @@ def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
     unknown = set(declared) - _KEYS
     if unknown:
         raise ValueError(f"PROBE has the unknown key {sorted(unknown)[0]!r}")
-    name = declared["name"]
-    if name.replace("-", "_") != path.stem:
-        raise ValueError(f"the name {name!r} is not that of the file")
-    if set(declared["suites"]) - set(SUITES):
+    name = path.stem.replace("_", "-")
+    suites = declared.get("suites", {"quick": [{}]})
+    if set(suites) - set(SUITES):
         raise ValueError(f"suites are {', '.join(SUITES)}")
+    if "quick" in suites:
+        suites = {"full": suites["quick"], **suites}
+    seconds = {**_SECONDS, **declared.get("seconds", {})}
     return Probe(
         name=name,
         title=declared["title"],
-        settles=tuple(declared.get("settles", ())),
+        settles=tuple(declared.get("settles", (name,))),
+        attention=declared.get("attention"),
         needs=tuple(declared.get("needs", ("torch",))),
-        suites=declared["suites"],
-        seconds={**_SECONDS, **declared.get("seconds", {})},
+        suites={suite: suites[suite] for suite in SUITES if suite in suites},
+        seconds=seconds,
         memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
+        gpu_memory_mib=declared.get("gpu_memory_mib", _GPU_MEMORY_MIB),
+        alone=bool(declared.get("alone", seconds["cpu"] > _QUICK_SECONDS)),
         path=path,
-        alone=bool(declared.get("alone", float(declared.get("seconds", {}).get("cpu", 0)) > _QUICK_SECONDS)),
     )
 
 

@@ -1,4 +1,4 @@
-"""From observations to results: each judged, those of one kind together, as the records that rules read."""
+"""From observations to results: each judged, and those that came out alike together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.verdict import Verdict, judge_all
 
-__all__ = ["Case", "Group", "cases_of", "groups_of", "records_of"]
+__all__ = ["Case", "Group", "cases_of", "groups_of"]
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
@@ -30,8 +29,6 @@ _ENDED = {
 }
 #: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
 _ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
-#: Attention backends that a job may force; "default" leaves the choice to torch.
-_FORCED = ("math", "flash", "efficient", "cudnn")
 _MODULI = (128, 64, 32, 16)
 #: A key length below this fits into one tile of every kernel.
 _SHORT = 16
@@ -43,11 +40,23 @@ class Case(NamedTuple):
     observation: Mapping[str, Any]
     verdict: Verdict
 
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its parameters by name."""
+        params = self.observation.get("params")
+        return params if isinstance(params, Mapping) else {}
+
     def param(self, name: str) -> str | None:
         """A parameter of the case as text."""
-        params = self.observation.get("params")
-        value = params.get(name) if isinstance(params, Mapping) else None
-        return None if value is None else str(value)
+        return _text(self.params, name)
+
+    @property
+    def title(self) -> str:
+        """The case in a line: its name, or its parameters."""
+        name = self.observation.get("case")
+        if isinstance(name, str) and name:
+            return name[:300]
+        return " ".join(f"{key}={value}" for key, value in self.params.items())[:300]
 
 
 class Group(NamedTuple):
@@ -70,10 +79,25 @@ class Group(NamedTuple):
     detail: str = ""
 
     @property
+    def wrong(self) -> bool:
+        """Whether this is something that a person must see."""
+        return self.verdict not in ("pass", "skip")
+
+    @property
+    def times(self) -> int:
+        """How often it came out so; a child that died counts once."""
+        return max(1, sum(case.verdict.verdict == self.verdict for case in self.cases))
+
+    @property
     def worst(self) -> Case | None:
         """The case to show: the one that is furthest off; of lost values the first, because a grid begins simply."""
-        wrong = [case for case in self.cases if case.verdict.verdict == self.verdict]
-        return max(wrong, key=lambda case: 0.0 if "nan" in self.signature else case.verdict.ratio or 0.0, default=None)
+        alike = [case for case in self.cases if case.verdict.verdict == self.verdict]
+        return max(alike, key=lambda case: 0.0 if "nan" in self.signature else case.verdict.ratio or 0.0, default=None)
+
+    @property
+    def why(self) -> str:
+        """What is wrong, a clause."""
+        return self.detail or (self.worst.verdict.why if self.worst is not None else "")
 
     @property
     def ratio(self) -> float | None:
@@ -149,107 +173,45 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
     return [Case(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None]
 
 
-def groups_of(outcomes: Sequence[Outcome]) -> list[Group]:
-    """The results, by probe in the order of the run, the worst first. A child that died is a group of its own."""
-    families: dict[tuple[str, str, str | None, str | None], list[Case]] = {}
-    for outcome in outcomes:
-        families.setdefault(_key(outcome), [])
-    for case in cases_of(outcomes):
+_Family = tuple[str, str, str | None, str | None]
+
+
+def groups_of(outcomes: Sequence[Outcome], cases: Iterable[Case] | None = None) -> list[Group]:
+    """The results, by probe in the order of the run, the worst first. A child that died is a group of its own.
+
+    ``cases`` are those of the outcomes, for who has judged them already.
+    """
+    families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
+    for case in cases_of(outcomes) if cases is None else cases:
         said = case.observation
-        key = (str(said.get("probe")), str(said.get("device")), _text(said, "dtype"), _text(said, "backend"))
-        families.setdefault(key, []).append(case)
+        family = (str(said.get("probe")), str(said.get("device")), _text(said, "dtype"), _text(said, "backend"))
+        families.setdefault(family, []).append(case)
     groups: list[Group] = []
-    for (name, device, dtype, backend), cases in families.items():
-        ran = sum(case.verdict.verdict != "skip" for case in cases)
-        right = tuple(case for case in cases if case.verdict.verdict == "pass")
+    ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
+    for family, members in families.items():
+        right = [case for case in members if case.verdict.verdict == "pass"]
         kinds: dict[tuple[str, str | None], list[Case]] = {}
-        for case in cases:
+        for case in members:
             kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
-        for (signature, model), members in kinds.items():
-            verdict = min((case.verdict.verdict for case in members), key=_rank)
+        for (signature, model), alike in kinds.items():
+            verdict = min((case.verdict.verdict for case in alike), key=_rank)
             same = tuple(case for case in right if case.param("model") == model)
-            groups.append(Group(name, device, dtype, backend, model, verdict, signature, tuple(members), ran, same))
+            groups.append(Group(*family, model, verdict, signature, tuple(alike), ran[family], same))
     for outcome in outcomes:
+        family = _family(outcome)
         if outcome.ending != "ok":
-            groups.append(_of_an_end(outcome, *_ENDED[outcome.ending], outcome.detail, families[_key(outcome)]))
+            verdict, signature = _ENDED[outcome.ending]
+            groups.append(Group(*family, None, verdict, signature, (), ran[family], (), outcome.detail))
         if outcome.earlier:
             detail = f"at first {outcome.earlier}, in a process with other experiments: {outcome.earlier_detail}"
             signature = _ONCE.get(outcome.earlier, "died-once")
-            groups.append(_of_an_end(outcome, "warn", signature, detail, families[_key(outcome)]))
+            groups.append(Group(*family, None, "warn", signature, (), ran[family], (), detail))
     places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
     return sorted(groups, key=lambda group: (places.get(group.name, len(places)), _rank(group.verdict)))
 
 
-def _of_an_end(outcome: Outcome, verdict: str, signature: str, detail: str, cases: Sequence[Case]) -> Group:
-    """The group that says how a child ended; ``cases`` are those that ran with this probe, device, dtype, backend."""
-    job = outcome.job
-    ran = sum(case.verdict.verdict != "skip" for case in cases)
-    return Group(job.probe, outcome.device, job.dtype, job.backend, None, verdict, signature, (), ran, (), detail)
-
-
-def _key(outcome: Outcome) -> tuple[str, str, str | None, str | None]:
+def _family(outcome: Outcome) -> _Family:
     return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
-
-
-def records_of(
-    groups: Iterable[Group], settles: Mapping[str, Sequence[str]], in_use: bool | Unknown
-) -> tuple[Mapping[str, Value], ...]:
-    """The items of the fact ``probe``. ``settles`` gives the names by which rules ask, by probe.
-
-    ``in_use`` is whether training would use the device. A kernel that was forced, and that nothing ran when the choice
-    was torch's own, is not in use either.
-    """
-    groups = list(groups)
-    taken: dict[tuple[str, str, str | None], set[str]] = {}
-    for group in groups:
-        if group.backend in (None, "default"):
-            taken.setdefault((group.name, group.device, group.dtype), set()).update(group.nodes)
-    records = []
-    for group in groups:
-        own_choice = taken.get((group.name, group.device, group.dtype))
-        spared = group.backend in _FORCED and own_choice is not None and not own_choice.intersection(group.nodes)
-        records.append(_record(group, settles.get(group.name, ()), False if spared and in_use is True else in_use))
-    return tuple(records)
-
-
-def _record(group: Group, settles: Sequence[str], in_use: bool | Unknown) -> dict[str, Value]:
-    worst = group.worst
-    wrong = sum(case.verdict.verdict == group.verdict for case in group.cases) if group.cases else 1
-    told = group.verdict not in ("pass", "skip")
-    detail = group.detail or (worst.verdict.why if worst is not None else "")
-    return {
-        "name": group.name,
-        "device": group.device,
-        "in_use": in_use,
-        "dtype": _or_absent(group.dtype),
-        "backend": _or_absent(group.backend),
-        "node": _or_absent(", ".join(group.nodes)[:400]),
-        "verdict": group.verdict,
-        "signature": group.signature,
-        "tensors": _or_absent(", ".join(group.tensors)),
-        "masks": group.values("mask") if told else (),
-        "stresses": group.values("stress") if told else (),
-        "lengths": group.values("S") if told else (),
-        "tile": _or_absent(group.tile if told else None),
-        "model": _or_absent(group.model),
-        "batch": _or_absent(group.batch if told else None),
-        "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
-        "wrong": wrong if told else 0,
-        "cases": group.ran,
-        "example": _or_absent(example(worst) if told and worst is not None else None),
-        "detail": _or_absent(detail[:1000]),
-        "settles": _or_absent(", ".join(settles)),
-    }
-
-
-def example(case: Case) -> str:
-    """The case in a line: its name, or its parameters."""
-    name = case.observation.get("case")
-    if isinstance(name, str) and name:
-        return name[:300]
-    params = case.observation.get("params")
-    pairs = params.items() if isinstance(params, Mapping) else ()
-    return " ".join(f"{key}={value}" for key, value in pairs)[:300]
 
 
 def _is_length(text: str) -> bool:
@@ -259,10 +221,6 @@ def _is_length(text: str) -> bool:
 
 def _rank(verdict: str) -> int:
     return ORDER.index(verdict) if verdict in ORDER else 0
-
-
-def _or_absent(text: str | None) -> Value:
-    return text if text else ABSENT
 
 
 def _text(observation: Mapping[str, Any], key: str) -> str | None:

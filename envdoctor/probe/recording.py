@@ -12,12 +12,13 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from envdoctor.probe.catalogue import SUITES, Job
-from envdoctor.probe.running import ENDINGS, Outcome
+from envdoctor.probe.running import Outcome
+from envdoctor.sandbox.target import ENDINGS
 
 __all__ = ["SCHEMA", "Recording", "RecordingError", "read_recording", "write_head", "write_outcome"]
 
@@ -127,18 +128,19 @@ def _job(data: Any) -> Job:
     """The job of a line. Raises TypeError and ValueError for what no job can hold."""
     known = {field.name for field in fields(Job)}
     job = Job(**{key: value for key, value in data.items() if key in known})
-    if not isinstance(job.probe, str) or not isinstance(job.suite, str):
-        raise TypeError("probe and suite of a job are names")
+    for kinds, keys in (
+        ((str,), ("probe", "suite")),
+        ((str, type(None)), ("dtype", "backend", "model")),
+        ((dict,), ("options", "recipe")),
+    ):
+        for key in keys:
+            if not isinstance(getattr(job, key), kinds):
+                raise TypeError(f"{key} of a job cannot be {getattr(job, key)!r}"[:100])
     if job.device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"no device is called {job.device!r}")
-    for key in ("dtype", "backend", "model", "bundle"):
-        if not isinstance(getattr(job, key), (str, type(None))):
-            raise TypeError(f"{key} of a job is a text")
-    if not isinstance(job.options, dict) or not isinstance(job.recipe, dict):
-        raise TypeError("options and recipe of a job are objects")
-    _amount(job.seconds, "seconds")
-    _amount(job.memory_mib, "memory_mib")
-    return job
+    for key in ("seconds", "memory_mib"):
+        _amount(getattr(job, key), key)
+    return replace(job, needs=tuple(map(str, job.needs)))
 
 
 def _amount(value: Any, name: str) -> float:

@@ -3,34 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.grouping import Case, Group, cases_of, example, groups_of, records_of
-from envdoctor.probe.running import total_peak
+from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
+from envdoctor.probe.records import records_of
+from envdoctor.probe.reproducer import reproducer
+from envdoctor.probe.running import UNUSABLE
 from envdoctor.probe.session import Session
 
-__all__ = ["model_not_measured", "not_measured", "probe_facts", "results_of", "section_of"]
+__all__ = ["Results", "results_of"]
 
 _ORIGIN = "envdoctor probe"
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000
+_MOST_INFO = 200
 
 
-def probe_facts(
-    session: Session,
-    groups: Sequence[Group],
-    probes: Mapping[str, Probe],
-    *,
-    suite: str,
-    asked: Sequence[str],
-    using: bool | Unknown,
-) -> list[Fact]:
+class Results(NamedTuple):
+    """What the experiments gave: facts for the rules, and the report's section.
+
+    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` sentences about what was asked for
+    and gave no case.
+    """
+
+    facts: Sequence[Fact]
+    section: Mapping[str, Any]
+    failed: str | None
+    unmeasured: Sequence[str] = ()
+
+
+def results_of(
+    session: Session, probes: Mapping[str, Probe], *, suite: str, asked: Sequence[str], using: bool | Unknown
+) -> Results:
+    """Judge the session. ``asked`` are the names that were asked for, or none for the whole ``suite``; ``using`` is
+    whether training would use the device."""
+    outcomes = session.outcomes if session.unusable is None else [session.unusable]
+    cases = cases_of(outcomes)
+    groups = groups_of(outcomes, cases)
+    title = ", ".join(asked) or suite
+    facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
+    facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
+    section = {"suite": title, **_in_use(using), **_section(session, cases, groups, probes)}
+    failed = None
+    if session.unusable is not None:
+        ending, detail = session.unusable.ending, session.unusable.detail
+        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
+        failed = f"the experiments could not run: {what}"
+    unmeasured = [*_not_measured(section, probes, asked), *_model_not_measured(session, cases)]
+    return Results(facts, section, failed, unmeasured)
+
+
+def _values(
+    session: Session, groups: Sequence[Group], probes: Mapping[str, Probe], asked: Sequence[str], using: bool | Unknown
+) -> Iterator[tuple[str, Value]]:
     """``probe.*``. The list of results is complete when the whole suite ran: then a result that is not there is known
     not to be."""
-    settles = {probe.name: probe.settles for probe in probes.values()}
     incomplete = f"only {', '.join(asked)} ran" if asked else None
     reason: Unknown | None = None
     if session.unusable is not None:
@@ -38,18 +68,20 @@ def probe_facts(
         reason = Unknown(incomplete)
     device = session.environment.get("device", {})
     name, cudnn = device.get("name"), device.get("cudnn")
-    values: dict[str, Value] = {
-        "probe.device": reason or session.device or Unknown("no experiment ran"),
-        "probe.device_name": reason or (name if isinstance(name, str) else ABSENT),
-        "probe.cudnn": reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT),
-        "probe.suite": ", ".join(asked) if asked else suite,
-        "probe": Records(records_of(groups, settles, using), incomplete),
-    }
-    return [Fact(key, value, _ORIGIN, "probe") for key, value in values.items()]
+    yield "probe.device", reason or session.device or Unknown("no experiment ran")
+    yield "probe.device_name", reason or (name if isinstance(name, str) else ABSENT)
+    yield "probe.cudnn", reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT)
+    yield "probe", Records(records_of(groups, probes, using), incomplete)
 
 
-def section_of(
-    session: Session, groups: Sequence[Group], probes: Mapping[str, Probe], *, suite: str, using: bool | Unknown
+def _in_use(using: bool | Unknown) -> dict[str, Any]:
+    if isinstance(using, Unknown):
+        return {"in_use": None, "in_use_unknown": using.reason}
+    return {"in_use": using, "in_use_unknown": None}
+
+
+def _section(
+    session: Session, cases: Sequence[Case], groups: Sequence[Group], probes: Mapping[str, Probe]
 ) -> dict[str, Any]:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
@@ -59,38 +91,33 @@ def section_of(
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
         for case, seen in session.environment.items()
     }
-    cases = cases_of(session.outcomes)
     wrong = [case for case in cases if case.verdict.wrong]
+    info = [seen for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"]
     return {
-        "suite": suite,
         "device": session.device,
-        "in_use": None if isinstance(using, Unknown) else using,
-        "in_use_unknown": using.reason if isinstance(using, Unknown) else None,
         "environment": environment,
         "unusable": session.unusable.detail if session.unusable is not None else None,
         "jobs": len(session.outcomes),
         "cases": sum(case.verdict.verdict != "skip" for case in cases),
         "seconds": round(session.seconds, 2),
-        "peak_mib": total_peak(session.outcomes),
+        "peak_mib": max((one.peak_mib for one in session.outcomes if one.peak_mib is not None), default=None),
         "probes": _probes(session, cases, probes),
-        "groups": [_group(group) for group in groups if group.verdict not in ("pass", "skip")],
+        "groups": [_group(group) for group in groups if group.wrong],
         "skipped": _skipped(cases),
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
-        "info": [
-            dict(seen) for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"
-        ][:200],
+        "info": [dict(seen) for seen in info[:_MOST_INFO]],
+        "reproducer": reproducer(groups, session.environment),
     }
 
 
 def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
     """One entry for each child, in the order of the run."""
+    verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries = []
     for outcome in session.outcomes:
-        job = outcome.job
-        own = set(map(id, outcome.observations))
-        counts = Counter(case.verdict.verdict for case in cases if id(case.observation) in own)
-        probe = probes.get(job.probe)
+        job, probe = outcome.job, probes.get(outcome.job.probe)
+        counts = Counter(verdicts[id(seen)] for seen in outcome.observations if id(seen) in verdicts)
         entries.append(
             {
                 "name": job.probe,
@@ -112,16 +139,9 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
 
 
 def _group(group: Group) -> dict[str, Any]:
-    worst = group.worst
     return {
-        "name": group.name,
-        "device": group.device,
-        "dtype": group.dtype,
-        "backend": group.backend,
-        "model": group.model,
-        "verdict": group.verdict,
-        "signature": group.signature,
-        "wrong": max(1, sum(case.verdict.verdict == group.verdict for case in group.cases)),
+        **{key: getattr(group, key) for key in ("name", "device", "dtype", "backend", "model", "verdict", "signature")},
+        "wrong": group.times,
         "cases": group.ran,
         "tensors": list(group.tensors),
         "ratio": group.ratio,
@@ -131,8 +151,8 @@ def _group(group: Group) -> dict[str, Any]:
         "lengths": list(group.values("S")),
         "tile": group.tile,
         "lse": list(group.lse) if group.lse else None,
-        "example": example(worst) if worst is not None else None,
-        "why": group.detail or (worst.verdict.why if worst is not None else ""),
+        "example": group.worst.title if group.worst is not None else None,
+        "why": group.why,
     }
 
 
@@ -141,7 +161,7 @@ def _case(case: Case) -> dict[str, Any]:
     kept = {key: seen.get(key) for key in ("probe", "device", "dtype", "backend", "params", "node", "lse", "ratio")}
     return {
         **{key: value for key, value in kept.items() if value is not None},
-        "case": example(case),
+        "case": case.title,
         "verdict": verdict.verdict,
         "signature": verdict.signature,
         "why": verdict.why,
@@ -156,19 +176,11 @@ def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
 
 
-def results_of(session: Session) -> list[Group]:
-    """The groups of a session's outcomes; of a torch that cannot be used one group alone says so."""
-    if session.unusable is not None:
-        return groups_of([session.unusable])
-    return groups_of(session.outcomes)
-
-
-def not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> list[str]:
+def _not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[str]:
     """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.
     """
-    sentences = []
     for probe in probes.values():
         if probe.name == FIRST or not {probe.name, *probe.settles} & set(asked):
             continue
@@ -178,17 +190,12 @@ def not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked:
         reasons = [entry["why"] for entry in section["skipped"] if entry["name"] == probe.name]
         if not children:
             reasons = [f"it has nothing to run on the device {section['device']}"]
-        sentences.append(
-            f"{probe.name} measured nothing: {'; '.join(reasons[:3]) or 'it saw no case that can be judged'}"
-        )
-    return sentences
+        yield f"{probe.name} measured nothing: {'; '.join(reasons[:3]) or 'it saw no case that can be judged'}"
 
 
-def model_not_measured(session: Session) -> list[str]:
+def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[str]:
     """A sentence when a model was given, experiments tried to build it, and none of them could measure it."""
-    if not any(outcome.job.model for outcome in session.outcomes):
-        return []
-    own = [case for case in cases_of(session.outcomes) if (case.param("model") or "").split(" ")[0] == "own"]
-    if not own or any(case.verdict.verdict != "skip" for case in own):
-        return []
-    return [f"the model that was given was not measured, only others: {own[0].verdict.why}"]
+    own = [case for case in cases if (case.param("model") or "").split(" ")[0] == "own"]
+    given = any(outcome.job.model for outcome in session.outcomes)
+    if given and own and all(case.verdict.verdict == "skip" for case in own):
+        yield f"the model that was given was not measured, only others: {own[0].verdict.why}"

@@ -1,67 +1,31 @@
-"""Running probes: one bounded child a job, every observation kept as it comes, every way to end named."""
+"""Running probes: jobs share a process where they may, and of those that end badly the one to blame is named."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from envdoctor.probe.catalogue import FIRST, PAYLOAD, Job
-from envdoctor.probe.child_environment import child_environment
-from envdoctor.sandbox.stream import StreamEnd, stream_child
+from envdoctor.probe.catalogue import FIRST, Job
+from envdoctor.sandbox.target import NO_TORCH, Answer, Place, run_in_target
 
-if TYPE_CHECKING:
-    import threading
+__all__ = ["UNUSABLE", "Outcome", "run_jobs"]
 
-__all__ = ["ENDINGS", "NO_TORCH", "UNUSABLE", "Outcome", "Place", "run_bundle", "run_jobs", "total_peak"]
-
-#: Endings that say that torch cannot be used, whatever the probe, in the words of the child.
-NO_TORCH = ("no-torch", "torch-broken", "torch-old")
 #: Endings that say that no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
-#: Every way in which a child can end. Only ``ok`` says that all was observed that was to be observed.
-ENDINGS = (
-    "ok",
-    "timeout",
-    "killed",
-    "crash",
-    "oom",
-    "sticky",
-    "garbage",
-    "output-limit",
-    "failed",
-    "lost",
-    *UNUSABLE,
-)
 #: Ways to end in a shared process that are told even when the job is done alone. Output and memory are limited for all
 #: jobs of a process together: reaching those limits says nothing about the last one.
 _TOLD_ONCE = ("timeout", "killed", "crash", "garbage", "failed", "lost")
-_GARBAGE_KEPT = 200
-_MOST_GARBAGE = 100
-_FRAME = re.compile(r'File "[^"]*?([^"/\\]+)", line (\d+) in (\S+)')
-
-
-class Place(NamedTuple):
-    """Where children run: the target ``python``, the caller's environment variables and working directory, the folder
-    ``scratch`` for their files, and which devices they may see (None: as in ``environ``)."""
-
-    python: str
-    environ: Mapping[str, str]
-    cwd: str
-    scratch: str
-    visible: str | None = None
-    payload: Path = PAYLOAD
 
 
 class Outcome(NamedTuple):
-    """What one child gave. ``begin`` is what it said of torch before the probe began (empty when it did not get there);
-    ``ending`` one of :data:`ENDINGS`, with a ``detail`` in words; ``peak_mib`` its largest memory, mapped files
-    included; ``cpu_seconds`` what it computed, where it lived to tell. ``earlier`` is how a first try ended, in a
-    process shared with other jobs, when this second one, alone, was done; ``earlier_detail`` says more."""
+    """What one job gave.
+
+    ``observations`` carry probe, device, dtype and backend of the job. ``ending`` is one of
+    :data:`~envdoctor.sandbox.target.ENDINGS`, with a ``detail`` in words; ``begin``, ``seconds``, ``cpu_seconds`` and
+    ``peak_mib`` are those of its answer. ``earlier`` is how a first try ended, in a process shared with other jobs,
+    when this second one, alone, was done; ``earlier_detail`` says more.
+    """
 
     job: Job
     observations: tuple[Mapping[str, Any], ...]
@@ -90,239 +54,108 @@ def run_jobs(
     place: Place,
     *,
     workers: int = 1,
-    tell: Callable[[str], None] | None = None,
-    keep: Callable[[Outcome], None] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Run all jobs, ``workers`` processes at a time, and return their outcomes in the order of the jobs.
 
     ``tell`` hears what is going on, ``keep`` each outcome as soon as its process has ended; both are called in this
     thread. An interrupt ends the children that run. Once torch cannot be imported, no further child tries.
     """
-    import threading
-    from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-    stop = threading.Event()
     bundles = _bundles(jobs)
-    now: dict[int, str] = {}
+    run = _Run(place)
     outcomes: dict[int, Outcome] = {}
-    hopeless: list[Outcome] = []
-
-    def one(number: int) -> list[Outcome]:
-        def heard(job: Job, count: int) -> None:
-            now[number] = f"{job.label}: {count}"
-
-        asked = [jobs[place_of] for place_of in bundles[number]]
-        if hopeless:
-            return [_like(hopeless[0], job) for job in asked]
-        found = run_bundle(asked, place, stop=stop, heard=heard)
-        hopeless.extend(outcome for outcome in found if outcome.without_torch)
-        return found
-
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="probe") as pool:
-        waiting: dict[Future[list[Outcome]], int] = {}
         try:
-            waiting.update({pool.submit(one, number): number for number in range(len(bundles))})
+            waiting = {pool.submit(run.bundle, [jobs[number] for number in bundle]): bundle for bundle in bundles}
             while waiting:
                 done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
-                    number = waiting.pop(future)
-                    now.pop(number, None)
-                    for place_of, outcome in zip(bundles[number], future.result(), strict=True):
-                        outcomes[place_of] = outcome
-                        if keep:
-                            keep(outcome)
-                if tell:
-                    tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(text for _, text in sorted(now.items()))}")
+                    for number, outcome in zip(waiting.pop(future), future.result(), strict=True):
+                        outcomes[number] = outcome
+                        keep(outcome)
+                tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(sorted(run.now.values()))}")
         except BaseException:
-            stop.set()
-            for future in waiting:
-                future.cancel()
+            run.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [outcomes[number] for number in sorted(outcomes)]
 
 
 def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
     """Places of the jobs that share a process. The context comes first, then what may take longest."""
-    alone = [[number] for number, job in enumerate(jobs) if job.bundle is None]
-    shared: dict[str, list[int]] = {}
+    shared: dict[object, list[int]] = {}
     for number, job in enumerate(jobs):
-        if job.bundle is not None:
-            shared.setdefault(job.bundle, []).append(number)
+        shared.setdefault(number if job.alone else frozenset(job.needs), []).append(number)
 
     def rank(bundle: list[int]) -> tuple[bool, float]:
         return jobs[bundle[0]].probe != FIRST, -sum(jobs[number].seconds for number in bundle)
 
-    return sorted([*alone, *shared.values()], key=rank)
+    return sorted(shared.values(), key=rank)
 
 
-def run_bundle(
-    jobs: Sequence[Job],
-    place: Place,
-    *,
-    stop: threading.Event | None = None,
-    heard: Callable[[Job, int], None] | None = None,
-) -> list[Outcome]:
-    """Run jobs of one device one after another in one child; one outcome a job. Never raises for what the child does.
+class _Run:
+    """Processes that run at the same time; ``now`` is what each thread is at, in words."""
 
-    When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no other.
-    How the shared one ended is kept with the job that ran then. Where torch cannot be imported nothing is tried again.
-    """
-    answers = _Answers(jobs, heard)
-    command = [place.python, "-X", "faulthandler", "-B", "-u", os.path.join(place.payload, "probe_child.py")]
-    device = jobs[0].device
-    end = stream_child(
-        command,
-        json.dumps({"jobs": [job.document() for job in jobs]}).encode(),
-        answers.take,
-        env=child_environment(
-            place.environ, cwd=place.cwd, scratch=place.scratch, device=device, visible=place.visible
-        ),
-        cwd=place.scratch,
-        seconds=sum(job.seconds for job in jobs),
-        memory_mib=max(job.memory_mib for job in jobs),
-        stop=stop,
-        late=answers.late,
-    )
-    outcomes: list[Outcome] = []
-    for number, (job, answer) in enumerate(zip(jobs, answers.by_job, strict=True)):
-        outcome = _outcome(job, answer, end)
-        hopeless = next((earlier for earlier in outcomes if earlier.without_torch), None)
-        if answer.end or len(jobs) == 1 or (stop is not None and stop.is_set()):
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.stop = threading.Event()
+        self.now: dict[int, str] = {}
+        self._hopeless: Outcome | None = None
+
+    def bundle(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run jobs of one device one after another in one child; one outcome a job.
+
+        When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no
+        other. How the shared one ended is kept with the job that ran then.
+        """
+        if self._hopeless is not None:
+            return [self._like_the_hopeless(job) for job in jobs]
+        me = threading.get_ident()
+
+        def heard(task: int, records: int) -> None:
+            self.now[me] = f"{jobs[task].label}: {records}"
+
+        tasks = [job.task() for job in jobs]
+        answers = run_in_target(tasks, self.place, heard=heard, until=self.stop.is_set)
+        self.now.pop(me, None)
+        outcomes: list[Outcome] = []
+        for job, answer in zip(jobs, answers, strict=True):
+            outcome = _outcome(job, answer)
+            if outcome.without_torch:
+                self._hopeless = outcome
+            elif self._hopeless is not None and answer.ending == "unreached":
+                outcome = self._like_the_hopeless(job)
+            elif len(jobs) > 1 and not self.stop.is_set() and (answer.died or answer.ending == "unreached"):
+                outcome = self._alone(outcome)
             outcomes.append(outcome)
-        elif hopeless is not None:
-            outcomes.append(_like(hopeless, job))
-        elif number == answers.at and end.status != "not-started":
-            outcomes.append(outcome if outcome.without_torch else _again(outcome, place, stop, heard))
-        else:
-            outcomes += run_bundle([job], place, stop=stop, heard=heard)
-    return outcomes
+        return outcomes
+
+    def _alone(self, first: Outcome) -> Outcome:
+        """The job in a process of its own. When it is done there, how it ended at first is part of the result."""
+        (second,) = self.bundle([first.job])
+        if second.ending != "ok" or first.ending not in _TOLD_ONCE:
+            return second
+        return second._replace(earlier=first.ending, earlier_detail=first.detail)
+
+    def _like_the_hopeless(self, job: Job) -> Outcome:
+        """The outcome of a job that is not tried, because that of another says how it would end."""
+        assert self._hopeless is not None
+        return Outcome(job, (), self._hopeless.ending, self._hopeless.detail)
 
 
-def _like(hopeless: Outcome, job: Job) -> Outcome:
-    """The outcome of a job that was not tried, because that of another says how it would end."""
-    return Outcome(job, (), hopeless.ending, hopeless.detail)
-
-
-def _again(
-    first: Outcome, place: Place, stop: threading.Event | None, heard: Callable[[Job, int], None] | None
-) -> Outcome:
-    """The job in a process of its own. When it is done there, how it ended at first is part of the result."""
-    (second,) = run_bundle([first.job], place, stop=stop, heard=heard)
-    if second.ending != "ok" or first.ending not in _TOLD_ONCE:
-        return second
-    return second._replace(earlier=first.ending, earlier_detail=first.detail)
-
-
-def _outcome(job: Job, answer: _Answer, end: StreamEnd) -> Outcome:
-    ending, detail = _ending(end, answer, job)
-    seconds, computed, peak = (answer.end.get(key) for key in ("seconds", "cpu_s", "peak_rss_mib"))
-    peaks = [value for value in (None if answer.end else end.peak_mib, peak) if isinstance(value, (int, float))]
+def _outcome(job: Job, answer: Answer) -> Outcome:
+    stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
+    stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})
     return Outcome(
         job,
-        tuple(answer.observations),
-        ending,
-        detail,
-        round(seconds if isinstance(seconds, (int, float)) else end.seconds, 2),
-        max(peaks, default=None),
+        tuple({**stamp, **record} for record in answer.records),
+        answer.ending,
+        answer.detail,
+        answer.seconds,
+        answer.peak_mib,
         answer.begin,
-        computed if isinstance(computed, (int, float)) else None,
+        answer.cpu_seconds,
     )
-
-
-class _Answer:
-    """The lines about one job, sorted into the first, the last, what lies between, and garbage."""
-
-    def __init__(self) -> None:
-        self.begin: Mapping[str, Any] = {}
-        self.end: Mapping[str, Any] = {}
-        self.observations: list[Mapping[str, Any]] = []
-        self.garbage: list[str] = []
-
-
-class _Answers:
-    """The lines of one child; those up to an end are about one job."""
-
-    def __init__(self, jobs: Sequence[Job], heard: Callable[[Job, int], None] | None) -> None:
-        self.jobs = jobs
-        self.heard = heard
-        self.by_job = [_Answer() for _ in jobs]
-        self.at = 0
-        self.since = time.monotonic()
-
-    def late(self) -> bool:
-        """Whether the job that runs now has taken more than its time."""
-        return self.at < len(self.jobs) and time.monotonic() - self.since > self.jobs[self.at].seconds
-
-    def take(self, line: bytes) -> bool:
-        answer = self.by_job[min(self.at, len(self.by_job) - 1)]
-        record: Any = None
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            pass
-        if not isinstance(record, dict):
-            answer.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
-            return len(answer.garbage) < _MOST_GARBAGE
-        kind = record.get("kind")
-        if kind == "begin":
-            answer.begin = record
-        elif kind == "end":
-            answer.end = record
-            self.since = time.monotonic()
-            self.at += 1
-        else:
-            answer.observations.append(record)
-        if self.heard:
-            self.heard(self.jobs[min(self.at, len(self.jobs) - 1)], len(answer.observations))
-        return True
-
-
-def _ending(end: StreamEnd, answers: _Answer, job: Job) -> tuple[str, str]:
-    """The name of how it ended, and details for a person."""
-    after = f"after {len(answers.observations)} observations"
-    if end.status == "not-started":
-        return "failed", end.stderr_tail
-    if answers.garbage:
-        return "garbage", f"{len(answers.garbage)} lines that are no observation, such as {answers.garbage[0]!r}"
-    if answers.end:  # what came of the process later is not this job's
-        said = answers.end.get("ending")
-        if isinstance(said, str) and said in ENDINGS:
-            return said, str(answers.end.get("detail", ""))
-        return "garbage", f"no ending is called {str(said)[:60]!r}"
-    if end.status == "output-limit":
-        return "output-limit", f"more output than anybody could read, {after}"
-    if end.status == "timeout":
-        return "timeout", f"not done in {job.seconds:g} s, {after}"
-    if end.status == "memory":
-        return "oom", f"more than {job.memory_mib} MiB of memory, {after}"
-    return _by_exit_code(end, after)
-
-
-def _by_exit_code(end: StreamEnd, after: str) -> tuple[str, str]:
-    import signal
-
-    code = end.code or 0
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        if name == "SIGKILL":
-            return "killed", f"by SIGKILL {after}, as the system does when memory runs out"
-        return "crash", f"{name} {after}{_frame(end.stderr_tail)}"
-    half = ", in the middle of a line" if end.rest.strip() else ""
-    if code == 0:
-        return "lost", f"it ended {after}{half} without saying that it was done"
-    last = next((line for line in reversed(end.stderr_tail.splitlines()) if line.strip()), "")
-    return "failed", f"exit code {code} {after}{half}" + (f": {last[:300]}" if last else "")
-
-
-def _frame(tail: str) -> str:
-    """Where Python was, by the lines that its fault handler left: ``, in forward (modeling.py:12)``."""
-    found = _FRAME.search(tail.partition("most recent call first")[2])
-    return f", in {found.group(3)} ({found.group(1)}:{found.group(2)})" if found else ""
-
-
-def total_peak(outcomes: Iterable[Outcome]) -> float | None:
-    """The largest memory of any child in MiB."""
-    return max((outcome.peak_mib for outcome in outcomes if outcome.peak_mib is not None), default=None)

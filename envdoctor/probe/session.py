@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Job, Probe
-from envdoctor.probe.running import UNUSABLE, Outcome, Place, run_jobs
+from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
+from envdoctor.sandbox.target import Place
 
 __all__ = ["Session", "Wishes", "in_use", "run_session"]
 
@@ -48,8 +49,8 @@ def run_session(
     *,
     cpu_for_sure: bool = False,
     workers: int | None = None,
-    tell: Callable[[str], None] | None = None,
-    keep: Callable[[Outcome], None] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Session:
     """Run the experiments. The context comes first and alone, because it says whether torch works and which device
     there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
@@ -71,23 +71,31 @@ def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source]
 
 def parse(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
     """What is in each of the files, in their order. Nothing of them is executed or imported."""
+    import threading
     from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
 
     if not sources:
         return []
     half = (len(sources) + 1) // _CHILDREN
     batches = [batch for batch in (sources[:half], sources[half:]) if batch]
+    stop = threading.Event()
     with ThreadPoolExecutor(_CHILDREN) as pool:
-        return [result for results in pool.map(_parse_batch, batches) for result in results]
+        try:
+            parse_batch = partial(_parse_batch, until=stop.is_set)
+            return [result for results in pool.map(parse_batch, batches) for result in results]
+        except BaseException:  # an interrupt: the pool waits for what runs
+            stop.set()
+            raise
 
 
-def _parse_batch(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
-    """Files in one child; where one ends it, a new child goes on behind that file."""
+def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[FileCode | Unparsable]:
+    """Files in one child; where one ends it, a new child goes on behind that file, but not when ``until`` says yes."""
     import time
 
     deadline = time.monotonic() + _SECONDS_IN_ALL
     results: list[FileCode | Unparsable] = []
-    while (waiting := sources[len(results) :]) and (left := deadline - time.monotonic()) > 0:
+    while (waiting := sources[len(results) :]) and (left := deadline - time.monotonic()) > 0 and not until():
         stdin = b"".join(b"%d\n%b" % (len(source.content), source.content) for source in waiting)
         child = run_child(
             own_python("envdoctor.revision.code_tree"),
@@ -95,6 +103,7 @@ def _parse_batch(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
             seconds=min(_SECONDS, left),
             memory_mib=_MEMORY_MIB,
             output_limit=_OUTPUT,
+            until=until,
         )
         lines = child.stdout.split(b"\n")[:-1]
         results += [_answer(source.path, line) for source, line in zip(waiting, lines, strict=False)]

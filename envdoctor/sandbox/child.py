@@ -1,35 +1,55 @@
-"""One bounded child process: time, memory, output, no files of its own, and its whole process group ends with it."""
+"""One bounded child process: time, memory, output; its whole process group, and what left it, ends with it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.sandbox.environment import minimal_environment
+from envdoctor.sandbox.launcher import MODULE, NOT_STARTED, REFUSED
+from envdoctor.sandbox.process_tree import MARK, end_all, memory_of
 
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["ChildResult", "feed", "kill_group", "own_python", "run_child"]
+__all__ = ["ChildResult", "own_python", "run_child"]
 
-_STDERR_KEPT = 4096
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 _BLOCK = 1 << 16
-_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "SYSTEMROOT")  # without them some interpreters do not start at all
-_START = "import sys; sys.path += sys.argv[2:]; __import__(sys.argv[1], fromlist=['main']).main()"
+_STDERR_KEPT = 8192
+_STDERR_LIMIT = 256 << 20
+_LINE_LIMIT = 1 << 20
+#: Seconds between two looks at the clock, and at memory.
+_POLL = 0.05
+_MEMORY_POLL = 0.2
 
 
 class ChildResult(NamedTuple):
     """How the child ended.
 
-    ``status`` is ``ok`` (exit code 0), ``timeout``, ``memory`` (MemoryError, or killed by the system), ``crash`` (any
-    other signal), ``output-limit``, or ``failed`` (another exit code, or it could not be started). ``stdout`` holds
-    what came until then, never more than the limit; ``stderr_tail`` the last 4 KiB of stderr, to be cleaned before it
-    is shown.
+    ``status`` is ``ok`` (exit code 0), ``failed`` (another exit code, or it could not be started), ``crash`` (a
+    signal), ``timeout``, ``memory`` (more than it may have, a MemoryError, or killed by the system) or
+    ``output-limit``. ``stdout`` holds what came until then, never more than the limit; where lines were handed on, what
+    stood behind the last line end. ``stderr_tail`` is the last 8 KiB of stderr, to be cleaned before it is shown.
+    ``code`` is the exit code, negative for a signal (also when a shell in between said 128 + signal), None when it was
+    ended from here or not started. ``peak_mib`` is the largest memory of the child and what it started, as sampled.
     """
 
     status: str
-    stdout: bytes
-    stderr_tail: str
+    stdout: bytes = b""
+    stderr_tail: str = ""
+    code: int | None = None
+    seconds: float = 0.0
+    peak_mib: float | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether there was such a program."""
+        return self.status != "failed" or self.code is not None
 
 
 def own_python(module: str, *, packages: bool = False) -> list[str]:
@@ -44,166 +64,196 @@ def own_python(module: str, *, packages: bool = False) -> list[str]:
     if packages:
         skipped = (root, os.getcwd())
         paths += [path for path in sys.path if os.path.isabs(path) and path not in skipped]
-    return [sys.executable, "-I", "-S", "-B", "-W", "ignore", "-c", _START, module, *paths]
+    return [MODULE + module, *paths]
 
 
-def run_child(argv: Sequence[str], stdin: bytes, *, seconds: float, memory_mib: int, output_limit: int) -> ChildResult:
+def run_child(
+    argv: Sequence[str],
+    stdin: bytes = b"",
+    *,
+    seconds: float,
+    memory_mib: int,
+    output_limit: int,
+    confined: bool = True,
+    environ: Mapping[str, str] | None = None,
+    cwd: str = os.path.abspath(os.sep),
+    on_line: Callable[[bytes], bool] | None = None,
+    until: Callable[[], bool] = lambda: False,
+) -> ChildResult:
     """Run ``argv``, give it ``stdin``, and wait for at most ``seconds``; never raises for what the child does.
 
-    The child gets a minimal environment (no proxies, tokens or telemetry), the root folder as its working folder and a
-    process group of its own, which is killed whatever happens. On Linux it has ``memory_mib`` MiB of address space,
-    cannot write a byte to a file and leaves no core; the limits hold before the first byte of ``stdin`` is sent. Other
-    systems cannot limit another process like this: there only time and output (``output_limit`` bytes) are bounded.
+    The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
+    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has ``memory_mib`` MiB of address
+    space and can write to no file (Linux; macOS as far as it keeps such limits). Of another one memory is watched and
+    not limited in advance, because CUDA and torch reserve far more addresses than they use: what counts is what no
+    file backs, of the child and its children (Linux only).
+
+    With ``on_line`` each line of the output is handed on (in another thread) as soon as it is complete; it answers
+    whether it wants more. ``until`` is asked again and again whether the child is to be ended now, as by a timeout.
+    The thread that calls this must live as long as the child.
     """
     import subprocess
 
+    mark = os.urandom(8).hex()
+    started = time.monotonic()
     try:
         process = subprocess.Popen(
-            list(argv),
+            _launched(argv, memory_mib if confined else 0, int(seconds) + 2),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=os.path.abspath(os.sep),
-            env=_environment(),
+            cwd=cwd,
+            env={**(minimal_environment(os.environ) if environ is None else environ), MARK: mark},
             start_new_session=True,
             bufsize=0,
         )
     except (OSError, ValueError) as error:
-        return ChildResult("failed", b"", f"it cannot be started: {error}")
-    _limit(process.pid, seconds, memory_mib)
-    return _Conversation(process, stdin, output_limit).finish(seconds)
+        return ChildResult("failed", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
+    child = _Child(process, stdin, output_limit, on_line)
+    try:
+        status = child.watch(started + seconds, 0 if confined else memory_mib << 20, until)
+    finally:
+        end_all(process.pid, mark)
+        child.close()
+    code = process.returncode if status == "ok" else None
+    if code is not None and code > 128 and os.name != "nt":
+        code = 128 - code
+    tail = child.errors.decode("utf-8", "replace")
+    if code == NOT_STARTED and tail.startswith(REFUSED):
+        code, status = None, "failed"
+    peak = round(child.peak / (1 << 20), 1) if child.peak else None
+    return ChildResult(
+        status if code is None else _status(code, tail, confined),
+        bytes(child.output[:output_limit]),
+        tail,
+        code,
+        time.monotonic() - started,
+        peak,
+    )
 
 
-class _Conversation:
-    """The three pipes of one child, each served by a thread (Windows cannot wait for several pipes at once)."""
+def _launched(argv: Sequence[str], memory_mib: int, seconds: int) -> list[str]:
+    """The command behind the launcher, which Windows has for our own modules alone: it cannot replace a process."""
+    if not sys.executable or (os.name == "nt" and not argv[0].startswith(MODULE)):
+        return list(argv)
+    limits = map(str, (os.getpid(), memory_mib, seconds))
+    return [sys.executable, "-I", "-S", "-B", "-W", "ignore", _LAUNCHER, *limits, *argv]
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, output_limit: int) -> None:
-        import threading
 
+class _Child:
+    """A running child: its three pipes and its end, each waited for by a thread (Windows waits for one at a time)."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        output_limit: int,
+        on_line: Callable[[bytes], bool] | None,
+    ) -> None:
         self.process = process
         self.stdin = stdin
         self.output_limit = output_limit
+        self.on_line = on_line
         self.output = bytearray()
         self.errors = bytearray()
+        self.peak = 0
+        self.over = threading.Event()  # it has ended, or met a limit of its output
         self.full = False
-        roles = (self._read_output, self._read_errors, self._write)
+        roles = (self._read_output, self._read_errors, self._write, self._await_end)
         self.threads = [threading.Thread(target=role, daemon=True) for role in roles]
 
-    def finish(self, seconds: float) -> ChildResult:
-        import time
+    def watch(self, deadline: float, memory: int, until: Callable[[], bool]) -> str:
+        """Wait for the end of the process itself, whoever else holds its pipes: ``ok``, or which limit was met."""
+        for thread in self.threads:
+            thread.start()
+        look = 0.0
+        while not self.over.is_set():
+            now = time.monotonic()
+            if now >= deadline or until():
+                return "timeout"
+            if memory and now >= look:
+                look = now + _MEMORY_POLL
+                used = memory_of(self.process.pid)
+                self.peak = max(self.peak, used.everything)
+                if used.own > memory:
+                    return "memory"
+            self.over.wait(min(_POLL, deadline - now))
+        return "output-limit" if self.full else "ok"
 
-        deadline = time.monotonic() + seconds
-        try:
-            for thread in self.threads:
-                thread.start()
-            late = self._is_late(deadline)
-        finally:
-            self._end()
-        tail = self.errors.decode("utf-8", "replace")
-        status = "output-limit" if self.full else "timeout" if late else _status(self.process.returncode, tail)
-        return ChildResult(status, bytes(self.output[: self.output_limit]), tail)
-
-    def _is_late(self, deadline: float) -> bool:
-        """Wait until the child and everything that holds its output have ended; whether that took too long."""
-        import subprocess
-        import time
-
-        for thread in self.threads[:2]:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        try:
-            self.process.wait(max(0.001, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return True
-        return any(thread.is_alive() for thread in self.threads[:2])
-
-    def _end(self) -> None:
-        kill_group(self.process.pid)
+    def close(self) -> None:
+        """Take what is left in the pipes of a child that was ended, and collect it."""
         self.process.kill()
         self.process.wait()
         for thread in self.threads:
-            thread.join(1.0)
-        # A process that left the group may still hold a pipe open; closing it under its reader could free the number
-        # for another file.
+            if thread.ident is not None:
+                thread.join(2.0)
+        # Closing a pipe under its reader could free the number for another file: then rather leave it open.
         for thread, stream in zip(self.threads[:2], (self.process.stdout, self.process.stderr), strict=True):
             if stream is not None and not thread.is_alive():
                 stream.close()
 
+    def _await_end(self) -> None:
+        if hasattr(os, "waitid"):
+            try:
+                # Without collecting it: until then nobody else can get its number, by which its group is ended.
+                os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+            except OSError:
+                pass
+        else:
+            self.process.wait()
+        self.over.set()
+
     def _read_output(self) -> None:
         assert self.process.stdout is not None
+        total = 0
         while block := os.read(self.process.stdout.fileno(), _BLOCK):
+            total += len(block)
             self.output += block
-            if len(self.output) > self.output_limit:
-                self.full = True
-                kill_group(self.process.pid)
-                return
+            if total > self.output_limit or not self._handed_on():
+                return self._enough()
+
+    def _handed_on(self) -> bool:
+        """Whether whoever listens wants more, and gets lines of a bearable length."""
+        if self.on_line is None:
+            return True
+        *lines, self.output = self.output.split(b"\n")
+        return all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
+        total = 0
         while block := os.read(self.process.stderr.fileno(), _BLOCK):
+            total += len(block)
             self.errors += block
             del self.errors[:-_STDERR_KEPT]
+            if total > _STDERR_LIMIT:
+                return self._enough()
+
+    def _enough(self) -> None:
+        self.full = True
+        self.over.set()
 
     def _write(self) -> None:
-        feed(self.process, self.stdin)
-
-
-def feed(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Write ``data`` to the child's standard input and close it; a child that ends before it has read everything says
-    why by its exit."""
-    assert process.stdin is not None
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(process.stdin.fileno(), rest[:_BLOCK]) :]
-    except OSError:
-        pass
-    finally:
-        process.stdin.close()
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return {**kept, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8", "PATH": os.defpath}
-
-
-def _limit(pid: int, seconds: float, memory_mib: int) -> None:
-    if sys.platform != "linux":
-        return
-    import resource
-
-    memory = memory_mib << 20
-    limits = (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, int(seconds) + 2),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    )
-    for kind, value in limits:
+        """A child that ends before it has read everything says why by its exit."""
+        assert self.process.stdin is not None
+        rest = memoryview(self.stdin)
         try:
-            resource.prlimit(pid, kind, (value, value))
-        except (OSError, ValueError):
-            pass  # it has ended already, or has a lower limit than this
-
-
-def kill_group(pid: int) -> None:
-    """End the group. Its number is not used again while anything in it lives."""
-    if hasattr(os, "killpg"):
-        import signal
-
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
+            while rest:
+                rest = rest[os.write(self.process.stdin.fileno(), rest[:_BLOCK]) :]
+        except OSError:
             pass
+        finally:
+            self.process.stdin.close()
 
 
-def _status(code: int, tail: str) -> str:
+def _status(code: int, tail: str, confined: bool) -> str:
     import signal
 
     if code == 0:
         return "ok"
     if code > 0 or os.name == "nt":
         lines = tail.rstrip().splitlines()
-        return "memory" if lines and lines[-1].startswith("MemoryError") else "failed"
+        return "memory" if confined and lines and lines[-1].startswith("MemoryError") else "failed"
     if code == -getattr(signal, "SIGXCPU", 24):
         return "timeout"
-    return "memory" if code == -getattr(signal, "SIGKILL", 9) else "crash"
+    return "memory" if confined and code == -getattr(signal, "SIGKILL", 9) else "crash"

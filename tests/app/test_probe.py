@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fakes import payload, write_probe
+from observing import shipped
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources
@@ -36,7 +37,7 @@ def run(tmp_path: Path) -> Callable[..., Report]:
             payload(tmp_path, **bodies)
         sources = Sources(python=sys.executable, cwd=tmp_path)
         options = {"payload": home, "device": "cpu", "sources": sources, **(request or {})}
-        return probe(Request(**options))
+        return probe(Request(**options), matrix=shipped())
 
     return start
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from envdoctor.probe.catalogue import PAYLOAD
-
-__all__ = ["payload", "write_probe"]
+__all__ = ["CONTEXT", "payload", "write_probe"]
 
 CONTEXT = """
 emit({"kind": "environment", "case": "build", "torch": "2.13.0+cpu", "accelerators": 0})
@@ -15,10 +12,9 @@ emit({"kind": "environment", "case": "build", "torch": "2.13.0+cpu", "accelerato
 
 
 def payload(folder: Path, **bodies: str) -> Path:
-    """A payload with the real child script, a stand-in for the context, and probes with these bodies of ``run``."""
+    """A payload with a stand-in for the context, and probes with these bodies of ``run``."""
     home = folder / "payload"
     (home / "probes").mkdir(parents=True)
-    shutil.copy(PAYLOAD / "probe_child.py", home)
     write_probe(home, "context", CONTEXT, alone=True)
     for name, body in bodies.items():
         write_probe(home, name, body)
@@ -28,9 +24,7 @@ def payload(folder: Path, **bodies: str) -> Path:
 def write_probe(home: Path, name: str, body: str, **declared: object) -> None:
     """One probe: its body, indented by nothing, may use ``job`` and ``emit``."""
     declaration = {
-        "name": name.replace("_", "-"),
         "title": "a stand-in",
-        "settles": [name.replace("_", "-")],
         "needs": [],
         "suites": {"quick": [{"dtype": "bf16", "backend": "default"}]},
         "seconds": {"cpu": 20},

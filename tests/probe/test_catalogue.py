@@ -27,16 +27,24 @@ def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
     assert not has_probe("other", home)
 
 
+def test_a_probe_needs_no_more_than_a_title(tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    (home / "probes" / "new_one.py").write_text("PROBE = {'title': 'does it?'}\n")
+    probe = find_probes(home)["new-one"]
+    (job,) = probe.jobs("full", "cuda")
+    assert (job.probe, job.device, job.needs, job.alone) == ("new-one", "cuda", ("torch",), False)
+    assert (list(probe.suites), probe.settles) == (["quick", "full"], ("new-one",))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("x = 1", "no PROBE"),
         ("PROBE = {", "SyntaxError"),
-        ("PROBE = {'name': 'other'}", "not that of the file"),
-        ("PROBE = {'name': 'one', 'colour': 1}", "unknown key 'colour'"),
-        ("PROBE = {'name': 'one', 'title': 't', 'suites': {'slow': []}}", "suites are"),
-        ("PROBE = {'name': 'one'}", "KeyError"),
-        ("PROBE = dict(name=open('x'))", "ValueError"),
+        ("PROBE = {'title': 't', 'colour': 1}", "unknown key 'colour'"),
+        ("PROBE = {'title': 't', 'suites': {'slow': []}}", "suites are"),
+        ("PROBE = {}", "KeyError"),
+        ("PROBE = dict(title=open('x'))", "ValueError"),
     ],
 )
 def test_a_file_that_declares_nonsense_is_named(tmp_path: Path, text: str, says: str) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.grouping import groups_of, records_of
-from envdoctor.probe.running import ENDINGS, Outcome
+from envdoctor.probe.catalogue import Job, find_probes
+from envdoctor.probe.grouping import groups_of
+from envdoctor.probe.records import records_of
+from envdoctor.probe.running import Outcome
 from envdoctor.probe.session import in_use, session_of
+from envdoctor.sandbox.target import ENDINGS
 
 HEALTHY = {"o": 0.8, "dq": 0.9, "dk": 1.0, "dv": 1.1}
 
@@ -43,14 +45,14 @@ def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
     fail, passed = groups_of([outcome(*wrong, *right)])
     assert (fail.verdict, fail.signature, fail.tile) == ("fail", "nan-gradient", "%128=64")
     assert (passed.verdict, passed.signature) == ("pass", "ok")
-    record, _ = records_of([fail, passed], {"attention": ["attention"]}, True)
+    record, _ = records_of([fail, passed], find_probes(), True)
     assert record["masks"] == ("bool_left",)
     assert record["lengths"] == ("64", "192", "704")
     assert record["tensors"] == "dq"
     assert (record["wrong"], record["cases"]) == (3, 7)
     assert record["ratio"] == 1.1
     assert record["node"] == "ScaledDotProductCudnnAttentionBackward0"
-    assert record["settles"] == "attention"
+    assert (record["settles"], record["attention"]) == ("attention", "sdpa")
     assert record["model"] is ABSENT
     assert fail.lse == (-209.0, -180.5)
 

@@ -18,7 +18,7 @@ from envdoctor.probe.recording import SCHEMA, RecordingError, read_recording, wr
 from envdoctor.probe.running import Outcome
 
 JOB = Job(
-    "attention", "cpu", "quick", "bf16", "default", {"grid": "full"}, None, {"dtype": "bf16"}, 90.0, 1500, "torch"
+    "attention", "cpu", "quick", "bf16", "default", {"grid": "full"}, None, {"dtype": "bf16"}, ("torch",), 90.0, 1500
 )
 OUTCOME = Outcome(JOB, ({"judge": "exact", "equal": True},), "crash", "SIGSEGV", 1.5, 220.0, {"torch": "2.13.0"})
 
@@ -68,10 +68,10 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         (json.dumps({"schema": SCHEMA, "facts": {}, "only": [5]}), ":1: only"),
         (json.dumps({"schema": SCHEMA, "facts": {}, "suite": {"a": 1}}), ":1: suite"),
         (HEAD + "\n" + line(dtype=["x"]), ":2: not what a child of a probe gave: dtype"),
-        (HEAD + "\n" + line(options=5), "options and recipe"),
-        (HEAD + "\n" + line(recipe=[]), "options and recipe"),
-        (HEAD + "\n" + line(probe=5), "probe and suite"),
-        (HEAD + "\n" + line(suite=5), "probe and suite"),
+        (HEAD + "\n" + line(options=5), "options of a job cannot be 5"),
+        (HEAD + "\n" + line(recipe=[]), "recipe of a job cannot be []"),
+        (HEAD + "\n" + line(probe=5), "probe of a job cannot be 5"),
+        (HEAD + "\n" + line(suite=5), "suite of a job cannot be 5"),
         (HEAD + "\n" + line(device="cuda\x1b[31m"), "no device is called"),
         (HEAD + "\n" + line(seconds="9"), "seconds is not an amount"),
         (HEAD + "\n" + line(memory_mib=-1), "memory_mib is not an amount"),

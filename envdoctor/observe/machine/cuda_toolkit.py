@@ -18,6 +18,7 @@ KEYS = ("cuda.toolkit",)
 
 _NVCC_TIMEOUT = 5.0
 _NVCC_OUTPUT = 65536
+_NVCC_MEMORY_MIB = 512
 
 
 def observe(request: Request) -> list[Fact]:
@@ -109,49 +110,21 @@ def _from_json(text: str) -> str | None:
 
 
 def _ask_nvcc(nvcc: str, request: Request) -> Value:
-    output = _run(nvcc, request)
-    if isinstance(output, Unknown):
-        return output
-    match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", output)
-    return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")
+    from envdoctor.sandbox.child import run_child
+    from envdoctor.sandbox.environment import minimal_environment
 
-
-def _run(nvcc: str, request: Request) -> str | Unknown:
-    """The first 64 KiB that ``nvcc --version`` prints; it and what it started are ended after five seconds."""
-    import signal
-    import subprocess
-    import threading
-
-    try:
-        child = subprocess.Popen(
-            [nvcc, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(request.environ),
-            cwd=os.path.dirname(nvcc),
-            start_new_session=True,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
+    result = run_child(
+        [nvcc, "--version"],
+        seconds=_NVCC_TIMEOUT,
+        memory_mib=_NVCC_MEMORY_MIB,
+        output_limit=_NVCC_OUTPUT,
+        confined=False,
+        environ=minimal_environment(request.environ),
+        cwd=os.path.dirname(nvcc),
+    )
+    if not result.started:
         return Unknown("nvcc is there but cannot be started")
-    output: list[bytes] = []
-    stream = child.stdout
-    assert stream is not None
-    reader = threading.Thread(target=lambda: output.append(stream.read(_NVCC_OUTPUT)), daemon=True)
-    reader.start()
-    reader.join(_NVCC_TIMEOUT)
-    answer = output[0] if output else None
-    if hasattr(os, "killpg"):
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except OSError:
-            pass
-    else:
-        child.kill()
-    child.wait()
-    reader.join(1.0)
-    if not reader.is_alive():
-        stream.close()
-    if answer is None:
+    if result.status == "timeout":
         return Unknown(f"nvcc did not answer in {_NVCC_TIMEOUT:g} s")
-    return answer.decode("utf-8", "replace")
+    match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", result.stdout.decode("utf-8", "replace"))
+    return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")

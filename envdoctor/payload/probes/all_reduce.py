@@ -9,16 +9,17 @@ average over one rank. Small integers are exact in bf16, so that the results of 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ..probing.job import Emit, Job
+
 PROBE = {
-    "name": "all-reduce",
     "title": "bf16 all-reduce between processes",
-    "settles": ["all-reduce"],
-    "needs": ["torch"],
     "suites": {"full": [{}]},
     "seconds": {"cpu": 90, "cuda": 180},
     "memory_mib": 3000,
@@ -47,12 +48,8 @@ dist.destroy_process_group()
 """
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation a size and operation, for the judge ``exact``."""
-    import subprocess
-
-    import torch
-
     cuda = job["device"] == "cuda"
     backend = "nccl" if cuda else "gloo"
     world = min(2, torch.cuda.device_count()) if cuda else 2

@@ -14,92 +14,70 @@ gradients of norms that drop features (https://github.com/pytorch/pytorch/issues
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch.nn import functional
+
+from ..probing.failure import failure
+from ..probing.job import DTYPES, Emit, Job
+from ..probing.rounding import compare, forward_backward
+
 PROBE = {
-    "name": "arithmetic",
     "title": "linear layers, norms, softmax and losses against float64",
     "settles": ["arithmetic", "linear", "losses", "norms"],
-    "needs": ["torch"],
-    "suites": {"quick": [{}], "full": [{}]},
-    "seconds": {"cpu": 60, "cuda": 120},
-    "memory_mib": 1500,
 }
 
+_HALVES = ("bf16", "fp16")
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+
+def run(job: Job, emit: Emit) -> None:
     """One observation an operation and dtype, for the judge ``rounding``; two exact ones of products of ones."""
-    import torch
-
-    from ..probing.rounding import DTYPES, compare
-
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
-    for name in ("bf16", "fp16"):
-        dtype = DTYPES[name]
-        for label, operation, shapes, gate in _operations():
-            generator = torch.Generator().manual_seed(21)
-            given = [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
-            case: dict[str, Any] = {
-                "case": f"{label} {name}",
-                "judge": "rounding",
-                "dtype": name,
-                "backend": "default",
-                "gate": gate,
-                "params": {"operation": label},
-            }
+    for name in _HALVES:
+        for operation in _operations():
+            label, gate = operation[0], operation[3]
+            case = {"case": f"{label} {name}", "judge": "rounding", "dtype": name, "backend": "default", "gate": gate}
             try:
-                low = _forward_backward(operation, [value.to(device) for value in given])
-                exact = _forward_backward(operation, [value.double() for value in given])
+                found = _measured(operation, name, device)
             except RuntimeError as error:
-                emit({**case, "error": str(error)[:500], "sticky": "CUDA error" in str(error)})
-                continue
-            emit({**case, **compare(low, exact)})
-        _ones(emit, name, dtype, device)
-    if switches:
-        _as_set(emit, device, switches)
+                found = failure(error, device)
+            emit({**case, "params": {"operation": label}, **found})
+        _ones(emit, name, device)
+    for name, value in switches.items():
+        setattr(torch.backends.cuda.matmul, name, value)
+    for name in _HALVES if switches else ():
+        ratios = _measured(_operations()[0], name, device)["ratio"]
+        worst = max(ratios.values(), default=float("nan"))
+        emit({"kind": "info", "case": f"linear {name}, reductions as set", "dtype": name, "detail": f"ratio {worst:g}"})
 
 
 def _without_reduced_reductions() -> dict[str, Any]:
     """Switch off sums of products in half precision on CUDA, which torch allows by itself and which are no fault of a
     kernel; the settings as they were, by name."""
-    import torch
-
     matmul: Any = torch.backends.cuda.matmul
-    names = [f"allow_{kind}_reduced_precision_reduction" for kind in ("bf16", "fp16")]
+    names = [f"allow_{kind}_reduced_precision_reduction" for kind in _HALVES]
     before = {name: getattr(matmul, name) for name in names if hasattr(matmul, name)}
     for name in before:
         setattr(matmul, name, False)
     return before
 
 
-def _as_set(emit: Callable[[dict[str, Any]], None], device: str, switches: dict[str, Any]) -> None:
-    """What linear layers lose with the settings as they were: information."""
-    import torch
+def _measured(operation: tuple[str, Any, list[tuple[int, ...]], list[str]], dtype: str, device: str) -> dict[str, Any]:
+    _, function, shapes, _ = operation
+    generator = torch.Generator().manual_seed(21)
+    given = [torch.randn(*shape, generator=generator).to(DTYPES[dtype]) for shape in shapes]
 
-    from ..probing.rounding import DTYPES, compare
+    def upstream(shape: Any) -> Any:
+        return torch.randn(shape, generator=torch.Generator().manual_seed(22)).to(torch.bfloat16)
 
-    for name, value in switches.items():
-        setattr(torch.backends.cuda.matmul, name, value)
-    label, operation, shapes, _ = _operations()[0]
-    for name in ("bf16", "fp16"):
-        generator = torch.Generator().manual_seed(21)
-        given = [torch.randn(*shape, generator=generator).to(DTYPES[name]) for shape in shapes]
-        low = _forward_backward(operation, [value.to(device) for value in given])
-        exact = _forward_backward(operation, [value.double() for value in given])
-        found = compare(low, exact)
-        worst = max(found["ratio"].values(), default=float("nan"))
-        emit(
-            {"kind": "info", "case": f"{label} {name}, reductions as set", "dtype": name, "detail": f"ratio {worst:g}"}
-        )
+    low = forward_backward(function, [value.to(device) for value in given], upstream)
+    return compare(low, forward_backward(function, [value.double() for value in given], upstream))
 
 
 def _operations() -> list[tuple[str, Any, list[tuple[int, ...]], list[str]]]:
     """(name, function, shapes of its inputs, tensors that gate)."""
-    import torch
-
-    functional = torch.nn.functional
     targets = torch.arange(64) % 50
 
     def cross_entropy(logits: Any) -> Any:
@@ -110,51 +88,24 @@ def _operations() -> list[tuple[str, Any, list[tuple[int, ...]], list[str]]]:
         ("bmm", torch.bmm, [(4, 65, 64), (4, 64, 33)], ["o", "d0", "d1"]),
         ("softmax", lambda x: torch.softmax(x, -1), [(8, 8192)], ["o", "d0"]),
         ("cross entropy", cross_entropy, [(64, 50)], ["o", "d0"]),
-        ("silu", functional.silu, [(64, 512)], ["o", "d0"]),
+        ("silu", lambda x: functional.silu(x), [(64, 512)], ["o", "d0"]),
         ("gelu", lambda x: functional.gelu(x, approximate="tanh"), [(64, 512)], ["o", "d0"]),
         ("layer norm", lambda x, w, b: functional.layer_norm(x, (64,), w, b), [(2048, 64), (64,), (64,)], ["o", "d0"]),
         ("logsumexp", lambda x: torch.logsumexp(20 * x, -1), [(8, 8192)], ["o"]),
     ]
 
 
-def _forward_backward(operation: Any, inputs: list[Any]) -> dict[str, Any]:
-    import torch
-
-    leaves = [value.detach().requires_grad_() for value in inputs]
-    out = operation(*leaves)
-    upstream = torch.randn(out.shape, generator=torch.Generator().manual_seed(22)).to(torch.bfloat16)
-    out.backward(upstream.to(out.dtype).to(out.device))
-    return {"o": out, **{f"d{number}": leaf.grad for number, leaf in enumerate(leaves)}}
-
-
-def _ones(emit: Callable[[dict[str, Any]], None], name: str, dtype: Any, device: str) -> None:
+def _ones(emit: Emit, name: str, device: str) -> None:
     """Products and convolutions of ones count: every element must be exactly the number of terms."""
-    import torch
-
-    ones = torch.ones(32, 1024, dtype=dtype, device=device)
-    image = torch.ones(1, 1, 8, 8, dtype=dtype, device=device)
-    kernel = torch.ones(1, 1, 2, 2, dtype=dtype, device=device)
+    ones = torch.ones(32, 1024, dtype=DTYPES[name], device=device)
+    image, kernel = (torch.ones(1, 1, size, size, dtype=DTYPES[name], device=device) for size in (8, 2))
     for label, make, terms in (
         ("matmul of ones", lambda: ones @ ones.T, 1024.0),
-        ("2 x 2 convolution of ones", lambda: torch.nn.functional.conv2d(image, kernel), 4.0),
+        ("2 x 2 convolution of ones", lambda: functional.conv2d(image, kernel), 4.0),
     ):
-        case: dict[str, Any] = {
-            "case": f"{label} {name}",
-            "judge": "exact",
-            "dtype": name,
-            "backend": "default",
-            "signature": "wrong-sum",
-            "tensors": ["o"],
-            "params": {"operation": label},
-            "limit": 0.0,
-        }
+        case = {"case": f"{label} {name}", "judge": "exact", "dtype": name, "backend": "default", "limit": 0.0}
         try:
-            worst = float((make().double() - terms).abs().max())
+            found = {"difference": float((make().double() - terms).abs().max()), "detail": f"{terms:g} expected"}
         except RuntimeError as error:
-            emit(
-                {**case, "skip": str(error)[:300]}
-                if "not implemented" in str(error)
-                else {**case, "error": str(error)[:500]}
-            )
-            continue
-        emit({**case, "difference": worst, "detail": f"{terms:g} expected"})
+            found = failure(error, device)
+        emit({**case, "signature": "wrong-sum", "tensors": ["o"], "params": {"operation": label}, **found})

@@ -18,22 +18,27 @@ Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full inste
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ..probing.attention_case import observe, prepare
+from ..probing.attention_grid import cases
+from ..probing.backends import chosen, declined, force, is_known
+from ..probing.job import DTYPES, Emit, Job
+from ..probing.sdpa import sdpa
+
 PROBE = {
-    "name": "attention",
     "title": "attention, forward and backward",
-    "settles": ["attention"],
-    "needs": ["torch"],
+    "attention": "sdpa",
     "suites": {
         "quick": [{"dtype": "bf16", "backend": "default"}],
         "full": [
-            {"dtype": "bf16", "backend": "default", "options": {"grid": "full"}},
+            {"dtype": "bf16", "backend": "default", "grid": "full"},
             {"dtype": "bf16", "backend": "math"},
-            {"dtype": "bf16", "backend": "flash", "options": {"grid": "full"}},
-            {"dtype": "bf16", "backend": "efficient", "options": {"grid": "full"}, "devices": ["cuda"]},
-            {"dtype": "bf16", "backend": "cudnn", "options": {"grid": "full"}, "devices": ["cuda"]},
+            {"dtype": "bf16", "backend": "flash", "grid": "full"},
+            {"dtype": "bf16", "backend": "efficient", "grid": "full", "devices": ["cuda"]},
+            {"dtype": "bf16", "backend": "cudnn", "grid": "full", "devices": ["cuda"]},
             {"dtype": "fp16", "backend": "default"},
             {"dtype": "fp16", "backend": "math"},
             {"dtype": "fp16", "backend": "flash"},
@@ -44,39 +49,27 @@ PROBE = {
         ],
     },
     "seconds": {"cpu": 90, "cuda": 180},
-    "memory_mib": 1500,
 }
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation a case, after one that says which backend torch takes for typical inputs, and why."""
-    from ..probing.attention_case import DTYPES, observe, prepare
-    from ..probing.attention_grid import cases
-    from ..probing.backends import force, is_known
-    from ..probing.sdpa import sdpa
-
-    options = job.get("options") or {}
-    device, backend = job.get("device") or "cpu", job.get("backend") or "default"
-    dtype = DTYPES[job.get("dtype") or "bf16"]
-    if not is_known(backend):
-        emit({"case": "backend", "judge": "attention", "skip": f"this torch has no {backend} backend to ask for"})
+    options, backend = job["options"], job["backend"] or "default"
+    dtype = DTYPES[job["dtype"] or "bf16"]
+    if not is_known(backend, emit):
         return
     if backend == "default":
-        emit(_choices(dtype, device))
-    for case in cases(options.get("grid") or ("full" if job.get("suite") == "long" else "quick")):
+        emit({"kind": "info", "case": "backends", "choices": _choices(dtype, job["device"])})
+    for case in cases(options.get("grid") or ("full" if job["suite"] == "long" else "quick")):
         if options.get("only") not in (None, case["number"]):
             continue
         prepared = prepare(case, dtype, int(options.get("seed") or 0))
         with force(backend):
-            emit(observe(prepared, dtype, device, sdpa))
+            emit(observe(prepared, dtype, job["device"], sdpa))
 
 
-def _choices(dtype: Any, device: str) -> dict[str, Any]:
+def _choices(dtype: Any, device: str) -> dict[str, dict[str, Any]]:
     """Which backend the default takes for what a model sends with and without padding, and why not the others."""
-    import torch
-
-    from ..probing.backends import chosen, declined
-
     q = torch.zeros(2, 8, 192, 64, dtype=dtype, device=device).requires_grad_()
     k = torch.zeros(2, 2, 192, 64, dtype=dtype, device=device).requires_grad_()
     wide = torch.zeros(2, 8, 192, 512, dtype=dtype, device=device).requires_grad_()
@@ -90,9 +83,7 @@ def _choices(dtype: Any, device: str) -> dict[str, Any]:
         "causal, head dimension 512": (wide, wide, wide, None, True, False),
         "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
     }
-    found: dict[str, dict[str, Any]] = {}
-    for name, given in inputs.items():
-        found[name] = {"backend": chosen(given)}
-        if device == "cuda":
-            found[name]["declined"] = declined(given)
-    return {"kind": "info", "case": "backends", "choices": found}
+    return {
+        name: {"backend": chosen(given), **({"declined": declined(given)} if device == "cuda" else {})}
+        for name, given in inputs.items()
+    }

@@ -9,31 +9,33 @@ runs only when it is asked for (``--only compile``) or in the suite "long".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch.nn import functional
+
+from ..probing.job import Emit, Job
+from ..probing.rounding import forward_backward, lost, relative
+
 PROBE = {
-    "name": "compile",
     "title": "torch.compile against eager",
-    "settles": ["compile"],
-    "needs": ["torch"],
+    "attention": "sdpa",
     "suites": {"long": [{}]},
     "seconds": {"cpu": 240, "cuda": 300},
     "memory_mib": 4000,
 }
 
+#: Texts of an error that says that there is nothing to compile with.
+_TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+
+def run(job: Job, emit: Emit) -> None:
     """Observations for the judge ``batch``: the compiled error in units of the eager one."""
-    import torch
-
-    device = job["device"]
     generator = torch.Generator().manual_seed(51)
     given = [torch.randn(2, 33, 64, generator=generator).to(torch.bfloat16) for _ in range(3)]
     mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril()
     mask[1, :, :, :8] = False
     mask[1, :, :8, 0] = True
-    exact = _gradients(_model, [value.double() for value in given], mask)
     case: dict[str, Any] = {
         "case": "norm, masked attention and loss",
         "judge": "batch",
@@ -41,30 +43,20 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
         "backend": "inductor",
         "params": {"model": "block"},
     }
-    moved = [value.to(device) for value in given]
-    eager = _gradients(_model, moved, mask.to(device))
+    exact = _gradients(_model, [value.double() for value in given], mask)
+    moved = [value.to(job["device"]) for value in given]
+    eager = _gradients(_model, moved, mask.to(job["device"]))
     try:
-        compiled = _gradients(torch.compile(_model), moved, mask.to(device))
+        compiled = _gradients(torch.compile(_model), moved, mask.to(job["device"]))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        tools = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
-        emit({**case, "skip" if any(part in text for part in tools) else "error": text[:500]})
+        emit({**case, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
         return
-    norm = exact.norm()
-    emit(
-        {
-            **case,
-            "e1": float((eager - exact).norm() / norm),
-            "eN": float((compiled - exact).norm() / norm),
-            "nonfinite": {"gradients": bad} if (bad := int((~torch.isfinite(compiled)).sum())) else {},
-        }
-    )
+    bad = {"gradients": lost(compiled)} if lost(compiled) else {}
+    emit({**case, "e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad})
 
 
 def _model(query: Any, key: Any, value: Any, mask: Any) -> Any:
-    import torch
-
-    functional = torch.nn.functional
     normed = functional.layer_norm(query, (64,))
     out = functional.scaled_dot_product_attention(normed[:, None], key[:, None], value[:, None], attn_mask=mask)
     logits = out[:, 0].flatten(0, 1)
@@ -73,8 +65,5 @@ def _model(query: Any, key: Any, value: Any, mask: Any) -> Any:
 
 
 def _gradients(function: Any, given: list[Any], mask: Any) -> Any:
-    import torch
-
-    leaves = [value.detach().requires_grad_() for value in given]
-    function(*leaves, mask).backward()
-    return torch.cat([leaf.grad.double().cpu().flatten() for leaf in leaves])
+    found = forward_backward(lambda *leaves: function(*leaves, mask), given)
+    return torch.cat([found[f"d{number}"].double().cpu().flatten() for number in range(3)])

@@ -15,17 +15,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PROBE = {
-    "name": "context",
-    "title": "torch, device and settings",
-    "settles": [],
-    "needs": ["torch"],
-    "cap": False,
-    "alone": True,
-    "suites": {"quick": [{}], "full": [{}]},
-    "seconds": {"cpu": 60, "cuda": 120},
-    "memory_mib": 1500,
-}
+import torch
+
+from ..probing.job import Emit, Job
+
+PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
 
 #: Variables that choose kernels or memory; their values go into the record.
 VARIABLES = (
@@ -43,7 +37,7 @@ VARIABLES = (
 _BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """Emit observations of the kind ``environment``: build, device, settings, allocator."""
     emit({"kind": "environment", "case": "build", **_build()})
     if job["device"] == "cuda":
@@ -54,8 +48,6 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _build() -> dict[str, Any]:
-    import torch
-
     return {
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
@@ -71,8 +63,6 @@ def _build() -> dict[str, Any]:
 
 def _device() -> dict[str, Any]:
     """The device, and what a context on it costs in seconds and MiB of the driver's memory."""
-    import torch
-
     before = _driver_memory_mib()
     started = time.time()
     torch.zeros(1, device="cuda")
@@ -97,8 +87,6 @@ def _device() -> dict[str, Any]:
 
 
 def _settings() -> dict[str, Any]:
-    import torch
-
     switches = torch.backends.cuda
     return {
         "sdp_enabled": {name: _enabled(name) for name in _BACKENDS},
@@ -113,14 +101,11 @@ def _settings() -> dict[str, Any]:
 
 
 def _enabled(backend: str) -> Any:
-    import torch
-
     return _asked(lambda: getattr(torch.backends.cuda, backend + "_sdp_enabled")())
 
 
 def _priority() -> list[str]:
     """Names of the SDPA backends in the order in which the default tries them."""
-    import torch
     from torch.nn.attention import SDPBackend
 
     names = {int(value): name.lower() for name, value in SDPBackend.__members__.items()}
@@ -129,8 +114,6 @@ def _priority() -> list[str]:
 
 def _cudnn() -> str | None:
     """The library that is loaded, as 9.10.2; its number has four digits before 9 and five from then on."""
-    import torch
-
     number = torch.backends.cudnn.version()
     if number is None or torch.version.cuda is None:
         return None
@@ -140,16 +123,11 @@ def _cudnn() -> str | None:
 
 def _allocator() -> dict[str, Any]:
     """Which allocator is at work, and whether expandable segments are more than accepted."""
-    import torch
-
-    record: dict[str, Any] = {"backend": _asked(lambda: torch.cuda.get_allocator_backend())}
-    record["expandable_segments"] = _asked(_expandable)
-    return record
+    backend = _asked(lambda: torch.cuda.get_allocator_backend())
+    return {"backend": backend, "expandable_segments": _asked(_expandable)}
 
 
 def _expandable() -> str:
-    import torch
-
     torch.cuda.empty_cache()
     torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     try:

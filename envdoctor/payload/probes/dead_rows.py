@@ -12,14 +12,14 @@ is a warning; NaN in a live row, dk or dv is a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from ..probing.attention_case import observe, prepare
+from ..probing.backends import force, is_known
+from ..probing.job import DTYPES, Emit, Job, wanted_dtypes
+from ..probing.sdpa import sdpa
 
 PROBE = {
-    "name": "dead-rows",
     "title": "rows that see no key",
-    "settles": ["dead-rows"],
-    "needs": ["torch"],
+    "attention": "sdpa",
     "suites": {
         "quick": [{"backend": "default"}],
         "full": [
@@ -30,28 +30,19 @@ PROBE = {
             {"backend": "cudnn", "devices": ["cuda"]},
         ],
     },
-    "seconds": {"cpu": 60, "cuda": 120},
-    "memory_mib": 1500,
 }
 
 #: The last sample of left_dead is padding alone: a batch filled up with empty samples.
 _MASKS = ("bool_left", "inf_left", "min_left", "bool_left_dead")
+_SIZE = {"B": 2, "H": 2, "Hk": 2, "L": 24, "S": 24, "D": 16, "layout": "bhsd", "dout": "plain", "stress": "unit"}
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation for each dtype and mask, for the judge ``attention``."""
-    from ..probing.attention_case import DTYPES, observe, prepare
-    from ..probing.backends import force, is_known
-    from ..probing.sdpa import sdpa
-
-    backend = job.get("backend") or "default"
-    if not is_known(backend):
-        emit({"case": "backend", "judge": "attention", "skip": f"this torch has no {backend} backend to ask for"})
+    if not is_known(job["backend"] or "default", emit):
         return
-    size = {"B": 2, "H": 2, "Hk": 2, "L": 24, "S": 24, "D": 16, "layout": "bhsd", "dout": "plain", "stress": "unit"}
-    for name in [job["dtype"]] if job.get("dtype") else ["bf16", "fp16"]:
+    for name in wanted_dtypes(job, ("bf16", "fp16")):
         for number, mask in enumerate(_MASKS):
-            prepared = prepare({**size, "mask": mask, "gqa": "", "number": number}, DTYPES[name])
-            with force(backend):
-                found = observe(prepared, DTYPES[name], job.get("device") or "cpu", sdpa)
-            emit({"dtype": name, **found})
+            prepared = prepare({**_SIZE, "mask": mask, "gqa": "", "number": number}, DTYPES[name])
+            with force(job["backend"] or "default"):
+                emit({"dtype": name, **observe(prepared, DTYPES[name], job["device"], sdpa)})

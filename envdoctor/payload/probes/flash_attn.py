@@ -10,25 +10,21 @@ https://github.com/NVIDIA/TransformerEngine/issues/3216). A wheel built for anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from ..probing.job import Emit, Job
+from ..probing.packages import FLASH_ATTN, flash_attn, run_package
 
 PROBE = {
-    "name": "flash-attn",
     "title": "the flash-attn package, forward and backward",
-    "settles": ["flash-attn"],
+    "attention": "flash-attn",
     "needs": ["torch", "flash_attn"],
     "suites": {
         "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
         "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
     },
     "seconds": {"cpu": 90, "cuda": 120},
-    "memory_mib": 1500,
 }
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation a case, for the judge ``attention``."""
-    from ..probing.packages import FLASH_ATTN, flash_attn, run_package
-
-    run_package(job, emit, "flash-attn", FLASH_ATTN, flash_attn)
+    run_package(job, emit, FLASH_ATTN, flash_attn)

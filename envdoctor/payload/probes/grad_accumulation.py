@@ -13,15 +13,17 @@ of all parameters after one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. See
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
+import torch
+import transformers
+
+from ..probing.job import Emit, Job
+from ..probing.rounding import relative, vector
+
 PROBE = {
-    "name": "grad-accumulation",
     "title": "gradient accumulation through the installed Trainer",
-    "settles": ["grad-accumulation"],
     "needs": ["torch", "transformers", "accelerate"],
-    "suites": {"quick": [{}], "full": [{}]},
     "seconds": {"cpu": 90, "cuda": 120},
     "memory_mib": 2000,
 }
@@ -30,42 +32,36 @@ _LIMIT = 1e-2
 _LENGTH, _LABELS = 40, (36, 3, 20, 1)
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation for 4 x 1 and one for 2 x 2, for the judge ``change``, and the norms and losses as details."""
-    whole = _step(4, 1, job["device"])
-    for size, steps in ((1, 4), (2, 2)):
+    found: dict[int, Any] = {}
+    for size in (4, 1, 2):
+        try:
+            found[size] = _step(size, 4 // size, job["device"])
+        except (ImportError, TypeError, AttributeError, ValueError) as error:
+            found[size] = f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]
+    for size in (1, 2):
         case: dict[str, Any] = {
-            "case": f"{steps} micro-batches of {size} against one batch of 4",
+            "case": f"{4 // size} micro-batches of {size} against one batch of 4",
             "judge": "change",
             "dtype": "fp32",
             "signature": "accumulation-scale",
             "tensors": ["loss", "gradients"],
-            "params": {"micro_batches": steps, "micro_batch_size": size},
+            "params": {"micro_batches": 4 // size, "micro_batch_size": size},
             "limit": _LIMIT,
         }
-        if isinstance(whole, str):
-            emit({**case, "error": whole})
+        problem = next((one for one in (found[4], found[size]) if isinstance(one, str)), None)
+        if problem is not None:
+            emit({**case, "error": problem})
             continue
-        parts = _step(size, steps, job["device"])
-        if isinstance(parts, str):
-            emit({**case, "error": parts})
-            continue
-        (loss, change), (its_loss, its_change) = whole, parts
+        (loss, change), (its_loss, its_change) = found[4], found[size]
         times = float(its_change.norm() / change.norm())
-        emit(
-            {
-                **case,
-                "relative": float((its_change - change).norm() / change.norm()),
-                "detail": f"the step is {times:.3g} times as long, loss {its_loss:.4g} instead of {loss:.4g}",
-            }
-        )
+        told = f"the step is {times:.3g} times as long, loss {its_loss:.4g} instead of {loss:.4g}"
+        emit({**case, "relative": relative(its_change, change), "detail": told})
 
 
-def _step(size: int, accumulate: int, device: str) -> Any:
-    """(logged loss, change of all parameters) of one optimizer step; a text when the Trainer cannot run."""
-    import torch
-    import transformers
-
+def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
+    """(logged loss, change of all parameters) of one optimizer step."""
     generator = torch.Generator().manual_seed(3)
     samples = []
     for labels in _LABELS:
@@ -85,7 +81,7 @@ def _step(size: int, accumulate: int, device: str) -> Any:
         attn_implementation="eager",
     )
     model = transformers.LlamaForCausalLM(config)
-    before = _vector(model)
+    before = vector(model, "data")
 
     class InOrder(transformers.Trainer):
         """The same four samples whatever the batch size."""
@@ -94,42 +90,33 @@ def _step(size: int, accumulate: int, device: str) -> Any:
             return torch.utils.data.SequentialSampler(samples)
 
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        chosen: dict[str, Any] = {
-            "output_dir": folder,
-            "per_device_train_batch_size": size,
-            "gradient_accumulation_steps": accumulate,
-            "max_steps": 1,
-            "learning_rate": 1.0,
-            "lr_scheduler_type": "constant",
-            "optim": "sgd",
-            "max_grad_norm": 0.0,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "disable_tqdm": True,
-            "remove_unused_columns": False,
-        }
-        try:
-            settings = _arguments(transformers.TrainingArguments, chosen, device)
-            trainer = InOrder(model=model, args=settings, train_dataset=samples)
-            trainer.train()
-        except (ImportError, TypeError, AttributeError, ValueError) as error:
-            return f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]
+        settings = _arguments(
+            device,
+            output_dir=folder,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulate,
+            max_steps=1,
+            learning_rate=1.0,
+            lr_scheduler_type="constant",
+            optim="sgd",
+            max_grad_norm=0.0,
+            logging_steps=1,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+        )
+        trainer = InOrder(model=model, args=settings, train_dataset=samples)
+        trainer.train()
         logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return float(logged[0]) if logged else float("nan"), _vector(model) - before
+    return float(logged[0]) if logged else float("nan"), vector(model, "data") - before
 
 
-def _arguments(kind: Any, chosen: dict[str, Any], device: str) -> Any:
+def _arguments(device: str, **chosen: Any) -> Any:
     """TrainingArguments; the way to ask for the CPU has two names."""
     if device == "cuda":
-        return kind(**chosen)
+        return transformers.TrainingArguments(**chosen)
     try:
-        return kind(use_cpu=True, **chosen)
+        return transformers.TrainingArguments(use_cpu=True, **chosen)
     except TypeError:
-        return kind(no_cuda=True, **chosen)
-
-
-def _vector(model: Any) -> Any:
-    import torch
-
-    return torch.cat([parameter.detach().double().cpu().flatten() for parameter in model.parameters()])
+        return transformers.TrainingArguments(no_cuda=True, **chosen)

@@ -8,33 +8,25 @@ gradients stay finite and those of the other sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-PROBE = {
-    "name": "label-mask",
-    "title": "samples whose labels are all ignored",
-    "settles": ["label-mask"],
-    "needs": ["torch"],
-    "suites": {"quick": [{}], "full": [{}]},
-    "seconds": {"cpu": 60, "cuda": 120},
-    "memory_mib": 1500,
-}
+import torch
+
+from ..probing.job import Emit, Job
+from ..probing.rounding import forward_backward, lost, relative
+
+PROBE = {"title": "samples whose labels are all ignored"}
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """The batch with such a sample (judge ``change``), and what the sample alone gives (information)."""
-    import torch
-
-    device = job["device"]
     generator = torch.Generator().manual_seed(11)
-    logits = torch.randn(2, 12, 97, generator=generator).to(device)
-    labels = torch.randint(0, 97, (2, 12), generator=generator).to(device)
+    logits = torch.randn(2, 12, 97, generator=generator).to(job["device"])
+    labels = torch.randint(0, 97, (2, 12), generator=generator).to(job["device"])
     labels[1] = -100
-    both = _gradient(logits, labels)
-    alone = _gradient(logits[:1], labels[:1])
-    difference = float((both[1][:1] - alone[1]).norm() / alone[1].norm()) + float(both[1][1].abs().sum())
-    finite = bool(torch.isfinite(both[0])) and bool(torch.isfinite(both[1]).all())
+    loss, gradient = _gradient(logits, labels)
+    _, alone = _gradient(logits[:1], labels[:1])
+    difference = relative(gradient[:1], alone) + float(gradient[1].abs().sum())
     emit(
         {
             "case": "beside a sample with labels",
@@ -43,26 +35,19 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             "backend": "default",
             "signature": "label-mask",
             "tensors": ["loss", "gradients"],
-            "relative": difference if finite else "nan",
+            "relative": "nan" if lost(loss) or lost(gradient) else difference,
             "limit": 1e-5,
             "params": {"labels": "one sample of two"},
         }
     )
     loss, gradient = _gradient(logits[1:], labels[1:])
-    emit(
-        {
-            "kind": "info",
-            "case": "a batch of such samples alone",
-            "dtype": "fp32",
-            "detail": f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design",
-        }
-    )
+    told = f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design"
+    emit({"kind": "info", "case": "a batch of such samples alone", "dtype": "fp32", "detail": told})
 
 
 def _gradient(logits: Any, labels: Any) -> tuple[Any, Any]:
-    import torch
+    def loss(given: Any) -> Any:
+        return torch.nn.functional.cross_entropy(given.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
-    given = logits.clone().requires_grad_()
-    loss = torch.nn.functional.cross_entropy(given.flatten(0, 1), labels.flatten(), ignore_index=-100)
-    loss.backward()
-    return loss.detach(), given.grad
+    loss_and_gradient = forward_backward(loss, [logits])
+    return loss_and_gradient["o"], loss_and_gradient["d0"]

@@ -9,29 +9,25 @@ mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import gc
+
+import torch
+
+from ..probing.job import Emit, Job
 
 PROBE = {
-    "name": "memory-cycles",
     "title": "memory over cycles of the same shapes",
-    "settles": ["memory-cycles"],
-    "needs": ["torch"],
-    "suites": {"quick": [{"dtype": "bf16"}], "full": [{"dtype": "bf16"}]},
+    "attention": "sdpa",
+    "suites": {"quick": [{"dtype": "bf16"}]},
     "seconds": {"cpu": 90, "cuda": 120},
-    "memory_mib": 1500,
 }
 
 _CYCLES = 4
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation for the judge ``growth``; peak memory with a mask beside that without as information."""
-    import gc
-
-    import torch
-
     device = job["device"]
     lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
     kib, reserved = [], []
@@ -45,28 +41,25 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             free, total = torch.cuda.mem_get_info()
             reserved.append((total - free) / 1024.0)
         else:
-            kib.append(_live_bytes(gc) / 1024.0)
-    found: dict[str, Any] = {
-        "case": f"{_CYCLES} cycles of {len(lengths)} lengths, forward and backward with a mask",
-        "judge": "growth",
-        "backend": "default",
-        "params": {"mask": "bool_left", "cycles": _CYCLES},
-        "kib": kib,
-    }
-    if reserved:
-        found["reserved_kib"] = reserved
-    emit(found)
-    if device == "cuda":
-        for masked in (False, True):
-            torch.cuda.reset_peak_memory_stats()
-            _attend(2048, device, masked)
-            peak = torch.cuda.max_memory_allocated() / 1048576.0
-            emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
+            kib.append(_live_bytes() / 1024.0)
+    emit(
+        {
+            "case": f"{_CYCLES} cycles of {len(lengths)} lengths, forward and backward with a mask",
+            "judge": "growth",
+            "backend": "default",
+            "params": {"mask": "bool_left", "cycles": _CYCLES},
+            "kib": kib,
+            **({"reserved_kib": reserved} if reserved else {}),
+        }
+    )
+    for masked in (False, True) if device == "cuda" else ():
+        torch.cuda.reset_peak_memory_stats()
+        _attend(2048, device, masked)
+        peak = torch.cuda.max_memory_allocated() / 1048576.0
+        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
 
 
 def _attend(length: int, device: str, masked: bool) -> None:
-    import torch
-
     q, k, v = (torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     mask = None
     if masked:
@@ -76,10 +69,8 @@ def _attend(length: int, device: str, masked: bool) -> None:
     out.sum().backward()
 
 
-def _live_bytes(gc: Any) -> int:
+def _live_bytes() -> int:
     """Bytes of the storages of all tensors that are alive."""
-    import torch
-
     storages = {}
     for value in gc.get_objects():
         try:

@@ -8,29 +8,22 @@ forward pass of attention must repeat, for out-of-bounds reads show there first
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-PROBE = {
-    "name": "repeatable",
-    "title": "the same numbers twice",
-    "settles": ["repeatable"],
-    "needs": ["torch"],
-    "suites": {"quick": [{}], "full": [{}]},
-    "seconds": {"cpu": 60, "cuda": 120},
-    "memory_mib": 1500,
-}
+import torch
+from torch.nn import functional
+
+from ..probing.job import Emit, Job
+
+PROBE = {"title": "the same numbers twice", "attention": "sdpa"}
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation for forward and one for backward of attention, a layer norm and a product, for ``exact``."""
-    import torch
-
     device = job["device"]
     for length in (192, 261):
         first, second = _once(length, device), _once(length, device)
         for part in ("forward", "backward"):
-            same = all(torch.equal(one, other) for one, other in zip(first[part], second[part]))
             emit(
                 {
                     "case": f"{part} twice, length {length}",
@@ -40,16 +33,13 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
                     "signature": "not-repeatable",
                     "tensors": ["o"] if part == "forward" else ["gradients"],
                     "params": {"S": length},
-                    "equal": same,
+                    "equal": all(torch.equal(one, other) for one, other in zip(first[part], second[part])),
                     "soft": device != "cpu" and part == "backward",
                 }
             )
 
 
 def _once(length: int, device: str) -> dict[str, list[Any]]:
-    import torch
-
-    functional = torch.nn.functional
     generator = torch.Generator().manual_seed(31)
 
     def draw(*shape: int) -> Any:
@@ -62,8 +52,4 @@ def _once(length: int, device: str) -> dict[str, list[Any]]:
     normed = functional.layer_norm(out, (64,), weight)
     product = functional.silu(normed.flatten(0, 2) @ normed.flatten(0, 2)[:64].T)
     product.float().pow(2).mean().backward()
-    leaves = (q, k, v, weight)
-    return {
-        "forward": [out.detach(), product.detach()],
-        "backward": [leaf.grad for leaf in leaves if leaf.grad is not None],
-    }
+    return {"forward": [out.detach(), product.detach()], "backward": [leaf.grad for leaf in (q, k, v, weight)]}

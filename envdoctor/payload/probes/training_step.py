@@ -11,17 +11,20 @@ finite, whatever the recipe: https://github.com/zai-org/GLM-4/issues/724.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ..probing import batches, tiny_models
+from ..probing.job import DTYPES, Emit, Job, loaded_dtype
+from ..probing.rounding import lost
+
 PROBE = {
-    "name": "training-step",
     "title": "optimizer steps in the recipe's dtype",
-    "settles": ["training-step"],
-    "needs": ["torch"],
+    "attention": "sdpa",
     "suites": {
-        "quick": [{"options": {"models": ["chatglm-like"]}}],
-        "full": [{"options": {"models": ["chatglm-like", "glm", "qwen2", "llama", "gemma2"]}}],
+        "quick": [{"models": ["chatglm-like"]}],
+        "full": [{"models": ["chatglm-like", "glm", "qwen2", "llama", "gemma2"]}],
     },
     "seconds": {"cpu": 90, "cuda": 120},
     "memory_mib": 2000,
@@ -30,41 +33,32 @@ PROBE = {
 _CYCLES, _BATCHES = 3, 5
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """Observations for the judge ``rounding`` (nothing but finite numbers) and ``exact`` (the weights move)."""
-    from ..probing import tiny_models
-
-    device, recipe = job["device"], job["recipe"]
-    trained = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp16": "fp16", "bf16": "bf16"}.get(
-        str(recipe.get("load_dtype")).lower()
-    )
-    for name in tiny_models.chosen(job.get("model"), job["options"].get("models") or ["chatglm-like"]):
-        called = tiny_models.label(name, job.get("model"))
-        for dtype in ["bf16"] if trained != "fp16" else ["fp16"]:
-            case: dict[str, Any] = {
-                "case": f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
-                "judge": "exact",
-                "dtype": dtype,
-                "backend": "sdpa",
-                "signature": "nan-parameters",
-                "tensors": ["parameters"],
-                "params": {"model": called},
-            }
-            try:
-                emit({**case, **_train(name, dtype, device, job.get("model"))})
-            except tiny_models.Unavailable as reason:
-                emit({**case, "skip": str(reason)})
+def run(job: Job, emit: Emit) -> None:
+    """Observations for the judge ``exact``: parameters stay finite, and move."""
+    device, trained = job["device"], loaded_dtype(job)
+    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
+        called = tiny_models.label(name, job["model"])
+        dtype = "fp16" if trained == "fp16" else "bf16"
+        case: dict[str, Any] = {
+            "case": f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
+            "judge": "exact",
+            "dtype": dtype,
+            "backend": "sdpa",
+            "signature": "nan-parameters",
+            "tensors": ["parameters"],
+            "params": {"model": called},
+        }
+        try:
+            case.update(_train(name, dtype, device, job["model"]))
+        except tiny_models.Unavailable as reason:
+            case["skip"] = str(reason)
+        emit(case)
     _half_adamw(emit, device, gate=trained == "fp16")
-    _standstill(emit, device, gate=trained == "bf16", rate=float(recipe.get("learning_rate") or 1e-4))
+    _standstill(emit, device, gate=trained == "bf16", rate=float(job["recipe"].get("learning_rate") or 1e-4))
 
 
 def _train(name: str, dtype: str, device: str, folder: Any) -> dict[str, Any]:
-    import torch
-
-    from ..probing import batches, tiny_models
-
-    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
-    model = tiny_models.build(name, "sdpa", folder).to(kind).to(device)
+    model = tiny_models.build(name, "sdpa", folder).to(DTYPES[dtype]).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     lengths = batches.LENGTHS["long" if device == "cuda" else "short"]
     losses: list[float] = []
@@ -79,15 +73,13 @@ def _train(name: str, dtype: str, device: str, folder: Any) -> dict[str, Any]:
             optimizer.zero_grad(set_to_none=True)
             if losses[-1] != losses[-1]:
                 return {"equal": False, "detail": f"the loss is NaN at step {len(losses) - 1}"}
-    bad = sum(int((~torch.isfinite(parameter)).sum()) for parameter in model.parameters())
+    bad = sum(map(lost, model.parameters()))
     return {"equal": bad == 0, "detail": f"{bad} parameters not finite, loss {losses[0]:.3g} to {losses[-1]:.3g}"}
 
 
-def _half_adamw(emit: Callable[[dict[str, Any]], None], device: str, gate: bool) -> None:
+def _half_adamw(emit: Emit, device: str, gate: bool) -> None:
     """Eight fp16 weights with a gradient of 1e-5, then 0."""
-    import torch
-
-    for backend, options in (("foreach", {"foreach": True}), ("fused", {"fused": True})):
+    for backend in ("foreach", "fused"):
         weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
         case: dict[str, Any] = {
             "case": f"AdamW ({backend}) on fp16 weights",
@@ -96,24 +88,22 @@ def _half_adamw(emit: Callable[[dict[str, Any]], None], device: str, gate: bool)
             "signature": "nan-parameters",
             "tensors": ["parameters"],
             "params": {"optimizer": "adamw"},
+            **({"judge": "exact"} if gate else {"kind": "info"}),
         }
-        case.update({"judge": "exact"} if gate else {"kind": "info"})
         try:
-            optimizer = torch.optim.AdamW([weights], lr=1e-3, **options)
+            optimizer = torch.optim.AdamW([weights], lr=1e-3, **{backend: True})
             for size in (1e-5, 0.0, 0.0):
                 weights.grad = torch.full_like(weights, size)
                 optimizer.step()
+            case["equal"] = lost(weights) == 0
+            case["detail"] = f"{lost(weights)} of 8 weights are NaN after three steps"
         except (RuntimeError, TypeError, ValueError) as error:
-            emit({**case, "skip": f"{backend} AdamW is not offered here: {error}"[:300]})
-            continue
-        bad = int((~torch.isfinite(weights.detach())).sum())
-        emit({**case, "equal": bad == 0, "detail": f"{bad} of 8 weights are NaN after three steps"})
+            case["skip"] = f"{backend} AdamW is not offered here: {error}"[:300]
+        emit(case)
 
 
-def _standstill(emit: Callable[[dict[str, Any]], None], device: str, gate: bool, rate: float) -> None:
+def _standstill(emit: Emit, device: str, gate: bool, rate: float) -> None:
     """A bf16 weight of 1.0 under 50 AdamW steps with a constant gradient."""
-    import torch
-
     weight = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device=device))
     optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=0.0)
     for _ in range(50):

@@ -7,25 +7,21 @@ https://github.com/pytorch/pytorch/issues/119320, https://github.com/pytorch/pyt
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from ..probing.job import Emit, Job
+from ..probing.packages import XFORMERS, run_package, xformers
 
 PROBE = {
-    "name": "xformers",
     "title": "xformers, forward and backward",
-    "settles": ["xformers"],
+    "attention": "xformers",
     "needs": ["torch", "xformers"],
     "suites": {
         "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
         "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
     },
     "seconds": {"cpu": 90, "cuda": 120},
-    "memory_mib": 1500,
 }
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def run(job: Job, emit: Emit) -> None:
     """One observation a case, for the judge ``attention``."""
-    from ..probing.packages import XFORMERS, run_package, xformers
-
-    run_package(job, emit, "xformers", XFORMERS, xformers)
+    run_package(job, emit, XFORMERS, xformers)

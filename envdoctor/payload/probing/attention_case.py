@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .backends import failure
+from .failure import failure
 from .layouts import arrange, share, upstream
 from .masks import hand_over, keep
 from .reference import Expected, expected, measure
 from .stress import draw
 
-__all__ = ["DTYPES", "Prepared", "observe", "prepare", "title"]
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+__all__ = ["Prepared", "observe", "prepare", "title"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable

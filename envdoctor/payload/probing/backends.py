@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["BACKENDS", "CHOICES", "chosen", "declined", "failure", "force", "is_known"]
+from .job import Emit
+
+__all__ = ["BACKENDS", "CHOICES", "chosen", "declined", "force", "is_known"]
 
 #: Our names, and those of torch.nn.attention.SDPBackend.
 BACKENDS = {
@@ -21,29 +23,15 @@ BACKENDS = {
 #: What ``torch._fused_sdp_choice`` answers, the number of an SDPBackend.
 CHOICES = {-1: "none", 0: "math", 1: "flash", 2: "efficient", 3: "cudnn", 4: "overrideable"}
 
-#: Texts of an exception with which torch says that a backend, or an argument, is not for these inputs.
-_DECLINED = (
-    "No available kernel",
-    "No viable backend",
-    "unexpected keyword",
-    "is not supported",
-    "only supports",
-    "not implemented for",  # half on a CPU, before torch 2.2
-    "Expected attn_mask dtype",  # a float32 mask with half inputs, before torch 2.1
-)
 
-#: Texts after which CUDA works no more in this process.
-_STICKY = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
-
-
-def is_known(backend: str) -> bool:
-    """Whether this torch can force the backend."""
-    if backend == "default":
-        return True
+def is_known(backend: str, emit: Emit) -> bool:
+    """Whether this torch can force the backend; else that is said."""
     members = _members()
-    if members is not None:
-        return hasattr(members, BACKENDS.get(backend, ""))
-    return backend in ("math", "flash", "efficient")
+    older = backend in ("math", "flash", "efficient")
+    if backend == "default" or (hasattr(members, BACKENDS.get(backend, "")) if members is not None else older):
+        return True
+    emit({"case": "backend", "skip": f"this torch has no {backend} backend to ask for"})
+    return False
 
 
 def force(backend: str) -> Any:
@@ -93,18 +81,6 @@ def declined(given: tuple[Any, ...]) -> dict[str, str]:
             texts = [str(warning.message).split("(Triggered")[0].strip() for warning in caught]
             reasons[backend] = " ".join(text for text in texts if text)[:300] or "declined without a reason"
     return reasons
-
-
-def failure(error: BaseException, device: str) -> dict[str, Any]:
-    """The part of an observation that says why there is no measure: ``skip``, or ``error`` with what it means."""
-    text = f"{type(error).__name__}: {error}"[:1000]
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "out of memory" in text:
-        return {"error": text, "oom": True}
-    if device == "cuda" and any(part in text for part in _STICKY):
-        return {"error": text, "sticky": True}
-    if any(part in text for part in _DECLINED):
-        return {"skip": str(error).strip().split("\n")[0][:300]}
-    return {"error": text}
 
 
 def _members() -> Any:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .attention_case import DTYPES, observe, prepare
+from .attention_case import observe, prepare
+from .job import DTYPES, Emit, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "run_package", "xformers"]
 
@@ -108,13 +109,8 @@ def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> t
     return kept.flatten().nonzero().flatten().to(device), starts.to(device)
 
 
-def run_package(
-    job: dict[str, Any], emit: Callable[[dict[str, Any]], None], name: str, cases: Sequence[dict[str, Any]], kernel: Any
-) -> None:
-    """One observation a case of a package's kernel, for the judge ``attention``; a skip without a GPU."""
-    if job.get("device") != "cuda":
-        emit({"case": "device", "judge": "attention", "skip": f"the kernels of {name} need a GPU"})
-        return
-    dtype = DTYPES[job.get("dtype") or "bf16"]
+def run_package(job: Job, emit: Emit, cases: Sequence[dict[str, Any]], kernel: Any) -> None:
+    """One observation a case of a package's kernel, for the judge ``attention``; its probe runs on a GPU only."""
+    dtype = DTYPES[job["dtype"] or "bf16"]
     for case in cases:
-        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, "cuda", kernel))
+        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, job["device"], kernel))

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from .rounding import lost, rms
+
 __all__ = ["TENSORS", "Expected", "evaluate", "expected", "measure"]
 
 TENSORS = ("o", "dq", "dk", "dv")
@@ -88,7 +90,7 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
         truth, model = case.truth[name], case.model[name].to(torch.float64)
         if name in ("o", "dq"):
             live = ~case.dead.expand(truth.shape[:3])
-            lost_in_dead = int((~torch.isfinite(x[~live])).sum())
+            lost_in_dead = lost(x[~live])
             if name == "o":
                 found["dead_rows_nonfinite"] = lost_in_dead
             elif lost_in_dead:
@@ -98,17 +100,12 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
         if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
             unjudged.append(name)
             continue
-        lost = int((~torch.isfinite(x)).sum())
-        if lost:
-            nonfinite[name] = lost
+        if lost(x):
+            nonfinite[name] = lost(x)
             continue
         # 5 % of an ulp of the truth is the least that is divided by: an exact zero must not turn noise into a verdict.
-        floor = 0.05 * limits.eps * _rms(truth) + 1e-30
-        ratio[name] = round(_rms(x - truth) / max(_rms(model - truth), floor), 3)
+        floor = 0.05 * limits.eps * rms(truth) + 1e-30
+        ratio[name] = round(rms(x - truth) / max(rms(model - truth), floor), 3)
     if unjudged:
         found["unjudged"] = unjudged
     return found
-
-
-def _rms(x: Any) -> float:
-    return float(x.square().mean().sqrt())

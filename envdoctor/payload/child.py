@@ -1,26 +1,23 @@
-"""Child script: run one job of one probe in the interpreter that is judged, and answer with a JSON line an observation.
+"""Child script: run payload scripts in the interpreter that is judged, and answer with one JSON object a line.
 
-Standard input is one JSON object, the *job*::
+Standard input is one JSON object; its tasks run one after another, and after a bad one the process ends::
 
-    {"probe": "attention", "device": "cpu", "suite": "quick", "dtype": "bf16", "backend": "default", "options": {},
-     "model": null, "recipe": {}, "gpu_memory_mib": 4096}
+    {"folder": "/path/of/the/scripts", "tasks": [{"script": "probes/attention.py", "needs": ["torch"],
+     "gpu_memory_mib": 8192, "job": {"device": "cpu", "dtype": "bf16"}}]}
 
-Only ``probe`` must be there; ``device`` may be auto (cuda when torch sees such a device). Its experiment is
-``probes/<name with _>.py`` beside this file, a module with a literal ``PROBE`` and a function ``run(job, emit)``. The
-answers go to what was standard output when this script began:
+A script is a file of that folder with a function ``run(job, emit)``; it may import what lies beside it relatively. Only
+``script`` must be there. ``job`` goes to the script; ``device`` in it may be auto (cuda when torch sees such a device).
+The answers go to what was standard output when this script began:
 
-* ``{"kind": "begin", "python": ..., "torch": ..., "import_s": ...}`` when torch is there, if it is needed;
-* whatever the probe emits, with probe, device, dtype and backend of the job added;
-* ``{"kind": "end", "ending": "ok", "observations": 7, "seconds": 1.2, ...}`` as the last line.
-
-``{"jobs": [...]}`` runs several, each with these answers, and so imports torch but once; after a bad one it ends.
+* ``{"kind": "begin", "python": ..., "torch": ..., "device": ..., ...}`` when torch is there, if it is needed;
+* whatever the script emits;
+* ``{"kind": "end", "ending": "ok", "seconds": 1.2, ...}`` as the last line of the task.
 
 ``ending`` is ok, no-torch, torch-broken, torch-old, no-device, oom, sticky (an error after which CUDA works no more in
 this process) or failed, each but ok with a ``detail``. A process that dies without that line was lost; who started it
 names the cause. What libraries print goes to standard error.
 
-By hand: ``python probe_child.py < job.json``. Needs the standard library and torch >= 2.0, on Python 3.8 or newer;
-envdoctor is not imported.
+Needs the standard library, on Python 3.8 or newer, and torch >= 2.0 where a task needs torch, but not envdoctor.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["STICKY", "is_out_of_memory", "main"]
 
 OLDEST_TORCH = (2, 0)
 #: Characters of a text that is handed back, and of a line.
@@ -46,18 +43,18 @@ PACKAGE = "envdoctor_payload"
 
 
 def main() -> None:
-    """Read the request, run its jobs one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
+    """Read the request, run its tasks one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
     channel = Channel(_private_stdout())
-    _end_with_the_parent()
-    folder = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(os.path.abspath(__file__))
     # Neither this folder's names nor the working directory's may shadow a library.
-    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != folder]
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != here]
+    request = _request()
+    _payload_package(request["folder"])
     ending = "failed"
-    for job in _jobs():
+    for task in request["tasks"]:
         started, computed = time.time(), time.process_time()
-        channel.begin(job)
         try:
-            ending, detail = _work(job, folder, channel)
+            ending, detail = _work(task, channel)
         except Exception as error:
             ending, detail = _named(error)
         channel.end(ending, detail, time.time() - started, time.process_time() - computed)
@@ -73,40 +70,25 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.stamp: dict[str, Any] = {}
-        self.count = 0
-
-    def begin(self, job: dict[str, Any]) -> None:
-        """From now on observations are of this job."""
-        self.stamp = {key: job[key] for key in ("probe", "device", "dtype", "backend") if job.get(key) is not None}
-        self.count = 0
 
     def emit(self, record: dict[str, Any]) -> None:
-        """Hand back one observation, at once. One with ``sticky`` ends the process: nothing after it would be true."""
-        self.count += 1
-        self.write({**self.stamp, **record})
+        """Hand back one record, at once. One with ``sticky`` ends the process: nothing after it would be true."""
+        self.write(record)
         if record.get("sticky"):
             self.end("sticky", record.get("error", ""))
             os._exit(EXIT_CODES["sticky"])
 
     def end(self, ending: str, detail: str, seconds: float | None = None, computed: float | None = None) -> None:
-        """Say how the job ended, after how many ``seconds``, of which ``computed`` on a processor."""
-        line: dict[str, Any] = {"kind": "end", "ending": ending, "observations": self.count}
-        line["peak_rss_mib"] = _peak_rss_mib()
-        if seconds is not None:
-            line["seconds"] = round(seconds, 3)
-        if computed is not None:
-            line["cpu_s"] = round(computed, 3)
-        if detail:
-            line["detail"] = detail
-        self.write(line)
+        """Say how the task ended, after how many ``seconds``, of which ``computed`` on a processor."""
+        line = {"seconds": seconds, "cpu_s": computed, "detail": detail or None, "peak_rss_mib": _peak_rss_mib()}
+        known = {key: value for key, value in line.items() if value is not None}
+        self.write({"kind": "end", "ending": ending, **known})
 
     def write(self, record: dict[str, Any]) -> None:
         text = json.dumps(_plain(record, 0), allow_nan=False)
         if len(text) > LONGEST_LINE:
-            kept = dict(self.stamp)
-            kept.update({"case": str(record.get("case"))[:200], "error": "the observation is too long to hand back"})
-            text = json.dumps(kept)
+            case = str(record.get("case"))[:200]
+            text = json.dumps({"case": case, "error": "the observation is too long to hand back"})
         rest = memoryview((text + "\n").encode("ascii"))
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
@@ -120,43 +102,30 @@ def _private_stdout() -> int:
     return descriptor
 
 
-def _end_with_the_parent() -> None:
-    """On Linux: who started this may be ended without a chance to end it."""
-    if not sys.platform.startswith("linux"):
-        return
-    try:
-        import ctypes
-        import signal
-
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
-    except (ImportError, OSError, AttributeError):
-        pass
-
-
-def _jobs() -> list[dict[str, Any]]:
+def _request() -> dict[str, Any]:
     request: dict[str, Any] = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    jobs: list[dict[str, Any]] = request.get("jobs") or [request]
-    for job in jobs:
-        job.setdefault("device", "cpu")
-        job.setdefault("suite", "quick")
-        for key in ("dtype", "backend", "model"):
-            job.setdefault(key, None)
-        for key in ("options", "recipe"):
-            job[key] = job.get(key) or {}
-    return jobs
+    return request
 
 
-def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]:
-    """Run the probe; how that ended, with details."""
-    module = job["probe"].replace("-", "_")
-    if not module.isidentifier():
-        raise ValueError(f"no probe can be named {job['probe']!r}")
-    declared = _declaration(os.path.join(folder, "probes", module + ".py"))
+def _payload_package(folder: str) -> None:
+    """Make the folder importable as a package without putting it on sys.path."""
+    from types import ModuleType
+
+    package = ModuleType(PACKAGE)
+    package.__path__ = [folder]  # what makes it a package
+    sys.modules[PACKAGE] = package
+
+
+def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
+    """Run the script; how that ended, with details."""
+    from importlib import import_module
+
+    job = {"device": "cpu", **task.get("job", {})}
     begin: dict[str, Any] = {"kind": "begin", "python": sys.version.split()[0]}
-    needs = declared.get("needs", ["torch"])
+    needs = task.get("needs", [])
     if "torch" in needs:
         ending, detail = _import_torch(begin)
         if ending:
@@ -165,44 +134,16 @@ def _work(job: dict[str, Any], folder: str, channel: Channel) -> tuple[str, str]
             job["device"] = "cuda" if _has_cuda() else "cpu"
         if job["device"] == "cuda" and not _has_cuda():
             return "no-device", "torch sees no CUDA device"
-    channel.stamp["device"] = job["device"]
-    channel.write({**channel.stamp, **begin})  # before other libraries get their chance to bring the process down
+    channel.write({"device": job["device"], **begin})  # before other libraries can bring the process down
     missing = [problem for problem in map(_missing, needs) if problem]
     if missing:
         channel.emit({"case": "needs", **missing[0]})
         return "ok", ""
-    if job["device"] == "cuda" and declared.get("cap", True):
-        _cap_gpu_memory(job.get("gpu_memory_mib"))
-    _payload_package(folder)
-    from importlib import import_module
-
-    import_module(PACKAGE + ".probes." + module).run(job, channel.emit)
+    if job["device"] == "cuda":
+        _cap_gpu_memory(task.get("gpu_memory_mib"))
+    name = os.path.splitext(task["script"])[0].replace("/", ".")
+    import_module(PACKAGE + "." + name).run(job, channel.emit)
     return "ok", ""
-
-
-def _declaration(path: str) -> dict[str, Any]:
-    """The literal ``PROBE`` of a probe's file."""
-    import ast
-
-    with open(path, encoding="utf-8") as file:
-        tree = ast.parse(file.read(), path)
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and [getattr(name, "id", None) for name in node.targets] == ["PROBE"]:
-            declared: dict[str, Any] = ast.literal_eval(node.value)
-            return declared
-    raise ValueError(f"{path} declares no PROBE")
-
-
-def _payload_package(folder: str) -> None:
-    """Make ``envdoctor_payload.probes`` and ``.probing`` importable without putting this folder on sys.path."""
-    from types import ModuleType
-
-    if PACKAGE in sys.modules:
-        return
-    for name, path in ((PACKAGE, folder), (PACKAGE + ".probes", os.path.join(folder, "probes"))):
-        package = ModuleType(name)
-        package.__path__ = [path]  # what makes it a package
-        sys.modules[name] = package
 
 
 def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
@@ -237,7 +178,7 @@ def _has_cuda() -> bool:
 
 
 def _missing(name: str) -> dict[str, Any] | None:
-    """What to say instead of an observation when a library that the probe needs is not there, or does not import."""
+    """What to say instead of a record when a library that the script needs is not there, or does not import."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -255,7 +196,7 @@ def _missing(name: str) -> dict[str, Any] | None:
 
 
 def _cap_gpu_memory(mib: float | None) -> None:
-    """A belt: the probe never takes more of the device than this, whatever it does."""
+    """A belt: the script never takes more of the device than this, whatever it does."""
     if not mib:
         return
     import torch
@@ -266,14 +207,15 @@ def _cap_gpu_memory(mib: float | None) -> None:
 
 def _named(error: BaseException) -> tuple[str, str]:
     """The ending that an exception stands for."""
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return "oom", _said(error)
     if "torch" in sys.modules and any(part in str(error) for part in STICKY) and _cuda_in_use():
         return "sticky", _said(error)
     return "failed", _said(error) + _place(error)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory, of the machine or of the device, was not enough."""
     text = str(error)
     return (
         isinstance(error, MemoryError)

@@ -1,0 +1,165 @@
+"""The lines of a child in the target, sorted by task, and the name of every way in which a task can end."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.sandbox.child import ChildResult
+
+__all__ = ["ENDINGS", "NO_TORCH", "Answer", "Conversation"]
+
+#: Endings that say that torch cannot be used, whatever the task, in the words of the child.
+NO_TORCH = ("no-torch", "torch-broken", "torch-old")
+#: Every way in which a task can end. Only ``ok`` says that all was seen that was to be seen.
+ENDINGS = (
+    *("ok", "timeout", "killed", "crash", "oom", "sticky", "garbage", "output-limit", "failed", "lost"),
+    *(*NO_TORCH, "no-device"),
+)
+_GARBAGE_KEPT = 200
+_MOST_GARBAGE = 100
+_FRAME = re.compile(r'File "[^"]*?([^"/\\]+)", line (\d+) in (\S+)')
+
+
+class Answer(NamedTuple):
+    """What one task gave.
+
+    ``ending`` is one of :data:`ENDINGS`, with a ``detail`` in words; "unreached" when the child ended before its turn.
+    ``begin`` is what the child said before the script began (python, torch, device; empty when it did not get there).
+    ``died`` is whether the child ended in the middle of it. ``peak_mib`` is the largest memory, mapped files included;
+    ``cpu_seconds`` what was computed, where the child lived to tell.
+    """
+
+    records: tuple[Mapping[str, Any], ...]
+    ending: str
+    detail: str = ""
+    begin: Mapping[str, Any] = {}
+    seconds: float = 0.0
+    cpu_seconds: float | None = None
+    peak_mib: float | None = None
+    died: bool = False
+
+
+class _Lines:
+    """The lines about one task, sorted into the first, the last, what lies between, and garbage."""
+
+    def __init__(self) -> None:
+        self.begin: Mapping[str, Any] = {}
+        self.end: Mapping[str, Any] = {}
+        self.records: list[Mapping[str, Any]] = []
+        self.garbage: list[str] = []
+
+    def number(self, key: str) -> float | None:
+        """A number of the last line."""
+        value = self.end.get(key)
+        return value if isinstance(value, (int, float)) else None
+
+
+class Conversation:
+    """What one child says: lines up to an end are about one task. ``seconds`` are the limits of the tasks."""
+
+    def __init__(self, seconds: Sequence[float], heard: Callable[[int, int], None]) -> None:
+        self._seconds = seconds
+        self._heard = heard
+        self._by_task = [_Lines() for _ in seconds]
+        self._at = 0
+        self._since = time.monotonic()
+
+    def is_late(self) -> bool:
+        """Whether the task that runs now has taken more than its time."""
+        return self._at < len(self._seconds) and time.monotonic() - self._since > self._seconds[self._at]
+
+    def take(self, line: bytes) -> bool:
+        """Sort a line in; whether more may come."""
+        lines = self._by_task[min(self._at, len(self._by_task) - 1)]
+        record: Any = None
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            pass
+        if not isinstance(record, dict):
+            lines.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
+            return len(lines.garbage) < _MOST_GARBAGE
+        kind = record.get("kind")
+        if kind == "begin":
+            lines.begin = record
+        elif kind == "end":
+            lines.end = record
+            self._since = time.monotonic()
+            self._at += 1
+        else:
+            lines.records.append(record)
+        self._heard(min(self._at, len(self._by_task) - 1), len(lines.records))
+        return True
+
+    def answers(self, result: ChildResult, memory_mib: Sequence[int]) -> list[Answer]:
+        """One answer a task, when the child has ended."""
+        found = []
+        for place, lines in enumerate(self._by_task):
+            if place > self._at and result.started:
+                found.append(Answer((), "unreached"))
+                continue
+            ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
+            seconds = lines.number("seconds")
+            peaks = [lines.number("peak_rss_mib"), None if lines.end else result.peak_mib]
+            found.append(
+                Answer(
+                    tuple(lines.records),
+                    ending,
+                    detail,
+                    lines.begin,
+                    round(result.seconds if seconds is None else seconds, 2),
+                    lines.number("cpu_s"),
+                    max((peak for peak in peaks if peak is not None), default=None),
+                    died=result.started and not lines.end,
+                )
+            )
+        return found
+
+
+def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, str]:
+    """The name of how a task ended, and details for a person."""
+    after = f"after {len(lines.records)} observations"
+    if lines.garbage:
+        return "garbage", f"{len(lines.garbage)} lines that are no observation, such as {lines.garbage[0]!r}"
+    if lines.end:  # what came of the process later is not this task's
+        said = lines.end.get("ending")
+        if isinstance(said, str) and said in ENDINGS:
+            return said, str(lines.end.get("detail", ""))
+        return "garbage", f"no ending is called {str(said)[:60]!r}"
+    if result.status == "output-limit":
+        return "output-limit", f"more output than anybody could read, {after}"
+    if result.status == "timeout":
+        return "timeout", f"not done in {seconds:g} s, {after}"
+    if result.status == "memory":
+        return "oom", f"more than {memory_mib} MiB of memory, {after}"
+    if result.code is None:
+        return "failed", result.stderr_tail
+    return _by_exit_code(result.code, result, after)
+
+
+def _by_exit_code(code: int, result: ChildResult, after: str) -> tuple[str, str]:
+    import signal
+
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        if name == "SIGKILL":
+            return "killed", f"by SIGKILL {after}, as the system does when memory runs out"
+        return "crash", f"{name} {after}{_frame(result.stderr_tail)}"
+    half = ", in the middle of a line" if result.stdout.strip() else ""
+    if code == 0:
+        return "lost", f"it ended {after}{half} without saying that it was done"
+    last = next((line for line in reversed(result.stderr_tail.splitlines()) if line.strip()), "")
+    return "failed", f"exit code {code} {after}{half}" + (f": {last[:300]}" if last else "")
+
+
+def _frame(tail: str) -> str:
+    """Where Python was, by the lines that its fault handler left: ``, in forward (modeling.py:12)``."""
+    found = _FRAME.search(tail.partition("most recent call first")[2])
+    return f", in {found.group(3)} ({found.group(1)}:{found.group(2)})" if found else ""

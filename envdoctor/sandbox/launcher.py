@@ -1,0 +1,94 @@
+"""The first code in every child: what only a process can do to itself, and then it becomes the program.
+
+    python -I -S -B launcher.py PARENT MEMORY_MIB SECONDS PROGRAM ARGUMENTS...
+
+On Linux the child ends with the process PARENT (its id), however that ends, and is what the kernel would rather end
+than somebody's training when memory runs out. Where MEMORY_MIB is not 0 it has that much address space and SECONDS of
+processor time, cannot write a byte to a file, and leaves no core. PROGRAM is started in its place; ``module:NAME``
+instead is a module of envdoctor whose ``main()`` is called, with ARGUMENTS as folders to import from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["MODULE", "NOT_STARTED", "REFUSED", "main"]
+
+#: What a program begins with that is a module of envdoctor.
+MODULE = "module:"
+#: The exit code, and the beginning of what stands on standard error, when there is no such program.
+NOT_STARTED = 127
+REFUSED = "it cannot be started: "
+#: 0 … 1000.
+_OOM_SCORE = "800"
+
+
+def main() -> None:
+    """Prepare this process, and become the program."""
+    parent, memory_mib, seconds = map(int, sys.argv[1:4])
+    program, *arguments = sys.argv[4:]
+    if sys.platform == "linux":
+        _end_with(parent)
+        _offer_to_oom_killer()
+    if memory_mib:
+        _limit(memory_mib, seconds)
+    if program.startswith(MODULE):
+        from importlib import import_module
+
+        sys.path += arguments
+        import_module(program[len(MODULE) :]).main()
+        return
+    import signal
+
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so in the program
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvpe(program, [program, *arguments], os.environ)  # noqa: S606 (no shell is wanted)
+    except (OSError, ValueError) as error:
+        os.write(2, f"{REFUSED}{getattr(error, 'strerror', None) or error}".encode("utf-8", "replace"))
+        os._exit(NOT_STARTED)
+
+
+def _end_with(parent: int) -> None:
+    import ctypes
+    import signal
+
+    try:
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG: outlives the start of the program
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+
+
+def _offer_to_oom_killer() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_OOM_SCORE)
+    except OSError:
+        pass
+
+
+def _limit(memory_mib: int, seconds: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows: there only time and output are bounded
+        return
+    for name, value in (
+        ("RLIMIT_AS", memory_mib << 20),
+        ("RLIMIT_CPU", seconds),
+        ("RLIMIT_FSIZE", 0),
+        ("RLIMIT_CORE", 0),
+    ):
+        kind = getattr(resource, name, None)
+        try:
+            if kind is not None:
+                resource.setrlimit(kind, (value, value))
+        except (OSError, ValueError):
+            pass  # the limit is lower already, or this system has it in name only
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""A payload script in the target's interpreter: what it is asked, what it answers, and every way to end has its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import gone
+
+from envdoctor.sandbox.environment import target_environment
+from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """This interpreter, with its scripts and scratch files in a folder of the test."""
+    for name in ("scripts", "scratch"):
+        (tmp_path / name).mkdir()
+    return Place(sys.executable, os.environ, str(tmp_path), str(tmp_path / "scratch"), payload=tmp_path / "scripts")
+
+
+@pytest.fixture
+def run(place: Place) -> Run:
+    """Run one script, given by the body of its ``run``; keyword arguments are those of the task."""
+
+    def start(body: str, **more: Any) -> Answer:
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (place.payload / "script.py").write_text(f"def run(job, emit):\n{lines}")
+        (answer,) = run_in_target([Task("script.py", **{"memory_mib": 300, "seconds": 20, **more})], place)
+        return answer
+
+    return start
+
+
+def test_a_script_of_three_lines_is_asked_and_answers(place: Place) -> None:
+    (place.payload / "imports.py").write_text(
+        "def run(job, emit):\n"
+        "    module = __import__(job['module'])\n"
+        "    emit({'version': getattr(module, '__version__', None)})\n"
+    )
+    tasks = [Task("imports.py", {"module": "json"}), Task("imports.py", {"module": "no_such"})]
+    there, missing = run_in_target(tasks, place)
+    assert (there.ending, there.records) == ("ok", ({"version": "2.0.9"},))
+    assert (there.begin["python"], there.begin["device"]) == (sys.version.split()[0], "cpu")
+    assert (missing.ending, missing.records) == ("failed", ())
+    assert missing.detail.startswith("ModuleNotFoundError: No module named 'no_such' (imports.py:2")
+
+
+ONE = "emit({'seen': 1})\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "says"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "crash", "SIGSEGV after 1 observations, in string_at"),
+        ("import os; os.kill(os.getpid(), 9)", "killed", "SIGKILL"),
+        ("import os; os.abort()", "crash", "SIGABRT"),
+        ("raise MemoryError('no more')", "oom", "MemoryError: no more"),
+        ("raise RuntimeError('CUDA out of memory. Tried')", "oom", "out of memory"),
+        ("raise ValueError('odd')", "failed", "ValueError: odd (script.py:"),
+        ("import os; os._exit(0)", "lost", "without saying that it was done"),
+        ("import os; os._exit(7)", "failed", "exit code 7"),
+        ("import sys; sys.exit(3)", "failed", "exit code 3"),
+        ("import os; os.write(PRIVATE, b'not json\\n')", "garbage", "not json"),
+        ("import os; os.write(PRIVATE, b'[1, 2]\\n')", "garbage", "[1, 2]"),
+        ("import os; os.write(PRIVATE, b'{\"half\": '); os._exit(0)", "lost", "in the middle of a line"),
+        ("import os\nwhile True: os.write(PRIVATE, b'x' * 65536)", "output-limit", "more output"),
+        ("import os\nwhile True: os.write(PRIVATE, b'x\\n' * 999)", "garbage", "lines that are no observation"),
+        ("while True: print('x' * 65535)", "output-limit", "more output"),
+        ("emit({'error': 'CUDA error', 'sticky': True})\nemit({'never': 1})", "sticky", "CUDA error"),
+    ],
+)
+def test_every_bad_end_has_its_name(run: Run, body: str, ending: str, says: str) -> None:
+    # The private channel is the descriptor that the emitting method writes to.
+    answer = run(ONE + body.replace("PRIVATE", "emit.__self__.descriptor"))
+    assert answer.ending == ending
+    assert says in answer.detail
+    assert answer.records[0] == {"seen": 1}, "what came before is kept"
+    assert {"never": 1} not in answer.records
+
+
+def test_a_task_that_hangs_is_ended_at_its_limit(run: Run) -> None:
+    answer = run(ONE + "import time; time.sleep(600)", seconds=1)
+    assert (answer.ending, answer.detail) == ("timeout", "not done in 1 s, after 1 observations")
+
+
+@linux
+def test_more_memory_than_allowed_ends_the_child(run: Run) -> None:
+    answer = run(ONE + "import time\nx = bytearray(500 << 20)\nx[::4096] = x[1::4096]\ntime.sleep(60)")
+    assert answer.ending == "oom"
+    assert "more than 300 MiB" in answer.detail
+
+
+def test_of_several_tasks_the_one_that_ends_the_child_is_known_and_those_behind_it_were_not_reached(
+    place: Place,
+) -> None:
+    (place.payload / "script.py").write_text("def run(job, emit):\n    emit(job)\n    exec(job['does'])\n")
+    does = ["pass", "import os; os.abort()", "pass"]
+    answers = run_in_target([Task("script.py", {"does": text}) for text in does], place)
+    assert [(answer.ending, answer.died) for answer in answers] == [("ok", False), ("crash", True), ("unreached", False)]
+    assert [len(answer.records) for answer in answers] == [1, 1, 0]
+
+
+def test_an_interpreter_that_is_not_there_is_the_end_of_every_task(place: Place, tmp_path: Path) -> None:
+    answers = run_in_target([Task("a.py"), Task("b.py")], place._replace(python=str(tmp_path / "none")))
+    assert [(answer.ending, answer.detail) for answer in answers] == [
+        ("failed", "it cannot be started: No such file or directory")
+    ] * 2
+
+
+def test_what_libraries_print_is_no_answer(run: Run) -> None:
+    noise = "import os\nprint('{\"case\": \"fake\"}')\nos.write(1, b'noise\\n')\nos.system('echo more')\n"
+    answer = run(noise + ONE)
+    assert (answer.ending, answer.records) == ("ok", ({"seen": 1},))
+
+
+@linux
+def test_what_it_started_ends_with_it(run: Run) -> None:
+    answer = run(
+        "import os, time\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    os.setsid(); time.sleep(600)\n"
+        "emit({'pid': pid})\n"
+    )
+    assert answer.ending == "ok"
+    assert gone(answer.records[0]["pid"])
+
+
+def test_numbers_that_json_lacks_come_as_words(run: Run) -> None:
+    (seen,) = run("emit({'a': float('nan'), 'b': [float('-inf')], 'c': {1: 2.5}, 'd': object})").records
+    assert (seen["a"], seen["b"], seen["c"]) == ("nan", ["-inf"], {"1": 2.5})
+
+
+def test_a_record_that_is_too_long_says_so(run: Run) -> None:
+    answer = run("emit({'case': 'big', 'kib': list(range(100000))})")
+    assert answer.ending == "ok"
+    assert "too long" in answer.records[0]["error"]
+
+
+def test_a_module_that_is_needed_and_not_there_is_a_skip(run: Run) -> None:
+    answer = run(ONE, needs=("no_such_library",))
+    assert (answer.ending, answer.records[0]["skip"]) == ("ok", "no_such_library is not installed")
+
+
+@pytest.mark.parametrize(
+    ("torch", "ending"),
+    [
+        ("raise ImportError('libcudart')", "torch-broken"),
+        ("import sys; sys.exit(1)", "torch-broken"),
+        ("__version__ = '1.13.1'", "torch-old"),
+        ("__version__ = '2.5.0'\nclass cuda: is_available = staticmethod(lambda: False)", "no-device"),
+    ],
+)
+def test_a_torch_that_cannot_be_used_is_the_end(place: Place, tmp_path: Path, torch: str, ending: str) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "torch.py").write_text(torch)
+    (place.payload / "script.py").write_text("def run(job, emit): emit({})\n")
+    place = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "lib")})
+    (answer,) = run_in_target([Task("script.py", {"device": "cuda"}, needs=("torch",))], place)
+    assert (answer.ending, answer.records) == (ending, ())
+
+
+def test_children_see_the_callers_variables_and_no_file_of_the_working_directory(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('imported from the working directory')\n")
+    (place.payload / "script.py").write_text(
+        "import os\ndef run(job, emit): emit({'env': dict(os.environ), 'cwd': os.getcwd()})\n"
+    )
+    environ = {**os.environ, "MINE": "kept", "PYTHONPATH": f".{os.pathsep}lib", "WORLD_SIZE": "8", "RANK": "3"}
+    (answer,) = run_in_target([Task("script.py")], place._replace(environ=environ, visible="GPU-1"))
+    assert answer.ending == "ok", answer.detail
+    (seen,) = answer.records
+    assert seen["env"]["MINE"] == "kept"
+    assert seen["env"]["PYTHONPATH"] == str(tmp_path / "lib")
+    assert seen["env"]["OMP_NUM_THREADS"] == "1"
+    assert seen["env"]["HF_HUB_OFFLINE"] == "1"
+    assert seen["env"]["CUDA_VISIBLE_DEVICES"] == "", "on the CPU no GPU is touched"
+    assert "WORLD_SIZE" not in seen["env"]
+    assert seen["cwd"] == os.path.realpath(place.scratch)
+    assert not list(place.payload.rglob("*.pyc")), "nothing is written beside the scripts"
+
+
+def test_the_users_choice_of_amd_gpus_stays(tmp_path: Path) -> None:
+    environ = {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "2"}
+    where = {"cwd": str(tmp_path), "scratch": str(tmp_path)}
+    seen = target_environment(environ, **where, device="cuda", visible="0")
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("3", "0")
+    seen = target_environment(environ, **where, device="cpu", visible=None)
+    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("", "")
+
+
+def python38() -> str | None:
+    folder = Path.home() / ".pyenv" / "versions"
+    found = sorted(folder.glob("3.8.*/bin/python")) if folder.is_dir() else []
+    return str(found[-1]) if found else None
+
+
+@pytest.mark.skipif(python38() is None, reason="no Python 3.8 of pyenv here")
+def test_python_38_runs_the_child(place: Place) -> None:
+    (place.payload / "script.py").write_text("def run(job, emit): emit({'seen': 1})\n")
+    request = {"folder": str(place.payload), "tasks": [{"script": "script.py"}]}
+    done = subprocess.run(
+        [str(python38()), "-X", "faulthandler", "-B", "-u", str(PAYLOAD / "child.py")],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    begin, seen, end = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (begin["kind"], seen, end["kind"], end["ending"]) == ("begin", {"seen": 1}, "end", "ok")
+
+
+def test_the_payload_uses_nothing_newer_than_python_38() -> None:
+    import ast
+
+    for path in PAYLOAD.rglob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 8))
+        modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not any(module.startswith("envdoctor") for module in modules), path

@@ -1,0 +1,20 @@
+"""Processes that must not outlive what started them."""
+
+from __future__ import annotations
+
+import os
+import select
+
+__all__ = ["gone"]
+
+
+def gone(process: int) -> bool:
+    """Whether a process, of whatever parent, has ended or ends within five seconds (Linux only)."""
+    try:
+        descriptor = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 5)[0])
+    finally:
+        os.close(descriptor)
