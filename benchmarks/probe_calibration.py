@@ -10,39 +10,33 @@ verdict other than pass or skip on a healthy torch is a false alarm, and makes t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from envdoctor.probe.catalogue import PAYLOAD
-from envdoctor.probe.verdict import judge
+from envdoctor.probe.catalogue import Job
+from envdoctor.probe.grouping import Case, cases_of
+from envdoctor.probe.running import run_jobs
+from envdoctor.sandbox.target import Place
 
 #: The first is the published set of inputs.
 DTYPES = ("bf16", "fp16", "fp32")
 BACKENDS = {"cpu": ("default", "math", "flash"), "cuda": ("default", "math", "flash", "efficient", "cudnn")}
 
 
-def observations(python: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What one child saw."""
-    done = subprocess.run(
-        [python, "-X", "faulthandler", "-B", "-u", str(PAYLOAD / "probe_child.py")],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    if not lines or lines[-1].get("ending") != "ok":
-        raise SystemExit(f"{job}: {lines[-1:] or done.stderr[-500:]}")
-    yield from (line for line in lines if line.get("judge"))
+def judged(python: str, jobs: Sequence[Job], workers: int) -> list[Case]:
+    """Every case that the jobs saw, each in a child of its own."""
+    with tempfile.TemporaryDirectory() as scratch:
+        outcomes = run_jobs(jobs, Place(python, os.environ, scratch, scratch), workers=workers)
+    for outcome in outcomes:
+        if outcome.ending != "ok":
+            raise SystemExit(f"{outcome.job.label}: {outcome.ending}: {outcome.detail}")
+    return cases_of(outcomes)
 
 
 def table(python: str, options: argparse.Namespace) -> tuple[str, Counter[str]]:
@@ -56,28 +50,25 @@ def table(python: str, options: argparse.Namespace) -> tuple[str, Counter[str]]:
     for dtype in DTYPES:
         for backend in BACKENDS[options.device]:
             jobs = [
-                {
-                    "probe": "attention",
-                    "device": options.device,
-                    "dtype": dtype,
-                    "backend": backend,
-                    "options": {"grid": options.grid, "seed": seed},
-                }
+                Job(
+                    *("attention", options.device, "quick", dtype, backend),
+                    options={"grid": options.grid, "seed": seed},
+                    seconds=600.0,
+                    alone=True,
+                )
                 for seed in range(options.first, options.first + options.seeds)
             ]
-            with ThreadPoolExecutor(options.workers) as pool:
-                seen = [one for child in pool.map(lambda job: list(observations(python, job)), jobs) for one in child]
+            seen = judged(python, jobs, options.workers)
             print(f"{dtype} {backend}: {len(seen)} cases", file=sys.stderr, flush=True)
-            for one in seen:
-                verdict = judge(one)
-                assert verdict is not None
-                verdicts[verdict.verdict] += 1
-                if verdict.wrong:
-                    alarms.append(f"{dtype} {backend} {one['case']} seed {one['params'].get('seed')}: {verdict}")
+            for case in seen:
+                verdicts[case.verdict.verdict] += 1
+                if case.verdict.wrong:
+                    alarms.append(f"{dtype} {backend} {case.title} seed {case.param('seed')}: {case.verdict}")
+            measured = [case.observation for case in seen]
             for tensor in ("o", "dq", "dk", "dv"):
                 found = sorted(
                     (one["ratio"][tensor], one["case"])
-                    for one in seen
+                    for one in measured
                     if tensor in one.get("ratio", {}) and tensor in one.get("gate", [tensor])
                 )
                 if not found:

@@ -72,3 +72,13 @@ def facts_file(tmp_path: Path) -> Callable[..., str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter with torch: that of ENVDOCTOR_TEST_TORCH, or the tests' own; without torch there is a skip."""
+    python = os.environ.get("ENVDOCTOR_TEST_TORCH") or sys.executable
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([python, "-c", code], check=False).returncode:
+        pytest.skip(f"{python} has no torch; ENVDOCTOR_TEST_TORCH may name an interpreter that has")
+    return python

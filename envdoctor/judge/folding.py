@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import Value
+from envdoctor.facts.values import Absent, Unknown, Value
 from envdoctor.judge.evaluate import Match
-from envdoctor.judge.finding import SEVERITIES, Finding
+from envdoctor.judge.finding import SEVERITIES, Finding, FoundFact
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["fold"]
+__all__ = ["elsewhere", "fold"]
+
+_Applied = Sequence[tuple[Rule, Match]]
 
 
-def fold(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]) -> dict[int, int]:
-    """Which finding (by its place) is folded into which, by ``supersedes`` and ``folds_into`` of the rules.
+def fold(findings: Sequence[Finding], applied: _Applied) -> dict[int, int]:
+    """Which finding (by its place) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by`` of the
+    rules.
 
     ``applied`` are the rules and matches of the findings, in the same order. What is accepted hides nothing. No chains:
     the finding that is named stands for itself.
@@ -32,11 +35,25 @@ def fold(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]) -> 
         rests = _resting(findings, applied)
         for number, (rule, match) in enumerate(applied):
             if rule.folds_into and number not in by:
-                root = _root_of(number, match, rule, findings, rests)
-                if root is not None:
-                    by[number] = root
+                _fold_into(by, number, _on_its_packages(match, rule, rests), findings)
+    for number, (rule, match) in enumerate(applied):
+        if rule.explained_by and number not in by:
+            _fold_into(by, number, _explaining(number, match, rule, places, applied), findings)
     chains = {number: _end_of_chain(number, by) for number in by}
     return {number: end for number, end in chains.items() if end != number}
+
+
+def elsewhere(
+    findings: Sequence[Finding], applied: _Applied, stands_for: Mapping[int, int]
+) -> dict[int, list[FoundFact]]:
+    """By the place of a finding that stands for those of other records: where else its cause showed."""
+    shown: dict[int, dict[str, FoundFact]] = {}
+    for number, root in stands_for.items():
+        each, item = applied[number][0].each, findings[number].item
+        if each is not None and each == applied[root][0].each and item != findings[root].item:
+            text = " ".join(item.values())
+            shown.setdefault(root, {}).setdefault(text, FoundFact(each, text, ""))
+    return {root: list(facts.values()) for root, facts in shown.items()}
 
 
 def _one_record(finding: Finding, other: Finding) -> bool:
@@ -44,7 +61,33 @@ def _one_record(finding: Finding, other: Finding) -> bool:
     return all(finding.item[key] == value for key, value in other.item.items() if key in finding.item)
 
 
-def _resting(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]]) -> dict[str, set[int]]:
+def _fold_into(by: dict[int, int], number: int, candidates: Iterator[int], findings: Sequence[Finding]) -> None:
+    """Fold into the first of the candidates that is at least as severe, and was not accepted."""
+    severity = SEVERITIES.index(findings[number].severity)
+    for other in candidates:
+        if findings[other].ignored is None and SEVERITIES.index(findings[other].severity) >= severity:
+            by[number] = other
+            return
+
+
+def _explaining(
+    number: int, match: Match, rule: Rule, places: Mapping[str, Sequence[int]], applied: _Applied
+) -> Iterator[int]:
+    """The findings about other records that say where this one comes from."""
+    item = match.item or {}
+    for rule_id, columns in rule.explained_by.items():
+        for other in places.get(rule_id, ()):
+            record = applied[other][1].item or {}
+            earlier = other < number or rule_id != rule.id
+            if earlier and all(_known(item, column) and item[column] == record.get(column) for column in columns):
+                yield other
+
+
+def _known(item: Mapping[str, Value], column: str) -> bool:
+    return not isinstance(item.get(column, Unknown("")), (Unknown, Absent))
+
+
+def _resting(findings: Sequence[Finding], applied: _Applied) -> dict[str, set[int]]:
     """By package: the findings that rest on it and may stand for a finding that ``folds_into`` others."""
     rests: dict[str, set[int]] = {}
     for number, (rule, match) in enumerate(applied):
@@ -56,19 +99,15 @@ def _resting(findings: Sequence[Finding], applied: Sequence[tuple[Rule, Match]])
     return rests
 
 
-def _root_of(
-    number: int, match: Match, rule: Rule, findings: Sequence[Finding], rests: Mapping[str, set[int]]
-) -> int | None:
-    """The first finding, at least as severe, that rests on a package of each column that ``folds_into`` names."""
+def _on_its_packages(match: Match, rule: Rule, rests: Mapping[str, set[int]]) -> Iterator[int]:
+    """The findings that rest on a package of each column that ``folds_into`` names."""
     item = match.item or {}
     candidates: set[int] | None = None
     for column in rule.folds_into:
         names = _packages(item.get(column.partition(".")[2]))
         resting = set().union(*(rests[name] for name in names if name in rests))
         candidates = resting if candidates is None else candidates & resting
-    severity = SEVERITIES.index(findings[number].severity)
-    fitting = [other for other in candidates or () if SEVERITIES.index(findings[other].severity) >= severity]
-    return min(fitting, default=None)
+    return iter(sorted(candidates or ()))
 
 
 def _packages(cell: Value | None) -> set[str]:

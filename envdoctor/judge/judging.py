@@ -22,7 +22,7 @@ from envdoctor.judge.finding import (
     FoundFact,
     NotChecked,
 )
-from envdoctor.judge.folding import fold
+from envdoctor.judge.folding import elsewhere, fold
 from envdoctor.judge.messages import fill, text_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
@@ -63,10 +63,10 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
     findings, used, expired = _ignore(findings, policy, today)
     stands_for = fold(findings, applied)
-    findings = [
-        replace(finding, superseded_by=findings[stands_for[number]].id) if number in stands_for else finding
-        for number, finding in enumerate(findings)
-    ]
+    for number, root in stands_for.items():
+        findings[number] = replace(findings[number], superseded_by=findings[root].id)
+    for root, facts_elsewhere in elsewhere(findings, applied, stands_for).items():
+        findings[root] = replace(findings[root], facts=(*findings[root].facts, *facts_elsewhere))
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
     gating = _gating(findings, stands_for, policy)
     findings = [replace(finding, gate=number in gating) for number, finding in enumerate(findings)]

@@ -33,6 +33,12 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _evidence(rule, texts, today)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(texts, matrix)
+    for other in rule.explained_by:
+        explaining = matrix.find(other)
+        if explaining is None or explaining.each != rule.each:
+            yield f"explained_by: there is no rule {other} with the same each"
+        elif other != rule.id and rule.id in explaining.explained_by:
+            yield f"explained_by: {rule.id} and {other} explain each other"
     for other in rule.supersedes:
         superseded = matrix.find(other)
         if superseded is None:

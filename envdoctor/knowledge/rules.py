@@ -47,7 +47,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     ),
     "rule": (
         *("status", "severity", "confidence", "effect", "added", "modified", "fixed_in", "last_seen", "open_ended"),
-        *("probe", "each", "supersedes", "folds_into", "aliases", "title"),
+        *("probe", "each", "supersedes", "folds_into", "explained_by", "aliases", "title"),
     ),
     "assume": ("key", "value", "because", "default"),
     "text": ("en", "zh", "zh_of"),
@@ -74,6 +74,9 @@ class Rule(NamedTuple):
     ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
     ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
     rests on a package of each of these columns, because that one says what the packages do to each other.
+    ``explained_by`` maps rules with the same ``each`` to columns: a finding of such a rule (or an earlier one of this
+    rule, where it names itself) about another record, at least as severe, stands for this one when the two records are
+    known to agree in these columns.
     ``scope`` is revision for rules about two revisions, probe for those about experiments, watch for those about a
     training run, environment for all others. ``texts`` locates the texts: a mapping, or
     ``[offset, length]`` in the compiled file.
@@ -90,6 +93,7 @@ class Rule(NamedTuple):
     assume: list[list[Any]]
     supersedes: list[str]
     folds_into: list[str]
+    explained_by: dict[str, list[str]]
     probe: str | None
     origin: str
     scope: str
@@ -173,6 +177,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
     for column in folds_into:
         if not isinstance(each, str) or not column.startswith(each + ".") or registry.find(column) is None:
             problems.append(f"rule: folds_into: {column!r} is not a column of each")
+    explained_by = _explained_by(problems, registry, head.get("explained_by", {}), each)
     for key in ("probe", "title"):
         if not isinstance(head.get(key, ""), str):
             problems.append(f"rule: {key}: a text is expected")
@@ -190,6 +195,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         assume=assume,
         supersedes=supersedes,
         folds_into=folds_into,
+        explained_by=explained_by,
         probe=head.get("probe"),
         origin=origin,
         scope=_scope(each, affects, unless),
@@ -244,6 +250,21 @@ def _strings(problems: list[str], where: str, value: object) -> list[str]:
         return list(value)
     problems.append(f"{where}: a list of text is expected")
     return []
+
+
+def _explained_by(problems: list[str], registry: Registry, value: object, each: object) -> dict[str, list[str]]:
+    where = "rule: explained_by"
+    if not isinstance(value, Mapping):
+        problems.append(f"{where}: a table from rules to columns of each is expected")
+        return {}
+    table = {rule_id: _strings(problems, f"{where}: {rule_id}", columns) for rule_id, columns in value.items()}
+    for rule_id, columns in table.items():
+        for column in columns:
+            if not isinstance(each, str) or registry.find(f"{each}.{column}") is None:
+                problems.append(f"{where}: {rule_id}: {column!r} is not a column of each")
+        if not columns:
+            problems.append(f"{where}: {rule_id}: columns that must agree are missing")
+    return table
 
 
 def _clauses(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from envdoctor.probe.catalogue import FIRST, Job
 from envdoctor.sandbox.target import NO_TORCH, Answer, Place, run_in_target
 
-__all__ = ["UNUSABLE", "Outcome", "run_jobs"]
+__all__ = ["UNUSABLE", "Outcome", "outcome_of", "run_jobs"]
 
 #: Endings that say that no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
@@ -123,7 +123,7 @@ class _Run:
         self.now.pop(me, None)
         outcomes: list[Outcome] = []
         for job, answer in zip(jobs, answers, strict=True):
-            outcome = _outcome(job, answer)
+            outcome = outcome_of(job, answer)
             if outcome.without_torch:
                 self._hopeless = outcome
             elif self._hopeless is not None and answer.ending == "unreached":
@@ -146,7 +146,8 @@ class _Run:
         return Outcome(job, (), self._hopeless.ending, self._hopeless.detail)
 
 
-def _outcome(job: Job, answer: Answer) -> Outcome:
+def outcome_of(job: Job, answer: Answer) -> Outcome:
+    """The answer of a job's task, with the observations stamped."""
     stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
     stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})
     return Outcome(

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.text.clean import clean
 
 __all__ = ["SCHEMA", "judged", "tell"]
@@ -31,14 +32,20 @@ _ARGUMENTS = (
 
 def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
     """The findings of the shipped rules about watched runs, worst first. ``facts`` are plain values by ``watch.*``."""
-    matrix = load_matrix(())
+    rules = _rules()
     known = FactSet()
     for key, raw in facts.items():
-        spec = matrix.registry.find(key)
+        spec = rules.registry.find(key)
         if spec is not None:
             known.add(Fact(key, parse_value(spec, raw), "the watched run", "watch"))
-    found = judge(known, matrix.only(lambda rule: rule.scope == "watch"), Policy(), today=date.today()).findings
+    found = judge(known, rules, Policy(), today=date.today()).findings
     return tuple(finding for finding in found if finding.superseded_by is None)
+
+
+@lru_cache(maxsize=1)
+def _rules() -> Matrix:
+    """The shipped rules about watched runs."""
+    return load_matrix(()).only(lambda rule: rule.scope == "watch")
 
 
 def tell(

@@ -310,7 +310,8 @@ def test_a_report_file_is_whole_and_standard_output_still_has_its_own(run, facts
     assert json.loads((tmp_path / "report.json").read_text())["exit_code"] == 1
 
 
-def test_an_interrupt_is_one_line(tmp_path):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_being_asked_to_end_is_one_line(tmp_path, name):
     pipe = tmp_path / "facts.json"
     os.mkfifo(pipe)
     child = subprocess.Popen(
@@ -321,9 +322,22 @@ def test_an_interrupt_is_one_line(tmp_path):
         text=True,
     )
     with open(pipe, "w"):  # opens as soon as envdoctor reads
-        child.send_signal(signal.SIGINT)
+        child.send_signal(getattr(signal, name))
         out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err.strip()) == (3, "", "envdoctor: interrupted")
+
+
+def test_under_nohup_a_terminal_that_closes_ends_nothing(facts_file, tmp_path):
+    facts = Path(facts_file(BROKEN)).read_text()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = f"trap '' HUP; exec {sys.executable} -m envdoctor check --facts {pipe}"
+    child = subprocess.Popen(["/bin/sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    with open(pipe, "w") as file:  # opens as soon as envdoctor reads
+        child.send_signal(signal.SIGHUP)
+        file.write(facts)
+    out, _ = child.communicate(timeout=60)
+    assert (child.returncode, "torch-2-5-0-glm4-batch-nan" in out) == (1, True)
 
 
 def test_a_fault_of_envdoctor_itself_is_one_line_and_can_be_traced(tmp_path):

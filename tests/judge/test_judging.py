@@ -227,6 +227,55 @@ def test_rules_that_supersede_each_other_do_not_both_vanish(matrix_of, facts):
     assert found["b"].superseded_by == "a"
 
 
+RESULTS = {
+    **FACTS,
+    "probe": [
+        {"name": "kernel", "device": "cuda", "dtype": "bf16", "verdict": "fail"},
+        {"name": "kernel", "device": "cuda", "dtype": "fp16", "verdict": "fail"},
+        {"name": "model", "device": "cuda", "dtype": "bf16", "verdict": "fail"},
+        {"name": "model", "device": "cpu", "dtype": "bf16", "verdict": "fail"},
+        {"name": "model", "device": "cuda", "dtype": "absent", "verdict": "fail"},
+    ],
+}
+KERNEL = {
+    "rule": {"each": "probe", "explained_by": {"kernel": ["device"]}},
+    "affects": [{"probe.name": "kernel"}],
+    "message": {"en": "{probe.dtype}"},
+}
+MODEL = {
+    "rule": {"each": "probe", "explained_by": {"kernel": ["device", "dtype"]}},
+    "affects": [{"probe.name": "model"}],
+    "message": {"en": "{probe.dtype}"},
+}
+
+
+def records(judgement: Judgement) -> list[tuple[str, ...]]:
+    """Device and dtype of the findings that a report shows, by rule."""
+    found = [finding for finding in judgement.findings if finding.superseded_by is None and finding.ignored is None]
+    return [(finding.id, finding.item["device"], finding.item.get("dtype", "")) for finding in found]
+
+
+def test_a_finding_is_folded_into_one_about_another_record_that_explains_it(matrix_of, facts):
+    judgement = judged(matrix_of({"kernel": KERNEL, "model": MODEL}), facts(RESULTS))
+    assert records(judgement) == [("kernel", "cuda", "bf16"), ("model", "cpu", "bf16"), ("model", "cuda", "")]
+    assert [finding.superseded_by for finding in judgement.findings].count("kernel") == 2
+    kernel = judgement.findings[0]
+    assert [fact.value for fact in kernel.facts if fact.key == "probe"] == ["kernel cuda fp16", "model cuda bf16"]
+
+
+@pytest.mark.parametrize("weaker", [{"severity": "note"}, {"severity": "warning"}])
+def test_a_weaker_finding_explains_nothing(matrix_of, facts, weaker):
+    kernel = {**KERNEL, "rule": {**KERNEL["rule"], **weaker}}
+    judgement = judged(matrix_of({"kernel": kernel, "model": MODEL}), facts(RESULTS))
+    assert [entry[0] for entry in records(judgement)].count("model") == 3
+
+
+def test_an_accepted_finding_explains_nothing(matrix_of, facts):
+    policy = Policy(ignores=(Ignore("kernel", "known"),))
+    judgement = judged(matrix_of({"kernel": KERNEL, "model": MODEL}), facts(RESULTS), policy)
+    assert [entry[0] for entry in records(judgement)] == ["model"] * 3
+
+
 CONFLICT = {"package": "huggingface-hub", "kind": "conflict", "installed": "0.36.0"}
 CONFLICTS = {
     **FACTS,

@@ -107,6 +107,8 @@ def test_everything_that_is_wrong_with_a_rule_is_said_at_once(home):
         {"schema": 0},
         {"schema": 1, "rule": [], "affects": {}, "unless": 1, "assume": [1], "message": [], "why": {"en": 1}},
         {"schema": 1, "rule": {"status": [], "severity": {}, "each": 4, "aliases": "x", "supersedes": [1]}},
+        {"schema": 1, "rule": {"explained_by": ["r"]}},
+        {"schema": 1, "rule": {"each": "probe", "explained_by": {"r": ["colour"], "s": [], "t": 4}}},
         {"schema": 1, "fix": [{"safety": [], "constraints": [1], "set": 4, "env": [], "command": 1, "summary": 3}]},
         {"schema": 1, "evidence": [{"kind": [], "url": 1, "shows": {}, "checked": "x"}], "test": [{"facts": 1}]},
         {"schema": 1, "affects": [{"pkg.torch": {"deeper": 1}}], "assume": [{"key": [], "value": {}}]},

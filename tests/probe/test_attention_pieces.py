@@ -73,11 +73,6 @@ def test_each_probe_cites_the_bugs_that_it_exists_for() -> None:
         assert "https://github.com/" in (ast.get_docstring(ast.parse(probes[name].path.read_text("utf-8"))) or ""), name
 
 
-def test_the_payload_is_python_of_3_8() -> None:
-    for path in sorted(PAYLOAD.rglob("*.py")):
-        ast.parse(path.read_text("utf-8"), str(path), feature_version=(3, 8))
-
-
 def test_packages_that_need_a_gpu_start_no_child_without_one() -> None:
     probes = find_probes()
     for name in ("flash-attn", "xformers"):

@@ -1,4 +1,4 @@
-"""Emulated kernel bugs, one at a time: the quick suite finds each, by its right name, and finds nothing without one."""
+"""Emulated kernel bugs, one at a time: the quick suite finds each, by its right name, and tells one cause once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from planted import INSIDE, Seen, batch, jobs, planted, seen
+from sharing import once
 
-from envdoctor.probe.catalogue import PAYLOAD
-from envdoctor.probe.grouping import Case, Group
-from envdoctor.probe.verdict import judge
-
-INSIDE = Path(__file__).parent / "inside"
+from envdoctor.probe.running import Outcome
 
 pytestmark = pytest.mark.torch
 
@@ -68,93 +66,112 @@ EXPECTED = {
     "broadcast": Expected("inaccurate", ("o", "dq", "dk", "dv"), lambda params: params["layout"] == "expanded"),
     "unshifted-softmax": Expected("nan-output", ("o",), offset),
 }
+#: Those that show in the small experiments and in tiny models as well.
+WIDE = ("later-rows", "mask-constant", "dead-rows", "dead-query-gradient", "rounded-logits", "unshifted-softmax")
+
+
+def _everything(python: str, scratch: Path) -> dict[str, list[Outcome]]:
+    small = [job for name in ("half-accuracy", "dead-rows", "nan-honesty") for job in jobs(name)]
+    attention = {fault: (fault, jobs("attention")) for fault in (*EXPECTED, "none")}
+    others = {f"{fault}, elsewhere": (fault, [*small, batch("qwen3", gains=[1])]) for fault in WIDE}
+    masks = {
+        "hidden-nan": ("hidden-nan", [*jobs("nan-honesty"), *jobs("half-accuracy")]),
+        "model's mask": ("model-mask", [*small, batch("chatglm-like")]),
+    }
+    return planted(python, scratch, {**attention, **others, **masks})
 
 
 @pytest.fixture(scope="module")
-def observed(torch_python: str) -> dict[str, list[Case]]:
-    """The quick grid under every fault."""
-    done = subprocess.run(
-        [torch_python, "-B", str(INSIDE / "every_fault.py"), str(PAYLOAD)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    cases: dict[str, list[Case]] = {}
-    for line in done.stdout.splitlines():
-        found = json.loads(line)
-        verdict = judge(found)
-        assert verdict is not None
-        cases.setdefault(found["fault"], []).append(Case(found, verdict))
-    return cases
+def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """The quick grid under every fault, and the other experiments under some."""
+    return once(tmp_path_factory, "kernel-faults", lambda scratch: _everything(torch_python, scratch))
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Case]], fault: str) -> None:
+def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Outcome]], fault: str) -> None:
     expected = EXPECTED[fault]
-    wrong = [case for case in observed[fault] if case.verdict.verdict == "fail"]
-    right = [case for case in observed[fault] if case.verdict.verdict == "pass"]
+    found = seen(observed[fault])
+    wrong = [case for case in found.cases if case.verdict.verdict == "fail"]
     assert len(wrong) >= 4
-    assert {case.verdict.verdict for case in observed[fault]} <= {"pass", "warn", "fail"}
+    assert {case.verdict.verdict for case in found.cases} <= {"pass", "warn", "fail"}
     assert {case.verdict.signature for case in wrong} == {expected.signature}
     most = max((case.verdict.tensors for case in wrong), key=len)
     assert most == expected.tensors
     for case in wrong:
-        assert expected.only(case.observation["params"]), case.observation["case"]
-    group = Group(
-        "attention", "cpu", "bf16", "default", None, "fail", expected.signature, tuple(wrong), 150, tuple(right)
-    )
-    if expected.tile:
-        assert group.tile == expected.tile
+        assert expected.only(case.params), case.title
+    (group, *_) = found.groups
+    assert (group.verdict, group.signature) == ("fail", expected.signature)
+    assert expected.tile is None or group.tile == expected.tile
 
 
-def test_the_wrapper_alone_and_a_fault_of_another_probe_raise_no_alarm(observed: dict[str, list[Case]]) -> None:
-    for name in ("none", "hidden-nan"):
-        assert {case.verdict.verdict for case in observed[name]} == {"pass"}, name
+def test_the_wrapper_alone_raises_no_alarm(observed: dict[str, list[Outcome]]) -> None:
+    assert {case.verdict.verdict for case in seen(observed["none"]).cases} == {"pass"}
+    # A fault of another probe shows there alone.
+    assert {group.name for group in seen(observed["hidden-nan"]).wrong} == {"nan-honesty"}
 
 
-def _probe(run: Any, torch_python: str, fault: str, *arguments: str) -> Any:
-    env = {"PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
-    return run(
-        *("probe", "--python", torch_python, "--device", "cpu", "--no-config", "--format", "json", *arguments),
-        env=env,
-        timeout=300,
-    )
+# --- one cause, said once ---------------------------------------------------------------------------------------------
 
 
-def _records(report: Any) -> list[dict[str, Any]]:
-    facts = report["facts"]
-    found = facts["probe"] if "probe" in facts else facts["facts"]["probe"]
-    return list(found["value"] if isinstance(found, dict) else found)
+def whole(observed: dict[str, list[Outcome]], fault: str) -> Seen:
+    return seen([*observed[fault], *observed[f"{fault}, elsewhere"]])
+
+
+@pytest.mark.parametrize("fault", WIDE)
+def test_a_broken_kernel_is_one_finding_that_says_where_else_it_showed(
+    observed: dict[str, list[Outcome]], fault: str
+) -> None:
+    found = whole(observed, fault)
+    (finding,) = found.told
+    assert finding.item["name"] == "attention"
+    shown = {fact.value for fact in finding.facts if fact.key == "probe"}
+    elsewhere = [group for group in found.wrong if group.name != "attention"]
+    assert elsewhere
+    for group in elsewhere:
+        words = (group.name, group.device, group.dtype, group.backend, group.signature, group.model)
+        assert " ".join(word for word in words if word) in shown
+    # All of them stay, marked with what stands for them.
+    folded = [one for one in found.findings if one is not finding]
+    assert {one.superseded_by for one in folded} == {finding.id}
+    assert {one.item["name"] for one in folded} >= {group.name for group in elsewhere}
+    assert finding.gate
+
+
+def test_a_fault_of_the_models_own_code_is_told_by_its_own(observed: dict[str, list[Outcome]]) -> None:
+    found = seen([*observed["none"], *observed["model's mask"]])
+    assert {(group.signature, group.model) for group in found.wrong} == {("mask-differs", "chatglm-like")}
+    assert found.roots == {"probe-padded-batch-differs"}
+
+
+def test_a_broken_kernel_does_not_stand_for_a_fault_that_it_cannot_make(observed: dict[str, list[Outcome]]) -> None:
+    """Lost gradients of a kernel are no reason for a model whose gradients are finite and wrong."""
+    found = seen([*observed["tile-nan"], *observed["model's mask"]])
+    assert found.roots == {"probe-attention-gradient-nan", "probe-padded-batch-differs"}
+
+
+# --- in an environment ------------------------------------------------------------------------------------------------
 
 
 def test_a_broken_kernel_in_an_environment_is_found_from_the_command_line(
     run: Any, torch_python: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "bug.py"
-    done = _probe(run, torch_python, "tile-nan", "--only", "attention", "--reproducer", str(script))
-    failed = [record for record in _records(done.json) if record["verdict"] == "fail"]
-    assert [(record["signature"], record["tensors"], record["tile"]) for record in failed] == [
-        ("nan-gradient", "dq", "%128=64")
-    ]
-    assert failed[0]["stresses"] == ["shift-"]
-    assert not {"none", "causal"} & set(failed[0]["masks"])
+    sick = {"PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "dead-rows"}
+    about = ("--python", torch_python, "--device", "cpu", "--only", "dead-rows")
+    done = run("probe", *about, "--no-config", "--format", "json", "--reproducer", str(script), env=sick, timeout=300)
+    groups = done.json["sections"]["probe"]["groups"]
+    assert {(group["name"], group["dtype"], group["signature"]) for group in groups} == {
+        ("dead-rows", "bf16", "dead-row-nan"),
+        ("dead-rows", "fp16", "dead-row-nan"),
+    }
     # Alone it shows the same with the broken kernel, and nothing with torch's own.
     assert len(script.read_text(encoding="utf-8").splitlines()) <= 30
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    sick = {**env, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "tile-nan"}
     counts = [
         subprocess.run([torch_python, script], env=e, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-        for e in (sick, env)
+        for e in ({**env, **sick}, env)
     ]
     lost = [json.loads(line.partition(": ")[2]) for line in counts]
-    assert lost[0][1] > 0
-    assert lost[0][0] == lost[0][2] == lost[0][3] == 0
+    assert lost[0][2] > 0
+    assert lost[0][3] > 0
     assert lost[1] == [0, 0, 0, 0]
-
-
-def test_a_kernel_that_hides_nan_is_found_from_the_command_line(run: Any, torch_python: str) -> None:
-    done = _probe(run, torch_python, "hidden-nan", "--only", "nan-honesty")
-    failed = {(record["signature"], record["dtype"]) for record in _records(done.json) if record["verdict"] == "fail"}
-    assert failed == {("nan-hidden", dtype) for dtype in ("bf16", "fp16", "fp32")}

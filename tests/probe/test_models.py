@@ -4,151 +4,116 @@ found, by its right name, with the rule that says what it means."""
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from planted import PROBES, batch, jobs, planted, seen
+from sharing import once
 
-from envdoctor.app.check import open_matrix
-from envdoctor.app.probe import about_probes
-from envdoctor.facts.factset import FactSet
-from envdoctor.judge.finding import Finding
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.probe.catalogue import Job, find_probes
-from envdoctor.probe.grouping import Case, Group, cases_of
-from envdoctor.probe.results import probe_facts, results_of
-from envdoctor.probe.running import Outcome, Place, run_jobs
-from envdoctor.probe.session import session_of
+from envdoctor.probe.catalogue import Job
+from envdoctor.probe.running import Outcome
 
-HERE = Path(__file__).parent
-KERNEL, LOOP = HERE / "inside", HERE / "inside_loop"
-MODELS = HERE.parents[1] / "fixtures" / "models"
-PROBES = find_probes()
+MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 #: Everything but the attention probes, which have tests of their own, and compile, which takes a compiler and minutes.
 PLAIN = (
-    "arithmetic",
-    "checkpointing",
-    "grad-accumulation",
-    "grad-clip",
-    "label-mask",
-    "memory-cycles",
-    "padded-batch",
-    "repeatable",
-    "rms-norm",
-    "tf32",
-    "training-step",
-    "all-reduce",
+    *("arithmetic", "checkpointing", "grad-accumulation", "grad-clip", "label-mask", "memory-cycles", "padded-batch"),
+    *("repeatable", "rms-norm", "tf32", "training-step", "all-reduce"),
 )
 
 pytestmark = pytest.mark.torch
+Found = dict[str, list[Outcome]]
 
 
-class Seen(NamedTuple):
-    outcomes: Sequence[Outcome]
-    groups: Sequence[Group]
-    findings: Sequence[Finding]
-
-    @property
-    def cases(self) -> list[Case]:
-        return cases_of(self.outcomes)
-
-    @property
-    def wrong(self) -> list[Group]:
-        return [group for group in self.groups if group.verdict not in ("pass", "skip")]
-
-    @property
-    def roots(self) -> set[str]:
-        """Rules whose findings are folded into no other."""
-        return {finding.id for finding in self.findings if finding.superseded_by is None}
+def test_the_trainer_needs_accelerate() -> None:
+    assert "accelerate" in PROBES["grad-accumulation"].needs
 
 
-Observe = Callable[..., Seen]
+# --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def observe(torch_python: str, tmp_path: Path) -> Observe:
-    """Run jobs as ``envdoctor probe`` does, on the CPU, and judge them as where training uses the CPU."""
-
-    def run(*jobs: Job, fault: str | None = None, inside: Path = LOOP, packages: dict[str, str] | None = None) -> Seen:
-        planted = {"PYTHONPATH": str(inside), "ENVDOCTOR_TEST_FAULT": fault} if fault else {}
-        place = Place(torch_python, {**os.environ, **planted}, str(tmp_path), str(tmp_path), "")
-        outcomes = run_jobs(jobs, place, workers=1)
-        session = session_of(outcomes)
-        groups = results_of(session)
-        facts = FactSet()
-        facts.update(probe_facts(session, groups, PROBES, suite="quick", asked=(), using=True))
-        matrix = open_matrix()
-        for name, version in (packages or {}).items():
-            from envdoctor.facts.registry import parse_value
-            from envdoctor.facts.values import Fact
-
-            spec = matrix.registry.find(f"pkg.{name}")
-            assert spec is not None
-            facts.add(Fact(f"pkg.{name}", parse_value(spec, version), "test", "given"))
-        judgement = judge(facts, matrix.only(about_probes), Policy(), today=date(2026, 11, 20))
-        return Seen(outcomes, groups, judgement.findings)
-
-    return run
-
-
-def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
-    return PROBES[name].jobs(suite, "cpu", asked=True, **more)
-
-
-def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
-    return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
-
-
-def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(observe: Observe) -> None:
-    seen = observe(*(job for name in PLAIN for job in jobs(name)))
-    assert {outcome.ending for outcome in seen.outcomes} == {"ok"}, [outcome.detail for outcome in seen.outcomes]
-    assert [group for group in seen.groups if group.verdict != "pass"] == []
-    assert {case.observation["probe"] for case in seen.cases} == set(PLAIN)
-    assert seen.findings == ()
-
-
-def test_every_tiny_model_is_right_in_every_form_of_a_batch(observe: Observe) -> None:
-    (first, *_) = jobs("padded-batch", "full")
-    seen = observe(first)
-    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
-    assert seen.wrong == []
-    built = {case.param("model") for case in seen.cases if case.verdict.verdict == "pass"}
-    assert built == {
-        "chatglm-like",
-        "glm",
-        "glm4",
-        "qwen2",
-        "qwen3",
-        "llama",
-        "mistral",
-        "gemma2",
-        "gemma3",
-        "phi3",
-        "mixtral",
+@pytest.fixture(scope="module")
+def right(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Every plain probe on the healthy torch, for recipes that some of them care about."""
+    half, bf16 = {"load_dtype": "float16"}, {"load_dtype": "bfloat16", "learning_rate": 1e-5}
+    eager = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
+    wanted = {
+        "usual": (None, [job for name in PLAIN for job in jobs(name)]),
+        "half": (None, [*jobs("training-step", recipe=half), *jobs("grad-clip", recipe=half)]),
+        "bf16": (None, jobs("training-step", recipe=bf16)),
+        "eager": (None, [eager]),
+        "eager half": (None, [replace(eager, recipe=half)]),
     }
-    skipped = {case.observation["case"]: case.verdict.why for case in seen.cases if case.verdict.verdict == "skip"}
+    return once(tmp_path_factory, "right", lambda scratch: planted(torch_python, scratch, wanted))
+
+
+def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(right: Found) -> None:
+    found = seen(right["usual"])
+    assert [group for group in found.groups if group.verdict != "pass"] == []
+    assert {case.observation["probe"] for case in found.cases} == set(PLAIN)
+    assert found.findings == ()
+
+
+def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(right: Found) -> None:
+    assert seen(right["half"]).roots == {"probe-fp16-weights-nan", "probe-fp16-gradient-norm-overflows"}
+    assert seen(right["bf16"]).roots == {"probe-weights-stand-still"}
+
+
+def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(right: Found) -> None:
+    assert seen(right["eager"]).wrong == []
+    found = seen(right["eager half"])
+    assert {(group.signature, group.batch) for group in found.wrong} == {("mask-nan", "padded")}
+    assert found.roots == {"probe-eager-fp16-padded-nan"}
+
+
+@pytest.mark.slow
+def test_every_tiny_model_is_right_in_every_form_of_a_batch(torch_python: str, tmp_path: Path) -> None:
+    (first, *_) = jobs("padded-batch", "full")
+    found = seen(planted(torch_python, tmp_path, {"all": (None, [first])})["all"])
+    assert found.wrong == []
+    built = {case.param("model") for case in found.cases if case.verdict.verdict == "pass"}
+    assert built == {
+        *("chatglm-like", "glm", "glm4", "qwen2", "qwen3", "llama", "mistral", "gemma2", "gemma3", "phi3", "mixtral")
+    }
+    skipped = {case.title: case.verdict.why for case in found.cases if case.verdict.verdict == "skip"}
     assert {name for name in skipped if not name.endswith("flash_attention_2")} <= {"gemma2 sdpa"}
     assert all(len(why) > 20 for why in skipped.values())
-    ratios = [case.verdict.ratio for case in seen.cases if case.verdict.ratio is not None]
+    ratios = [case.verdict.ratio for case in found.cases if case.verdict.ratio is not None]
     assert len(ratios) >= 200
     assert max(ratios) < 4
 
 
 # --- a kernel that is broken, seen through a model --------------------------------------------------------------------
 
+#: fault -> what the gradients of a model tell, and the rule that says so where nothing is known of the kernel itself.
+THROUGH_A_MODEL = {
+    "dead-rows": ("mask-nan", "probe-padded-batch-nan"),
+    "mask-constant": ("mask-differs", "probe-padded-batch-differs"),
+    "wrong-side": ("mask-differs", "probe-padded-batch-differs"),
+    # Norms of q and k make logits that matter even with random weights.
+    "later-rows": ("batch-differs", "probe-batch-differs"),
+}
 
-def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(observe: Observe) -> None:
-    seen = observe(batch("glm", "qwen2", lengths="long"), fault="tile-nan", inside=KERNEL)
-    assert {(group.signature, group.batch, group.model) for group in seen.wrong} == {
+
+@pytest.fixture(scope="module")
+def broken_kernel(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Tiny models over kernels with a fault."""
+    wanted = {
+        "tile-nan": ("tile-nan", [batch("glm", "qwen2", lengths="long")]),
+        "eager": ("tile-nan", [batch("glm", attention=["eager"], lengths="long")]),
+        **{fault: (fault, [batch("qwen3", gains=[1])]) for fault in THROUGH_A_MODEL},
+    }
+    return once(tmp_path_factory, "broken-kernel", lambda scratch: planted(torch_python, scratch, wanted))
+
+
+def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(broken_kernel: Found) -> None:
+    found = seen(broken_kernel["tile-nan"])
+    assert {(group.signature, group.batch, group.model) for group in found.wrong} == {
         ("mask-nan", "padded", "glm"),
         ("mask-nan", "padded", "qwen2"),
     }
-    for group in seen.wrong:
+    for group in found.wrong:
         # Only what moves the logits far down brings it out, as trained biases do.
         assert group.values("gain") == ("bias",)
         assert "none" not in group.values("padding")
@@ -157,104 +122,88 @@ def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(o
         for case in group.cases:
             assert "finite one by one" in case.verdict.why
             assert "equal lengths, which needs no mask, is right" in case.verdict.why
-    equal = [case for case in seen.cases if case.param("padding") == "none"]
+    equal = [case for case in found.cases if case.param("padding") == "none"]
     assert {case.verdict.verdict for case in equal} == {"pass"}
-    assert seen.roots == {"probe-padded-batch-nan"}
-    first = next(finding for finding in seen.findings if finding.id == "probe-padded-batch-nan")
-    assert "batch size 1 is fine, padded batches give NaN in gradients" in first.message.en
+    # One finding for both models: the first stands for the others, and names them.
+    (finding,) = found.told
+    assert (finding.id, finding.item["model"]) == ("probe-padded-batch-nan", "glm")
+    assert "batch size 1 is fine, padded batches give NaN in gradients" in finding.message.en
+    assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
+        "padded-batch cpu bf16 sdpa mask-nan qwen2"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("fault", "signature", "rule"),
-    [
-        ("dead-rows", "mask-nan", "probe-padded-batch-nan"),
-        ("mask-constant", "mask-differs", "probe-padded-batch-differs"),
-        ("wrong-side", "mask-differs", "probe-padded-batch-differs"),
-        # Norms of q and k make logits that matter even with random weights.
-        ("later-rows", "batch-differs", "probe-batch-differs"),
-    ],
-)
-def test_a_broken_kernel_shows_in_a_model(observe: Observe, fault: str, signature: str, rule: str) -> None:
-    seen = observe(batch("qwen3", gains=[1]), fault=fault, inside=KERNEL)
-    failed = [group for group in seen.groups if group.verdict == "fail"]
+@pytest.mark.parametrize("fault", THROUGH_A_MODEL)
+def test_a_broken_kernel_shows_in_a_model(broken_kernel: Found, fault: str) -> None:
+    signature, rule = THROUGH_A_MODEL[fault]
+    found = seen(broken_kernel[fault])
+    failed = [group for group in found.groups if group.verdict == "fail"]
     assert {group.signature for group in failed} == {signature}
     assert {group.batch for group in failed} == {"size" if signature.startswith("batch") else "padded"}
-    assert rule in seen.roots
+    assert rule in found.roots
 
 
-def test_eager_attention_is_not_touched_by_a_broken_kernel(observe: Observe) -> None:
-    seen = observe(batch("glm", attention=["eager"], lengths="long"), fault="tile-nan", inside=KERNEL)
-    assert seen.wrong == []
-
-
-def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(observe: Observe) -> None:
-    job = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
-    assert observe(job).wrong == []
-    seen = observe(replace(job, recipe={"load_dtype": "float16"}))
-    assert {(group.signature, group.batch) for group in seen.wrong} == {("mask-nan", "padded")}
-    assert seen.roots == {"probe-eager-fp16-padded-nan"}
+def test_eager_attention_is_not_touched_by_a_broken_kernel(broken_kernel: Found) -> None:
+    assert seen(broken_kernel["eager"]).wrong == []
 
 
 # --- the training loop ------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("fault", "probe", "signature", "rule"),
-    [
-        ("checkpoint", "checkpointing", "checkpoint-differs", "probe-checkpointing-differs"),
-        ("leak", "memory-cycles", "grows", "probe-memory-grows"),
-        ("ignored-labels", "label-mask", "label-mask", "probe-label-mask-differs"),
-        ("all-reduce", "all-reduce", "wrong-sum", "probe-all-reduce-wrong"),
-        ("parameters", "training-step", "nan-parameters", "probe-parameters-nan"),
-        ("clipping", "grad-clip", "norm-overflows", "probe-gradient-clipping-wrong"),
-        ("linear", "arithmetic", "inaccurate", "probe-operation-inaccurate"),
-        ("lost-activation", "arithmetic", "nan-output", "probe-operation-nan"),
-        ("saturated-sum", "arithmetic", "wrong-sum", "probe-sum-wrong"),
-        ("short-products", "tf32", "inaccurate", "probe-float32-inexact"),
-        ("noise", "repeatable", "not-repeatable", "probe-not-repeatable"),
-    ],
-)
-def test_a_planted_bug_is_found_and_named(observe: Observe, fault: str, probe: str, signature: str, rule: str) -> None:
-    seen = observe(*jobs(probe), fault=fault)
-    assert {outcome.ending for outcome in seen.outcomes} == {"ok"}
-    assert {group.signature for group in seen.wrong} == {signature}
-    assert seen.roots == {rule}
+#: fault -> probe, signature, rule.
+LOOP = {
+    "checkpoint": ("checkpointing", "checkpoint-differs", "probe-checkpointing-differs"),
+    "leak": ("memory-cycles", "grows", "probe-memory-grows"),
+    "ignored-labels": ("label-mask", "label-mask", "probe-label-mask-differs"),
+    "all-reduce": ("all-reduce", "wrong-sum", "probe-all-reduce-wrong"),
+    "parameters": ("training-step", "nan-parameters", "probe-parameters-nan"),
+    "clipping": ("grad-clip", "norm-overflows", "probe-gradient-clipping-wrong"),
+    "linear": ("arithmetic", "inaccurate", "probe-operation-inaccurate"),
+    "lost-activation": ("arithmetic", "nan-output", "probe-operation-nan"),
+    "saturated-sum": ("arithmetic", "wrong-sum", "probe-sum-wrong"),
+    "short-products": ("tf32", "inaccurate", "probe-float32-inexact"),
+    "noise": ("repeatable", "not-repeatable", "probe-not-repeatable"),
+    "accumulation": ("grad-accumulation", "accumulation-scale", "probe-accumulation-differs"),
+}
 
 
-def test_an_accumulation_that_does_not_divide_is_found(observe: Observe) -> None:
-    seen = observe(*jobs("grad-accumulation"), fault="accumulation")
-    assert {group.signature for group in seen.wrong} == {"accumulation-scale"}
-    assert seen.roots == {"probe-accumulation-differs"}
-    times = {case.param("micro_batches"): case.observation["detail"] for case in seen.cases}
+@pytest.fixture(scope="module")
+def broken_loop(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Each fault of the loop under the probe that is there for it."""
+    wanted = {fault: (fault, jobs(probe)) for fault, (probe, _, _) in LOOP.items()}
+    wanted["half-norm"] = ("half-norm", jobs("rms-norm"))
+    return once(tmp_path_factory, "broken-loop", lambda scratch: planted(torch_python, scratch, wanted))
+
+
+@pytest.mark.parametrize("fault", LOOP)
+def test_a_planted_bug_is_found_and_named(broken_loop: Found, fault: str) -> None:
+    _, signature, rule = LOOP[fault]
+    found = seen(broken_loop[fault])
+    assert {group.signature for group in found.wrong} == {signature}
+    assert [finding.id for finding in found.told] == [rule]
+
+
+def test_an_accumulation_that_does_not_divide_says_how_much_longer_the_step_is(broken_loop: Found) -> None:
+    times = {
+        case.param("micro_batches"): case.observation["detail"] for case in seen(broken_loop["accumulation"]).cases
+    }
     assert times["4"].startswith("the step is 4 times as long")
     assert times["2"].startswith("the step is 2 times as long")
 
 
-def test_a_known_release_with_the_same_signature_is_the_only_finding(observe: Observe) -> None:
-    seen = observe(*jobs("grad-accumulation"), fault="accumulation", packages={"transformers": "4.48.0"})
-    assert seen.roots == {"probe-accumulation-4-48-0"}
+def test_a_known_release_with_the_same_signature_is_the_only_finding(broken_loop: Found) -> None:
+    known = seen(broken_loop["accumulation"], {"transformers": "4.48.0"})
+    assert known.roots == {"probe-accumulation-4-48-0"}
 
 
-def test_a_norm_in_half_precision_is_found_in_range_and_epsilon(observe: Observe) -> None:
-    seen = observe(*jobs("rms-norm"), fault="half-norm")
-    assert {(group.signature, group.dtype) for group in seen.wrong if group.verdict == "fail"} == {
+def test_a_norm_in_half_precision_is_found_in_range_and_epsilon(broken_loop: Found) -> None:
+    found = seen(broken_loop["half-norm"])
+    assert {(group.signature, group.dtype) for group in found.wrong if group.verdict == "fail"} == {
         ("inaccurate", "fp16"),
         ("wrong-scale", "bf16"),
         ("wrong-scale", "fp16"),
     }
-    assert seen.roots == {"probe-rms-norm-inaccurate", "probe-rms-norm-epsilon"}
-    known = observe(*jobs("rms-norm"), fault="half-norm", packages={"torch": "2.5.1"})
-    assert known.roots == {"probe-rms-norm-to-2-5-1"}
-
-
-def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(observe: Observe) -> None:
-    quiet = observe(*jobs("training-step"), *jobs("grad-clip"))
-    assert quiet.wrong == []
-    half = {"load_dtype": "float16"}
-    seen = observe(*jobs("training-step", recipe=half), *jobs("grad-clip", recipe=half))
-    assert seen.roots == {"probe-fp16-weights-nan", "probe-fp16-gradient-norm-overflows"}
-    bf16 = observe(*jobs("training-step", recipe={"load_dtype": "bfloat16", "learning_rate": 1e-5}))
-    assert bf16.roots == {"probe-weights-stand-still"}
+    assert [finding.id for finding in found.told] == ["probe-rms-norm-epsilon", "probe-rms-norm-inaccurate"]
+    assert seen(broken_loop["half-norm"], {"torch": "2.5.1"}).roots == {"probe-rms-norm-to-2-5-1"}
 
 
 # --- the user's own model ---------------------------------------------------------------------------------------------
@@ -287,52 +236,6 @@ GLM = {
 }
 
 
-def folder_of(config: object, folder: Path) -> str:
-    folder.mkdir()
-    text = config if isinstance(config, str) else json.dumps(config)
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    return str(folder)
-
-
-@pytest.mark.parametrize("config", [LLAMA, GLM, "qwen2.5-7b-instruct"], ids=["llama", "glm", "qwen2"])
-def test_the_users_own_config_is_shrunk_and_runs(observe: Observe, tmp_path: Path, config: Any) -> None:
-    if isinstance(config, str):
-        config = json.loads((MODELS / f"{config}.json").read_text(encoding="utf-8"))["config"]
-    model = folder_of(config, tmp_path / "model")
-    job = Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"gains": [1]}, seconds=240)
-    seen = observe(job)
-    assert {case.param("model") for case in seen.cases} == {f"own {config['model_type']}"}
-    assert {case.verdict.verdict for case in seen.cases} == {"pass"}
-    assert len(seen.cases) == 5
-
-
-@pytest.mark.parametrize(
-    ("config", "why"),
-    [
-        ({"model_type": "chatglm", "auto_map": {"AutoModel": "modeling_chatglm.X"}}, "in its repository, which is not"),
-        ({"model_type": "no-such-model"}, "the code of no-such-model is not in this transformers"),
-        ({"hidden_size": 64}, "config.json names no model_type"),
-        ("{nothing", "config.json is not JSON: "),
-        ("[1]", "config.json is no object"),
-        ({"model_type": "llama", "num_attention_heads": "many"}, "config.json of llama: "),
-        ({"model_type": "llama", "head_dim": 10**9}, "config.json of llama: heads of 1000000000 elements"),
-        (None, "config.json cannot be read: No such file or directory"),
-    ],
-    ids=["remote code", "unknown", "no type", "broken", "list", "text", "huge", "missing"],
-)
-def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(
-    observe: Observe, tmp_path: Path, config: Any, why: str
-) -> None:
-    model = str(tmp_path) if config is None else folder_of(config, tmp_path / "model")
-    options = {"gains": [1], "models": ["chatglm-like"]}
-    seen = observe(Job("padded-batch", "cpu", "quick", "bf16", model=model, options=options, seconds=240))
-    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
-    (skipped,) = (case for case in seen.cases if case.verdict.verdict == "skip")
-    assert why in skipped.verdict.why
-    assert "\n" not in skipped.verdict.why
-    assert {case.param("model") for case in seen.cases if case.verdict.verdict == "pass"} == {"chatglm-like"}
-
-
 #: As large as the published ones where a shrunk model could keep too much of it.
 EXPERTS = {
     "model_type": "qwen3_moe",
@@ -360,31 +263,80 @@ GROUPED = {
 WITHOUT_SDPA = {"model_type": "bloom", "hidden_size": 4096, "n_head": 32, "n_layer": 30}
 
 
-@pytest.mark.parametrize(
-    ("config", "backend"),
-    [(EXPERTS, "sdpa"), (GROUPED, "sdpa"), (WITHOUT_SDPA, "eager")],
-    ids=["experts", "groups of experts", "no sdpa"],
-)
-def test_models_of_experts_and_those_without_sdpa_are_measured(
-    observe: Observe, tmp_path: Path, config: dict[str, Any], backend: str
-) -> None:
-    model = folder_of(config, tmp_path / "model")
-    seen = observe(Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"gains": [1]}, seconds=240))
-    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
-    assert [(case.verdict.verdict, case.observation["backend"]) for case in seen.cases] == [("pass", backend)] * 5
-    (attempt,) = observe(
-        Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"attention": ["sdpa", "eager"], "gains": [1]})
-    ).groups[:1]
-    assert attempt.verdict == "pass"
+OWN: dict[str, Any] = {
+    "llama": LLAMA,
+    "glm": GLM,
+    "qwen2": json.loads((MODELS / "qwen2.5-7b-instruct.json").read_text(encoding="utf-8"))["config"],
+    "experts": EXPERTS,
+    "groups of experts": GROUPED,
+    "no sdpa": WITHOUT_SDPA,
+    "fails on its way": {**EXPERTS, "num_experts": 1},
+}
+#: A config.json that no model can be made of, and what is said of it.
+UNUSABLE: dict[str, tuple[Any, str]] = {
+    "remote code": (
+        {"model_type": "chatglm", "auto_map": {"AutoModel": "modeling_chatglm.X"}},
+        "in its repository, which is not",
+    ),
+    "unknown": ({"model_type": "no-such-model"}, "the code of no-such-model is not in this transformers"),
+    "no type": ({"hidden_size": 64}, "config.json names no model_type"),
+    "broken": ("{nothing", "config.json is not JSON: "),
+    "list": ("[1]", "config.json is no object"),
+    "text": ({"model_type": "llama", "num_attention_heads": "many"}, "config.json of llama: "),
+    "huge": ({"model_type": "llama", "head_dim": 10**9}, "config.json of llama: heads of 1000000000 elements"),
+    "missing": (None, "config.json cannot be read: No such file or directory"),
+}
 
 
-def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(observe: Observe, tmp_path: Path) -> None:
-    model = folder_of({**EXPERTS, "num_experts": 1}, tmp_path / "model")
-    seen = observe(Job("padded-batch", "cpu", "quick", "bf16", model=model, options={"gains": [1, 12]}, seconds=240))
-    assert seen.outcomes[0].ending == "ok", seen.outcomes[0].detail
-    assert [case.verdict.verdict for case in seen.cases] == ["error", "error"], "one for each gain: none ended the rest"
-    assert {case.param("model") for case in seen.cases} == {"own qwen3_moe"}
+def _own(python: str, scratch: Path) -> Found:
+    def about(name: str, config: Any, **options: Any) -> list[Job]:
+        folder = scratch / name.replace(" ", "-")
+        folder.mkdir(exist_ok=True)
+        if config is not None:
+            text = config if isinstance(config, str) else json.dumps(config)
+            (folder / "config.json").write_text(text, encoding="utf-8")
+        return [replace(batch(), model=str(folder), options={"gains": [1], **options})]
+
+    wanted = {name: (None, about(name, config)) for name, config in OWN.items()}
+    wanted["fails on its way"] = (None, about("fails on its way", OWN["fails on its way"], gains=[1, 12]))
+    wanted["both"] = (None, about("no sdpa", OWN["no sdpa"], attention=["sdpa", "eager"]))
+    for name, (config, _) in UNUSABLE.items():
+        wanted[name] = (None, about(name, config, models=["chatglm-like"]))
+    return planted(python, scratch, wanted)
 
 
-def test_the_trainer_needs_accelerate() -> None:
-    assert "accelerate" in PROBES["grad-accumulation"].needs
+@pytest.fixture(scope="module")
+def own(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """The padded batch of models that somebody gives."""
+    return once(tmp_path_factory, "own", lambda scratch: _own(torch_python, scratch))
+
+
+@pytest.mark.parametrize("name", [name for name in OWN if name != "fails on its way"])
+def test_the_users_own_config_is_shrunk_and_runs(own: Found, name: str) -> None:
+    cases = seen(own[name]).cases
+    assert {case.param("model") for case in cases} == {f"own {OWN[name]['model_type']}"}
+    backend = "eager" if name == "no sdpa" else "sdpa"
+    assert [(case.verdict.verdict, case.observation["backend"]) for case in cases] == [("pass", backend)] * 5
+
+
+def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(own: Found) -> None:
+    cases = seen(own["both"]).cases
+    assert [(case.verdict.verdict, case.observation["backend"]) for case in cases] == [
+        ("skip", "sdpa"),
+        *[("pass", "eager")] * 5,
+    ]
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(own: Found, name: str) -> None:
+    cases = seen(own[name]).cases
+    (skipped,) = (case for case in cases if case.verdict.verdict == "skip")
+    assert UNUSABLE[name][1] in skipped.verdict.why
+    assert "\n" not in skipped.verdict.why
+    assert {case.param("model") for case in cases if case.verdict.verdict == "pass"} == {"chatglm-like"}
+
+
+def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(own: Found) -> None:
+    cases = seen(own["fails on its way"]).cases
+    assert [case.verdict.verdict for case in cases] == ["error", "error"], "one for each gain: none ended the rest"
+    assert {case.param("model") for case in cases} == {"own qwen3_moe"}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+from planted import INSIDE, jobs, planted, seen
+from sharing import once
 
 from envdoctor.app.check import check, open_matrix
 from envdoctor.app.facts import Sources
+from envdoctor.probe.running import Outcome
 from envdoctor.probe.verdict import judge
 
-INSIDE = Path(__file__).parent / "inside"
 LOST = {"judge": "honesty", "row_nan": 0, "expected": 64, "elsewhere": 0}
 
 
@@ -24,31 +25,29 @@ def test_a_nan_that_is_hidden_where_it_does_no_harm_is_a_warning() -> None:
     assert (soft.verdict, soft.signature) == ("warn", "nan-hidden")
 
 
+@pytest.fixture(scope="module")
+def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """Both suites on the healthy torch, the full one with a kernel that hides every NaN."""
+    full = jobs("nan-honesty", "full")
+    wanted = {"quick": (None, jobs("nan-honesty")), "full": (None, full), "hidden": ("hidden-nan", full)}
+    return once(tmp_path_factory, "nan-honesty", lambda scratch: planted(torch_python, scratch, wanted))
+
+
 @pytest.mark.torch
-def test_fewer_than_sixteen_keys_hide_a_nan_on_the_cpu_and_that_is_a_note(run: Any, torch_python: str) -> None:
-    probe = ("probe", "--python", torch_python, "--device", "cpu", "--only", "nan-honesty", "--no-config")
-    full = run(*probe, "--suite", "full", "--format", "json", timeout=300)
-    wrong = full.json["sections"]["probe"]["groups"]
-    assert [(group["backend"], group["dtype"], group["verdict"], group["tile"]) for group in wrong] == [
+def test_fewer_than_sixteen_keys_hide_a_nan_on_the_cpu_and_that_is_a_note(observed: dict[str, list[Outcome]]) -> None:
+    full = seen(observed["full"])
+    assert [(group.backend, group.dtype, group.verdict, group.tile) for group in full.wrong] == [
         ("default", "bf16", "warn", "<16")
     ]
-    assert full.code == 0
-    if full.json["sections"]["probe"]["in_use"]:
-        assert [(finding["id"], finding["severity"]) for finding in full.json["findings"]] == [
-            ("probe-nan-hidden-short-keys", "note")
-        ]
-    quick = run(*probe, "--format", "json", timeout=300)
-    assert quick.json["sections"]["probe"]["groups"] == []
+    assert [(finding.id, finding.severity) for finding in full.findings] == [("probe-nan-hidden-short-keys", "note")]
+    assert seen(observed["quick"]).wrong == []
 
 
 @pytest.mark.torch
-def test_a_kernel_that_hides_nan_at_every_length_is_no_note(run: Any, torch_python: str) -> None:
-    env = {"PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
-    probe = ("probe", "--python", torch_python, "--device", "cpu", "--only", "nan-honesty", "--no-config")
-    done = run(*probe, "--suite", "full", "--format", "json", env=env, timeout=300)
-    groups = done.json["sections"]["probe"]["groups"]
-    assert {group["verdict"] for group in groups} == {"fail"}
-    assert "probe-nan-hidden-short-keys" not in {finding["id"] for finding in done.json["findings"]}
+def test_a_kernel_that_hides_nan_at_every_length_is_no_note(observed: dict[str, list[Outcome]]) -> None:
+    found = seen(observed["hidden"])
+    assert {group.verdict for group in found.wrong} == {"fail"}
+    assert "probe-nan-hidden-short-keys" not in {finding.id for finding in found.findings}
 
 
 #: A rule of somebody's own about any torch, which an experiment settles.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 import pytest
+from known import given
+from known import judged as judgement_of
+from observing import shipped
 
-from envdoctor.app.check import open_matrix
-from envdoctor.app.probe import about_probes
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact
 from envdoctor.judge.finding import Finding
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
 
 CUDNN = "ScaledDotProductCudnnAttentionBackward0"
 ATTENTION: dict[str, Any] = {
@@ -24,6 +19,7 @@ ATTENTION: dict[str, Any] = {
     "in_use": True,
     "dtype": "bf16",
     "backend": "default",
+    "attention": "sdpa",
     "node": "ScaledDotProductFlashAttentionBackward0",
     "verdict": "fail",
     "signature": "nan-gradient",
@@ -41,19 +37,14 @@ ATTENTION: dict[str, Any] = {
     "detail": "values that are not finite",
     "settles": "attention",
 }
-MATRIX = open_matrix()
 
 
 def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
     """The findings that stand for themselves, for results like :data:`ATTENTION` with these columns changed."""
-    facts = FactSet()
-    given: dict[str, Any] = {"probe": [{**ATTENTION, **record} for record in records]}
-    given.update({f"pkg.{name}": version for name, version in packages.items()})
-    for key, raw in given.items():
-        spec = MATRIX.registry.find(key)
-        assert spec is not None
-        facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
-    judgement = judge(facts, MATRIX.only(about_probes), Policy(), today=date(2026, 11, 20))
+    values: dict[str, Any] = {"probe": [{**ATTENTION, **record} for record in records]}
+    values.update({f"pkg.{name}": version for name, version in packages.items()})
+    matrix = shipped()
+    judgement = judgement_of(given(values, matrix.registry), matrix.only(lambda rule: rule.scope == "probe"))
     return [finding for finding in judgement.findings if finding.superseded_by is None]
 
 
@@ -115,10 +106,14 @@ def test_a_device_that_training_would_not_use_gives_notes_at_most() -> None:
             assert {finding.severity for finding in found} <= {"note"}
 
 
-def test_one_cause_in_several_dtypes_is_one_finding_where_the_release_is_known_for_it() -> None:
+def test_one_cause_in_several_dtypes_is_one_finding() -> None:
     hidden = {"name": "nan-honesty", "device": "cpu", "signature": "nan-hidden", "tensors": "o", "tile": "absent"}
     records = [{**hidden, "dtype": dtype} for dtype in ("bf16", "fp16", "fp32")]
-    assert [finding.id for finding in judged(*records)] == ["probe-nan-hidden"] * 3
+    (finding,) = judged(*records)
+    assert finding.id == "probe-nan-hidden"
+    assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
+        f"nan-honesty cpu {dtype} default nan-hidden" for dtype in ("fp16", "fp32")
+    ]
     norm = {"name": "rms-norm", "tile": "absent"}
     norms = [
         {**norm, "dtype": "fp16", "signature": "inaccurate"},
@@ -129,6 +124,38 @@ def test_one_cause_in_several_dtypes_is_one_finding_where_the_release_is_known_f
     # A failure of another kind beside it stays a finding of its own.
     found = judged(*norms, {"name": "something-new", "signature": "odd"}, torch="2.5.1")
     assert {finding.id for finding in found} == {"probe-rms-norm-to-2-5-1", "experiment-gives-wrong-numbers"}
+
+
+MODEL = {
+    **{"name": "padded-batch", "backend": "sdpa", "model": "glm", "batch": "padded", "tile": "absent"},
+    **{"node": "absent", "tensors": "gradients", "masks": [], "stresses": []},
+}
+
+
+def test_a_broken_kernel_stands_for_models_that_compute_with_it() -> None:
+    models = [{**MODEL, "signature": "mask-nan", "model": name} for name in ("glm", "qwen2")]
+    (finding,) = judged({"node": CUDNN}, {"node": CUDNN, "dtype": "fp16"}, *models)
+    assert finding.id == "probe-cudnn-attention-tile-64"
+    assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
+        "attention cuda fp16 default nan-gradient",
+        "padded-batch cuda bf16 sdpa mask-nan glm",
+        "padded-batch cuda bf16 sdpa mask-nan qwen2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "rule"),
+    [
+        ({"signature": "mask-differs"}, "probe-padded-batch-differs"),  # lost gradients make no wrong ones
+        ({"signature": "mask-nan", "dtype": "fp16"}, "probe-padded-batch-nan"),
+        ({"signature": "mask-nan", "device": "cpu"}, "probe-padded-batch-nan"),
+        ({"signature": "mask-nan", "attention": "eager", "backend": "eager"}, "probe-padded-batch-nan"),
+        ({"signature": "mask-nan", "attention": "absent"}, "probe-padded-batch-nan"),
+    ],
+)
+def test_a_broken_kernel_does_not_stand_for_what_it_cannot_explain(model: dict[str, Any], rule: str) -> None:
+    found = judged({"node": CUDNN}, {**MODEL, **model})
+    assert [finding.id for finding in found] == ["probe-cudnn-attention-tile-64", rule]
 
 
 def test_the_way_round_of_the_known_cudnn_bug_comes_first() -> None:

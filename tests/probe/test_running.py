@@ -131,7 +131,9 @@ def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
     home = payload(tmp_path, a=OK, b=OK)
     place = Place(str(tmp_path / "none"), os.environ, str(tmp_path), str(tmp_path), None, home)
     outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
-    assert {(one.ending, one.detail) for one in outcomes} == {("failed", "it cannot be started: No such file or directory")}
+    assert {(one.ending, one.detail) for one in outcomes} == {
+        ("failed", "it cannot be started: No such file or directory")
+    }
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -1,4 +1,4 @@
-"""A payload script in the target's interpreter: what it is asked, what it answers, and every way to end has its name."""
+"""A payload script in the target's interpreter: what it is asked, what it answers, and the name of every end."""
 
 from __future__ import annotations
 
@@ -106,7 +106,11 @@ def test_of_several_tasks_the_one_that_ends_the_child_is_known_and_those_behind_
     (place.payload / "script.py").write_text("def run(job, emit):\n    emit(job)\n    exec(job['does'])\n")
     does = ["pass", "import os; os.abort()", "pass"]
     answers = run_in_target([Task("script.py", {"does": text}) for text in does], place)
-    assert [(answer.ending, answer.died) for answer in answers] == [("ok", False), ("crash", True), ("unreached", False)]
+    assert [(answer.ending, answer.died) for answer in answers] == [
+        ("ok", False),
+        ("crash", True),
+        ("unreached", False),
+    ]
     assert [len(answer.records) for answer in answers] == [1, 1, 0]
 
 
@@ -126,11 +130,7 @@ def test_what_libraries_print_is_no_answer(run: Run) -> None:
 @linux
 def test_what_it_started_ends_with_it(run: Run) -> None:
     answer = run(
-        "import os, time\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    os.setsid(); time.sleep(600)\n"
-        "emit({'pid': pid})\n"
+        "import os, time\npid = os.fork()\nif pid == 0:\n    os.setsid(); time.sleep(600)\nemit({'pid': pid})\n"
     )
     assert answer.ending == "ok"
     assert gone(answer.records[0]["pid"])

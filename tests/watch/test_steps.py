@@ -333,6 +333,7 @@ print(json.dumps([step, watch.events]))
 """
 
 
+@pytest.mark.slow
 def test_with_two_processes_both_stop_at_the_same_step_and_only_the_bad_one_says_where(tmp_path):
     import socket
 

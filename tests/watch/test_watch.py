@@ -27,6 +27,9 @@ class Poison(torch.autograd.Function):
         return gradient * float("nan")
 
 
+SAVED = {"save_strategy": "steps", "save_steps": 1}
+
+
 class At(transformers.TrainerCallback):
     """Does something to the model at the beginning of one step."""
 
@@ -64,7 +67,7 @@ def record(trainer) -> dict:
 
 
 def test_a_nan_in_one_layers_backward_is_found_in_its_step_and_module(tiny):
-    trainer = tiny(callbacks=[At(3, poison_backward), Watch()])
+    trainer = tiny(callbacks=[At(3, poison_backward), Watch()], **SAVED)
     watch = run(trainer)
     (event,) = watch.events
     assert (event["watch.event"], event["watch.step"]) == ("nan-gradient", 3)
@@ -80,7 +83,7 @@ def test_a_weight_that_is_nan_is_named(tiny):
         with torch.no_grad():
             model.model.layers[0].self_attn.q_proj.weight[0, 0] = float("nan")
 
-    trainer = tiny(callbacks=[At(2, poison), Watch()])
+    trainer = tiny(callbacks=[At(2, poison), Watch()], **SAVED)
     (event,) = run(trainer).events
     assert (event["watch.event"], event["watch.step"], event["watch.where"]) == ("nan-loss", 2, "weights")
     assert event["watch.parameter"] == "model.layers.0.self_attn.q_proj.weight"
@@ -139,7 +142,7 @@ def test_a_healthy_run_says_nothing_and_is_not_changed(tiny):
 
 
 def test_recording_alone_does_not_stop_the_run(tiny):
-    trainer = tiny(callbacks=[At(3, poison_backward), Watch(stop=False, rerun=False)], max_steps=6)
+    trainer = tiny(callbacks=[At(3, poison_backward), Watch(stop=False, rerun=False)])
     watch = run(trainer)
     assert trainer.state.global_step == 6
     assert watch.events[0]["watch.step"] == 3 and "watch.where" not in watch.events[0]

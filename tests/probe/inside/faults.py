@@ -1,7 +1,7 @@
 """Emulated kernel bugs: scaled_dot_product_attention with one thing wrong. Runs in an interpreter that has torch.
 
 Each fault is a class whose methods change one stage of the real computation: what the kernel reads (``inputs``,
-``upstream``) or what it writes (``output``, ``gradients``). ``install(name)`` puts it in place of torch's function.
+``upstream``) or what it writes (``output``, ``gradients``). ``attention_with(name)`` replaces torch's function.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["FAULTS", "install"]
+__all__ = ["FAULTS", "attention_with"]
 
 _REAL = torch.nn.functional.scaled_dot_product_attention
 
@@ -280,11 +280,8 @@ class _Spoiled(torch.autograd.Function):
             return (*fault.gradients(*found, call), None, None, None, None)
 
 
-def install(name: str | None) -> None:
-    """Put the fault in place of torch's function; None gives torch's own back."""
-    if name is None:
-        torch.nn.functional.scaled_dot_product_attention = _REAL
-        return
+def attention_with(name: str) -> Any:
+    """torch's function with this fault."""
     fault = FAULTS[name]()
 
     def attention(
@@ -301,4 +298,4 @@ def install(name: str | None) -> None:
             raise NotImplementedError("the emulation knows neither dropout nor another scale")
         return _Spoiled.apply(query, key, value, attn_mask, is_causal, enable_gqa, fault)
 
-    torch.nn.functional.scaled_dot_product_attention = attention
+    return attention

@@ -134,7 +134,7 @@ def what_does_not_fit_the_dtype_is_not_judged() -> Any:
 
 
 def refusals_are_told_from_errors() -> Any:
-    failure = piece("backends").failure
+    failure = piece("failure").failure
     found = [
         sorted(failure(error, device))
         for error, device in (
@@ -206,13 +206,17 @@ def _xformers() -> ModuleType:
     return module
 
 
-def _observations(cases: Any, kernel: Any) -> list[Any]:
-    case_of = piece("attention_case")
-    return [case_of.observe(case_of.prepare(case, torch.float32), torch.float32, "cpu", kernel) for case in cases]
+def _prepared(cases: Any) -> list[Any]:
+    return [piece("attention_case").prepare(case, torch.float32) for case in cases]
+
+
+def _observations(prepared: list[Any], kernel: Any) -> list[Any]:
+    return [piece("attention_case").observe(case, torch.float32, "cpu", kernel) for case in prepared]
 
 
 def main() -> None:
     packages = piece("packages")
+    whole = _prepared(packages.FLASH_ATTN)
     sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
     found = {
@@ -228,11 +232,11 @@ def main() -> None:
                 refusals_are_told_from_errors,
             )
         },
-        "xformers": _observations(packages.XFORMERS, packages.xformers),
-        "flash_attn": _observations(packages.FLASH_ATTN, packages.flash_attn),
+        "xformers": _observations(_prepared(packages.XFORMERS), packages.xformers),
+        "flash_attn": _observations(whole, packages.flash_attn),
     }
     sys.modules["flash_attn"] = _flash_attn(forget_padding=True)
-    found["flash_attn without padding"] = _observations(packages.FLASH_ATTN, packages.flash_attn)
+    found["flash_attn without padding"] = _observations(whole, packages.flash_attn)
     print(json.dumps(found))
 
 

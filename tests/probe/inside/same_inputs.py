@@ -24,13 +24,14 @@ def main(payload: str) -> None:
     from importlib import import_module
 
     case_of = import_module(package + ".probing.attention_case")
+    dtypes = import_module(package + ".probing.job").DTYPES
     layouts = import_module(package + ".probing.layouts")
     masks = import_module(package + ".probing.masks")
     grids = {name: import_module(package + ".probing.attention_grid").cases(name) for name in ("quick", "full")}
     for line in sys.stdin:
         asked = json.loads(line)
         case = grids[asked["grid"]][asked["number"]]
-        dtype = case_of.DTYPES[asked["dtype"]]
+        dtype = dtypes[asked["dtype"]]
         prepared = case_of.prepare(case, dtype)
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()) as printed:

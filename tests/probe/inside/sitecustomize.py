@@ -1,8 +1,8 @@
-"""On PYTHONPATH, with ENVDOCTOR_TEST_FAULT=<name>: every torch that this interpreter starts with has that fault."""
+"""On PYTHONPATH, with ENVDOCTOR_TEST_FAULT=<name>: every Python that starts has that fault."""
 
 import os
 
 if os.environ.get("ENVDOCTOR_TEST_FAULT"):
-    import faults
+    import planting
 
-    faults.install(os.environ["ENVDOCTOR_TEST_FAULT"])
+    planting.plant(os.environ["ENVDOCTOR_TEST_FAULT"], setattr)

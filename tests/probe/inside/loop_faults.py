@@ -1,17 +1,21 @@
-"""Emulated bugs of a training loop, one function each: calling it puts the bug in place. Runs where torch is."""
+"""Emulated bugs of a training loop: each function puts one in place through ``put``. Runs where torch is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "Put"]
+
+#: Replaces an attribute: ``put(module, "name", value)``.
+Put = Callable[[Any, str, Any], None]
 
 functional = torch.nn.functional
 
 
-def accumulation() -> None:
+def accumulation(put: Put) -> None:
     """transformers 4.48.0: the loss of accumulated micro-batches is not divided, so that it counts once for each."""
     from transformers import Trainer
 
@@ -20,10 +24,10 @@ def accumulation() -> None:
     def compute_loss(self: Any, *arguments: Any, **kwargs: Any) -> Any:
         return real(self, *arguments, **kwargs) * self.args.gradient_accumulation_steps
 
-    Trainer.compute_loss = compute_loss
+    put(Trainer, "compute_loss", compute_loss)
 
 
-def checkpoint() -> None:
+def checkpoint(put: Put) -> None:
     """Something runs differently when the forward pass is computed again."""
     import torch.utils.checkpoint as module
 
@@ -38,10 +42,10 @@ def checkpoint() -> None:
 
         return real(other_the_second_time, *arguments, **kwargs)
 
-    module.checkpoint = checkpointed
+    put(module, "checkpoint", checkpointed)
 
 
-def leak() -> None:
+def leak(put: Put) -> None:
     """Attention keeps a small buffer of every call."""
     real = functional.scaled_dot_product_attention
     kept = []
@@ -50,10 +54,10 @@ def leak() -> None:
         kept.append(torch.zeros(1024))
         return real(*arguments, **kwargs)
 
-    functional.scaled_dot_product_attention = attention
+    put(functional, "scaled_dot_product_attention", attention)
 
 
-def half_norm() -> None:
+def half_norm(put: Put) -> None:
     """torch up to 2.5.1: rms_norm in the dtype of its input, and that dtype's epsilon."""
 
     def rms_norm(value: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
@@ -61,10 +65,10 @@ def half_norm() -> None:
         out = value * torch.rsqrt(value.pow(2).mean(-1, keepdim=True) + eps)
         return out if weight is None else out * weight
 
-    functional.rms_norm = rms_norm
+    put(functional, "rms_norm", rms_norm)
 
 
-def ignored_labels() -> None:
+def ignored_labels(put: Put) -> None:
     """Labels that are ignored count in the mean."""
     real = functional.cross_entropy
 
@@ -73,10 +77,10 @@ def ignored_labels() -> None:
             return real(logits, labels, **kwargs)
         return real(logits, labels, **{**kwargs, "reduction": "sum"}) / labels.numel()
 
-    functional.cross_entropy = cross_entropy
+    put(functional, "cross_entropy", cross_entropy)
 
 
-def all_reduce() -> None:
+def all_reduce(put: Put) -> None:
     """NCCL 2.27.5: the last eight values are not written."""
     import torch.distributed as distributed
 
@@ -87,10 +91,10 @@ def all_reduce() -> None:
         real(value, *arguments, **kwargs)
         value[-8:] = before[-8:]
 
-    distributed.all_reduce = reduced
+    put(distributed, "all_reduce", reduced)
 
 
-def parameters() -> None:
+def parameters(put: Put) -> None:
     """One weight is lost in the seventh step."""
     real = torch.optim.AdamW.step
     steps = []
@@ -101,43 +105,46 @@ def parameters() -> None:
         if len(steps) == 7:
             self.param_groups[0]["params"][0].data.view(-1)[5] = float("nan")
 
-    torch.optim.AdamW.step = step
+    put(torch.optim.AdamW, "step", step)
 
 
-def clipping() -> None:
+def clipping(put: Put) -> None:
     """Gradients keep the length they had."""
 
     def clip(weights: Any, *arguments: Any, **kwargs: Any) -> Any:
         return torch.stack([weight.grad.double().norm() for weight in weights]).norm()
 
-    torch.nn.utils.clip_grad_norm_ = clip
+    put(torch.nn.utils, "clip_grad_norm_", clip)
 
 
-def linear() -> None:
+def linear(put: Put) -> None:
     """A product in half precision is 2 % off."""
     real = functional.linear
 
     def off(value: Any, *arguments: Any) -> Any:
         return real(value, *arguments) * (1.02 if value.dtype.itemsize == 2 else 1.0)
 
-    functional.linear = off
+    put(functional, "linear", off)
 
 
-def lost_activation() -> None:
+def lost_activation(put: Put) -> None:
     """An activation in half precision gives NaN for large inputs."""
     real = functional.silu
-    functional.silu = lambda value: torch.where(
-        (value > 3) & (value.dtype.itemsize == 2), torch.full_like(value, float("nan")), real(value)
-    )
+
+    def silu(value: Any) -> Any:
+        lost = (value > 3) & (value.dtype.itemsize == 2)
+        return torch.where(lost, torch.full_like(value, float("nan")), real(value))
+
+    put(functional, "silu", silu)
 
 
-def saturated_sum() -> None:
+def saturated_sum(put: Put) -> None:
     """Sums of products stop at 256."""
     real = torch.Tensor.__matmul__
-    torch.Tensor.__matmul__ = lambda left, right: real(left, right).clamp(max=256)
+    put(torch.Tensor, "__matmul__", lambda left, right: real(left, right).clamp(max=256))
 
 
-def short_products() -> None:
+def short_products(put: Put) -> None:
     """float32 products keep the mantissa of bf16."""
     real = torch.Tensor.__matmul__
 
@@ -146,10 +153,10 @@ def short_products() -> None:
             left, right = left.bfloat16().float(), right.bfloat16().float()
         return real(left, right)
 
-    torch.Tensor.__matmul__ = product
+    put(torch.Tensor, "__matmul__", product)
 
 
-def noise() -> None:
+def noise(put: Put) -> None:
     """Attention reads memory that is not its own."""
     real = functional.scaled_dot_product_attention
 
@@ -157,14 +164,27 @@ def noise() -> None:
         out = real(*arguments, **kwargs)
         return out + 0.01 * torch.randn(out.shape).to(out.dtype)
 
-    functional.scaled_dot_product_attention = attention
+    put(functional, "scaled_dot_product_attention", attention)
+
+
+def model_mask(put: Put) -> None:
+    """A model forgets its padding mask; every kernel is right."""
+    from payload.probing.tiny_models import ChatGLMLike
+
+    real = ChatGLMLike.forward
+
+    def forward(self: Any, input_ids: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
+        return real(self, input_ids, None, **kwargs)
+
+    put(ChatGLMLike, "forward", forward)
 
 
 #: By the names that tests use.
-FAULTS = {
+FAULTS: dict[str, Callable[[Put], None]] = {
     "accumulation": accumulation,
     "checkpoint": checkpoint,
     "leak": leak,
+    "model-mask": model_mask,
     "half-norm": half_norm,
     "ignored-labels": ignored_labels,
     "all-reduce": all_reduce,

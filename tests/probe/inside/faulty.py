@@ -1,0 +1,45 @@
+"""A payload script: one real probe with a fault planted, which is taken out again behind it.
+
+The job is that of the probe, with its name in ``probe`` and that of the fault in ``fault`` (None: none). What a case of
+attention must give is computed once for all faults, which is what makes it cheap to try many in one process.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "..", "envdoctor")]
+
+_prepared: dict[Any, Any] = {}
+
+
+def run(job: dict[str, Any], emit: Any) -> None:
+    attention = import_module("payload.probes.attention")
+    attention.prepare = functools.partial(_prepare, import_module("payload.probing.attention_case").prepare)
+    replaced: list[tuple[Any, str, Any]] = []
+
+    def put(place: Any, name: str, value: Any) -> None:
+        replaced.append((place, name, getattr(place, name)))
+        setattr(place, name, value)
+
+    if job["fault"] is not None:
+        import_module("planting").plant(job["fault"], put)
+    # What a fault does to processes that the probe starts itself.
+    os.environ.update(PYTHONPATH=HERE, ENVDOCTOR_TEST_FAULT=job["fault"] or "")
+    try:
+        import_module("payload.probes." + job["probe"].replace("-", "_")).run(job, emit)
+    finally:
+        for place, name, value in reversed(replaced):
+            setattr(place, name, value)
+
+
+def _prepare(real: Any, case: dict[str, Any], dtype: Any, seed: int) -> Any:
+    key = (case["number"], dtype, seed)
+    if key not in _prepared:
+        _prepared[key] = real(case, dtype, seed)
+    return _prepared[key]

@@ -1,0 +1,92 @@
+"""Real probes with planted faults, many in one process, judged as ``envdoctor probe`` judges them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from known import given, judged
+from observing import shipped
+
+from envdoctor.facts.values import Records
+from envdoctor.judge.finding import Finding
+from envdoctor.probe.catalogue import Job, find_probes
+from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
+from envdoctor.probe.results import results_of
+from envdoctor.probe.running import Outcome, outcome_of
+from envdoctor.probe.session import session_of
+from envdoctor.sandbox.target import Place, run_in_target
+
+__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "seen"]
+
+INSIDE = Path(__file__).parent / "inside"
+PROBES = find_probes()
+
+
+class Seen(NamedTuple):
+    """What jobs gave, where training uses the CPU."""
+
+    outcomes: Sequence[Outcome]
+    findings: Sequence[Finding]
+
+    @property
+    def cases(self) -> list[Case]:
+        return cases_of(self.outcomes)
+
+    @property
+    def groups(self) -> list[Group]:
+        return groups_of(self.outcomes)
+
+    @property
+    def wrong(self) -> list[Group]:
+        return [group for group in self.groups if group.wrong]
+
+    @property
+    def told(self) -> list[Finding]:
+        """Findings that are folded into no other."""
+        return [finding for finding in self.findings if finding.superseded_by is None]
+
+    @property
+    def roots(self) -> set[str]:
+        """Their rules."""
+        return {finding.id for finding in self.told}
+
+
+def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
+    """The jobs of a probe on the CPU."""
+    return PROBES[name].jobs(suite, "cpu", asked=True, **more)
+
+
+def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
+    """One job of the padded batch with these tiny models."""
+    return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
+
+
+#: What to run in one process, by a name of its own: the fault (None: none) and the jobs.
+Wanted = Mapping[str, tuple[str | None, Sequence[Job]]]
+
+
+def planted(python: str, scratch: Path, wanted: Wanted) -> dict[str, list[Outcome]]:
+    """Run jobs with planted faults, one after another in one process; the outcomes by the same names."""
+    each = [(name, fault, job) for name, (fault, jobs) in wanted.items() for job in jobs]
+    tasks = []
+    for _, fault, job in each:
+        task = job.task()
+        tasks.append(task._replace(script="faulty.py", job={**task.job, "probe": job.probe, "fault": fault}))
+    place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
+    found: dict[str, list[Outcome]] = {}
+    for (name, _, job), answer in zip(each, run_in_target(tasks, place), strict=True):
+        assert answer.ending == "ok", (name, job.label, answer.ending, answer.detail)
+        found.setdefault(name, []).append(outcome_of(job, answer))
+    return found
+
+
+def seen(outcomes: Sequence[Outcome], packages: Mapping[str, str] | None = None) -> Seen:
+    """The outcomes judged, beside these versions of packages."""
+    matrix = shipped()
+    facts = given({f"pkg.{name}": version for name, version in (packages or {}).items()}, matrix.registry)
+    facts.update(results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True).facts)
+    assert isinstance(facts.value("probe"), Records)
+    return Seen(outcomes, judged(facts, matrix.only(lambda rule: rule.scope == "probe")).findings)

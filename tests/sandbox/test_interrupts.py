@@ -1,0 +1,41 @@
+"""Who presses Ctrl-C waits for no child: foreign code that is being parsed ends at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from processes import gone
+
+CODE = """
+import os, signal, threading
+from envdoctor.revision import code_reading
+
+code_reading._SECONDS = code_reading._SECONDS_IN_ALL = 600.0  # the children would hang for so long
+
+def children():
+    tasks = [f"/proc/self/task/{task}/children" for task in os.listdir("/proc/self/task")]
+    found = [int(child) for task in tasks for child in open(task).read().split()]
+    # Not before they have become the program: until then they carry this one's name.
+    return [child for child in found if open("/proc/self/cmdline").read() != open(f"/proc/{child}/cmdline").read()]
+
+def hang_them_and_interrupt():
+    while not (found := children()):
+        pass
+    for child in found:
+        os.kill(child, signal.SIGSTOP)
+    print(*found, flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=hang_them_and_interrupt, daemon=True).start()
+code_reading.parse([code_reading.Source(name, b"a = 1\\n" * 100000) for name in ("a.py", "b.py")])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_interrupt_ends_the_parsing_of_foreign_code() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout
+    assert all(gone(int(child)) for child in done.stdout.split())
