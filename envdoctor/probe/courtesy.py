@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
@@ -37,29 +37,21 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     if not items:
         # Also where only torch can tell that there is one. What the user hid stays hidden.
         return Permission(setting if all_gpus else "0" if setting is None else first or "")
+    names = [_named(item, place) for place, item in enumerate(items)]
     troubles = [_trouble(item) for item in items]
+    busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
+    free = troubles.index(None) if None in troubles else None
+    if not force and (busy if all_gpus else free is None):
+        return Permission(None, f"{'; '.join(busy[:4])}. {_WAYS}")
     if all_gpus:
-        busy = [_named(item, place) + trouble for place, (item, trouble) in _both(items, troubles) if trouble]
-        if busy and not force:
-            return Permission(None, f"{'; '.join(busy)}. {_WAYS}")
         return Permission(setting, None, _unread(items))
-    for place, (item, trouble) in _both(items, troubles):
-        if trouble is None:
-            notes = (f"{_named(items[0], 0)}{troubles[0]}: {_named(item, place)} was taken",) if place else ()
-            return Permission(_visible(item, place, setting), None, (*notes, *_unread([item])))
-    if force:
-        return Permission(_visible(items[0], 0, setting), None, (f"{_named(items[0], 0)}{troubles[0]} (--force)",))
-    busy = [_named(item, place) + str(trouble) for place, (item, trouble) in _both(items, troubles)]
-    return Permission(None, f"{'; '.join(busy[:4])}. {_WAYS}")
+    if free is None:
+        return Permission(_visible(items[0], 0, setting), None, (f"{busy[0]} (--force)",))
+    notes = (f"{busy[0]}: {names[free]} was taken",) if free else ()
+    return Permission(_visible(items[free], free, setting), None, (*notes, *_unread([items[free]])))
 
 
 _WAYS = "--force runs the experiments there all the same, --device cpu leaves the GPU alone"
-
-
-def _both(
-    items: tuple[Mapping[str, Value], ...], troubles: list[str | None]
-) -> list[tuple[int, tuple[Mapping[str, Value], str | None]]]:
-    return list(enumerate(zip(items, troubles, strict=True)))
 
 
 def _trouble(item: Mapping[str, Value]) -> str | None:
@@ -72,8 +64,8 @@ def _trouble(item: Mapping[str, Value]) -> str | None:
     return None
 
 
-def _unread(items: object) -> tuple[str, ...]:
-    for item in items if isinstance(items, (list, tuple)) else ():
+def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+    for item in items:
         for column, what in (
             ("processes", "whether others compute on the GPU"),
             ("free_gib", "how much memory is free"),

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
@@ -126,14 +127,6 @@ def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
 
 
 # --- the judges ------------------------------------------------------------------------------------------------------
-
-
-def _attention(observation: Mapping[str, Any]) -> Verdict:
-    return _by_ratio(observation, _TENSORS)
-
-
-def _rounding(observation: Mapping[str, Any]) -> Verdict:
-    return _by_ratio(observation, ())
 
 
 def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdict:
@@ -272,8 +265,8 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
 
 
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
-    "attention": _attention,
-    "rounding": _rounding,
+    "attention": partial(_by_ratio, default=_TENSORS),
+    "rounding": partial(_by_ratio, default=()),
     "batch": _batch,
     "exact": _exact,
     "change": _change,

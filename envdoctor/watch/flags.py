@@ -55,7 +55,7 @@ class Gradients:
         device = _device(model, [*losses, *looked])
         off = torch.zeros((), dtype=torch.bool, device=device)
         loss = torch.stack([flag.to(device) for flag in losses]).any() if losses else off
-        gradient = torch.stack([(~torch.isfinite(one).all()).to(device) for one in looked]).any() if looked else off
+        gradient = _any(model, looked).to(device)
         zero = (looked[0] == 0).all().to(device) if looked and _clips(args) and looked[0].numel() else off
         own = torch.stack([loss, gradient, zero])
         return _of_all(own), own
@@ -63,9 +63,7 @@ class Gradients:
     def any_bad(self, model: Any) -> tuple[bool, bool]:
         """Whether any gradient is not finite: (on some process, on this one). Reads the device, and takes a sentinel
         that is not zero, for the one that made somebody ask may never be anything else."""
-        found = [~torch.isfinite(one).all() for _, one in _all(model)]
-        device = _device(model, found)
-        own = torch.stack([flag.to(device) for flag in found]).any() if found else torch.zeros((), device=device).bool()
+        own = _any(model, [one for _, one in _all(model)])
         by_size = sorted(_all(model), key=lambda entry: int(entry[0].numel()))
         better = (parameter for parameter, one in by_size[:_CANDIDATES] if bool((one != 0).any()))
         self._sentinel = next(better, self._sentinel)
@@ -92,10 +90,15 @@ def is_sharded(model: Any) -> bool:
 
 def any_bad_weight(model: Any) -> tuple[bool, bool]:
     """Whether a weight is not finite: (on some process, on this one)."""
-    found = [(~torch.isfinite(local(parameter)).all()) for parameter in model.parameters()]
-    device = _device(model, found)
-    own = torch.stack([flag.to(device) for flag in found]).any() if found else torch.zeros((), device=device).bool()
+    own = _any(model, [local(parameter) for parameter in model.parameters()])
     return bool(_of_all(own)), bool(own)
+
+
+def _any(model: Any, tensors: list[Any]) -> Any:
+    """A flag: whether one of the tensors is not finite."""
+    device = _device(model, tensors)
+    flags = [(~torch.isfinite(one).all()).to(device) for one in tensors]
+    return torch.stack(flags).any() if flags else torch.zeros((), dtype=torch.bool, device=device)
 
 
 def _clips(args: Any) -> bool:

@@ -22,11 +22,10 @@ from typing import Any
 
 import torch
 
-from ..probing.attention_case import observe, prepare
+from ..probing.attention_case import run_cases
 from ..probing.attention_grid import cases
-from ..probing.backends import chosen, declined, force, is_known
+from ..probing.backends import chosen, declined
 from ..probing.job import DTYPES, Emit, Job
-from ..probing.sdpa import sdpa
 
 PROBE = {
     "title": "attention, forward and backward",
@@ -54,18 +53,10 @@ PROBE = {
 
 def run(job: Job, emit: Emit) -> None:
     """One observation a case, after one that says which backend torch takes for typical inputs, and why."""
-    options, backend = job["options"], job["backend"] or "default"
-    dtype = DTYPES[job["dtype"] or "bf16"]
-    if not is_known(backend, emit):
-        return
-    if backend == "default":
-        emit({"kind": "info", "case": "backends", "choices": _choices(dtype, job["device"])})
-    for case in cases(options.get("grid") or ("full" if job["suite"] == "long" else "quick")):
-        if options.get("only") not in (None, case["number"]):
-            continue
-        prepared = prepare(case, dtype, int(options.get("seed") or 0))
-        with force(backend):
-            emit(observe(prepared, dtype, job["device"], sdpa))
+    if job["backend"] in (None, "default"):
+        choices = _choices(DTYPES[job["dtype"] or "bf16"], job["device"])
+        emit({"kind": "info", "case": "backends", "choices": choices})
+    run_cases(job, emit, cases(job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")))
 
 
 def _choices(dtype: Any, device: str) -> dict[str, dict[str, Any]]:

@@ -12,10 +12,8 @@ is a warning; NaN in a live row, dk or dv is a failure.
 
 from __future__ import annotations
 
-from ..probing.attention_case import observe, prepare
-from ..probing.backends import force, is_known
-from ..probing.job import DTYPES, Emit, Job, wanted_dtypes
-from ..probing.sdpa import sdpa
+from ..probing.attention_case import run_cases
+from ..probing.job import Emit, Job
 
 PROBE = {
     "title": "rows that see no key",
@@ -35,14 +33,9 @@ PROBE = {
 #: The last sample of left_dead is padding alone: a batch filled up with empty samples.
 _MASKS = ("bool_left", "inf_left", "min_left", "bool_left_dead")
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "L": 24, "S": 24, "D": 16, "layout": "bhsd", "dout": "plain", "stress": "unit"}
+_CASES = [{**_SIZE, "mask": mask, "gqa": "", "number": number} for number, mask in enumerate(_MASKS)]
 
 
 def run(job: Job, emit: Emit) -> None:
     """One observation for each dtype and mask, for the judge ``attention``."""
-    if not is_known(job["backend"] or "default", emit):
-        return
-    for name in wanted_dtypes(job, ("bf16", "fp16")):
-        for number, mask in enumerate(_MASKS):
-            prepared = prepare({**_SIZE, "mask": mask, "gqa": "", "number": number}, DTYPES[name])
-            with force(job["backend"] or "default"):
-                emit({"dtype": name, **observe(prepared, DTYPES[name], job["device"], sdpa)})
+    run_cases(job, emit, _CASES, ("bf16", "fp16"))

@@ -10,8 +10,9 @@ https://github.com/NVIDIA/TransformerEngine/issues/3216). A wheel built for anot
 
 from __future__ import annotations
 
+from ..probing.attention_case import run_cases
 from ..probing.job import Emit, Job
-from ..probing.packages import FLASH_ATTN, flash_attn, run_package
+from ..probing.packages import FLASH_ATTN, flash_attn
 
 PROBE = {
     "title": "the flash-attn package, forward and backward",
@@ -27,4 +28,4 @@ PROBE = {
 
 def run(job: Job, emit: Emit) -> None:
     """One observation a case, for the judge ``attention``."""
-    run_package(job, emit, FLASH_ATTN, flash_attn)
+    run_cases(job, emit, FLASH_ATTN, kernel=flash_attn)

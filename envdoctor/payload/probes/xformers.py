@@ -7,8 +7,9 @@ https://github.com/pytorch/pytorch/issues/119320, https://github.com/pytorch/pyt
 
 from __future__ import annotations
 
+from ..probing.attention_case import run_cases
 from ..probing.job import Emit, Job
-from ..probing.packages import XFORMERS, run_package, xformers
+from ..probing.packages import XFORMERS, xformers
 
 PROBE = {
     "title": "xformers, forward and backward",
@@ -24,4 +25,4 @@ PROBE = {
 
 def run(job: Job, emit: Emit) -> None:
     """One observation a case, for the judge ``attention``."""
-    run_package(job, emit, XFORMERS, xformers)
+    run_cases(job, emit, XFORMERS, kernel=xformers)

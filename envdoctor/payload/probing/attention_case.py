@@ -1,4 +1,4 @@
-"""One attention case: draw inputs, run a kernel forward and backward, measure both against the float64 truth."""
+"""Attention cases: draw inputs, run a kernel forward and backward, measure both against the float64 truth."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .backends import force, is_known
 from .failure import failure
+from .job import DTYPES, Emit, Job, wanted_dtypes
 from .layouts import arrange, share, upstream
 from .masks import hand_over, keep
 from .reference import Expected, expected, measure
 from .stress import draw
 
-__all__ = ["Prepared", "observe", "prepare", "title"]
+__all__ = ["Prepared", "observe", "prepare", "run_cases", "sdpa"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     #: ((q, k, v), attn_mask, is_causal, case) -> output (B, H, L, D).
     Kernel = Callable[[tuple[Any, Any, Any], Any, bool, dict[str, Any]], Any]
@@ -33,12 +35,37 @@ class Prepared:
         self.expected: Expected = expected((*inputs, gradient), kept)
 
 
-def title(case: dict[str, Any]) -> str:
-    """The short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
-    words = [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}", case["mask"], case["layout"], case["dout"]]
-    if case["H"] != case["Hk"]:
-        words.insert(0, f"H{case['H']}/{case['Hk']} {case['gqa']}")
-    return " ".join([*words, case["stress"]])
+def sdpa(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+    """torch's scaled_dot_product_attention as a kernel: the output (B, H, L, D).
+
+    It is looked up at each call: who wraps torch's function is tested as well.
+    """
+    q, k, v = inputs
+    extra: dict[str, Any] = {}
+    group = q.shape[1] // k.shape[1]
+    if group > 1 and case["gqa"] == "flag":
+        extra["enable_gqa"] = True  # unknown before torch 2.5: a TypeError, and so a skip
+    elif group > 1:
+        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, **extra)
+
+
+def run_cases(
+    job: Job, emit: Emit, cases: Sequence[dict[str, Any]], dtypes: tuple[str, ...] = ("bf16",), kernel: Kernel = sdpa
+) -> None:
+    """One observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``.
+
+    ``seed`` among the job's options gives other inputs of the same kind, ``only`` is the number of one case.
+    """
+    options, backend = job["options"], job["backend"] or "default"
+    if not is_known(backend, emit):
+        return
+    for name in wanted_dtypes(job, dtypes):
+        for case in cases:
+            if options.get("only") in (None, case["number"]):
+                prepared = prepare(case, DTYPES[name], int(options.get("seed") or 0))
+                with force(backend):
+                    emit({"dtype": name, **observe(prepared, DTYPES[name], job["device"], kernel)})
 
 
 def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
@@ -58,7 +85,7 @@ def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
 def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict[str, Any]:
     """Run the kernel; the observation of it, for the judge ``attention``."""
     case = prepared.case
-    found: dict[str, Any] = {"case": title(case), "params": dict(case), "judge": "attention"}
+    found: dict[str, Any] = {"case": _title(case), "params": dict(case), "judge": "attention"}
     try:
         got, extra = _run(prepared, dtype, device, kernel)
     except Exception as error:
@@ -92,3 +119,11 @@ def _run(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> tuple[d
     if device == "cuda":
         extra["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
     return {"o": out, "dq": dq, "dk": dk, "dv": dv}, extra
+
+
+def _title(case: dict[str, Any]) -> str:
+    """The short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
+    words = [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}", case["mask"], case["layout"], case["dout"]]
+    if case["H"] != case["Hk"]:
+        words.insert(0, f"H{case['H']}/{case['Hk']} {case['gqa']}")
+    return " ".join([*words, case["stress"]])

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from .attention_case import observe, prepare
-from .job import DTYPES, Emit, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "run_package", "xformers"]
+__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "xformers"]
 
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
 
@@ -107,10 +101,3 @@ def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> t
         kept[1:, slice(0, padded) if what == "left" else slice(length - padded, length)] = False
     starts = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0)).to(torch.int32)
     return kept.flatten().nonzero().flatten().to(device), starts.to(device)
-
-
-def run_package(job: Job, emit: Emit, cases: Sequence[dict[str, Any]], kernel: Any) -> None:
-    """One observation a case of a package's kernel, for the judge ``attention``; its probe runs on a GPU only."""
-    dtype = DTYPES[job["dtype"] or "bf16"]
-    for case in cases:
-        emit(observe(prepare(case, dtype, int(job["options"].get("seed") or 0)), dtype, job["device"], kernel))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAMES", "QK_BIAS", "Unavailable", "build", "chosen", "label", "stress"]
+__all__ = ["NAMES", "NoAttention", "Unavailable", "build", "chosen", "label", "stress"]
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -54,8 +54,6 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
 }
 NAMES = ("chatglm-like", *_MODELS)
-#: Those whose q and k projections have biases, so that "bias" stresses them.
-QK_BIAS = ("chatglm-like", "glm", "glm4", "qwen2")
 
 
 class Unavailable(Exception):
@@ -282,11 +280,8 @@ class ChatGLMLike(torch.nn.Module):
         logits = self.head(self.norm(hidden))
         loss = None
         if labels is not None:
-            loss = torch.nn.functional.cross_entropy(
-                logits[:, :-1].float().flatten(0, 1) if logits.dtype != torch.float64 else logits[:, :-1].flatten(0, 1),
-                labels[:, 1:].flatten(),
-                ignore_index=-100,
-            )
+            predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=-100)
         return Output(loss, logits)
 
 
@@ -296,7 +291,7 @@ class _Norm(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.ones(size))
 
     def forward(self, value: Any) -> Any:
-        wide = value if value.dtype == torch.float64 else value.float()
+        wide = _wide(value)
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
         return self.weight * wide.to(value.dtype)
 
@@ -335,9 +330,13 @@ class _Layer(torch.nn.Module):
             if masked is None:
                 masked = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)[None, None]
             scores = query @ key.transpose(-2, -1) / math.sqrt(self.SIZE)
-            wide = scores if scores.dtype == torch.float64 else scores.float()
-            out = torch.softmax(wide.masked_fill(masked, float("-inf")), dim=-1).to(value.dtype) @ value
+            out = torch.softmax(_wide(scores).masked_fill(masked, float("-inf")), dim=-1).to(value.dtype) @ value
         return out.transpose(1, 2).reshape(batch, length, -1)
+
+
+def _wide(value: Any) -> Any:
+    """In float32 at least, as models compute what must not be rounded to half."""
+    return value if value.dtype == torch.float64 else value.float()
 
 
 def _rotate(value: Any, positions: Any) -> Any:

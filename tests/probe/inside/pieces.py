@@ -117,7 +117,7 @@ def no_generator_of_the_user_moves() -> Any:
     torch.manual_seed(3)
     before = torch.get_rng_state()
     case_of, grid = piece("attention_case"), piece("attention_grid")
-    case_of.observe(case_of.prepare(grid.cases("quick")[6], torch.bfloat16), torch.bfloat16, "cpu", piece("sdpa").sdpa)
+    case_of.observe(case_of.prepare(grid.cases("quick")[6], torch.bfloat16), torch.bfloat16, "cpu", case_of.sdpa)
     return bool(torch.equal(before, torch.get_rng_state()))
 
 
