@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown
@@ -131,6 +131,7 @@ def test_a_pipe_in_the_place_of_a_version_file_does_not_block(machine):
     assert toolkit(machine)[0] == "12.6"
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=200) | st.recursive(st.none() | st.text(), lambda x: st.dictionaries(st.text(), x)).map(repr))
 def test_no_version_json_raises(text):
     cuda_toolkit._from_json(text)
