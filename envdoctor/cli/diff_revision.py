@@ -19,9 +19,15 @@ __all__ = ["command"]
 @click.option("--stat", is_flag=True, help="Counts of changes only.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
-@click.option("--lock", is_flag=True, help="Compare the revision in envdoctor.lock with main.")
+@click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
 @hub_options
-@click.option("--max-header", type=click.IntRange(1, 100), metavar="MB", help="Largest safetensors header to read.")
+@click.option(
+    "--max-header",
+    type=click.IntRange(1, 100),
+    metavar="MB",
+    default=100,
+    help="Largest safetensors header to read.",
+)
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
 @environment_options
 @configuration_options
@@ -52,9 +58,9 @@ def command(**options: Any) -> int:
         new=options["new"],
         offline=options["offline"],
         timeout=options["timeout"],
-        largest_header=options["max_header"] * 1_000_000 if options["max_header"] else None,
+        largest_header=options["max_header"] * 1_000_000,
         history=options["history"],
-        lock=options["lock"],
+        pin=options["pin"],
         tensors=options["tensors"],
         environment=not options["no_environment"],
         sources=sources_of(configuration, options),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from envdoctor.hub.transport_error import TransportError
+from envdoctor.hub.transport_error import Failure, TransportError
 
 __all__ = ["ATTEMPTS", "Again", "asked_wait", "persist"]
 
@@ -20,7 +20,7 @@ ATTEMPTS = 4
 class Again(Exception):
     """What went wrong may go right the next time. ``wait`` is what the server asks for, in seconds."""
 
-    def __init__(self, message: str, kind: str = "protocol", wait: float | None = None, status: int = 0) -> None:
+    def __init__(self, message: str, kind: Failure = "protocol", wait: float | None = None, status: int = 0) -> None:
         super().__init__(message)
         self.kind = kind
         self.wait = wait

@@ -6,36 +6,31 @@ import os
 import re
 from collections.abc import Mapping
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.text.cache_home import cache_home
+from envdoctor.text.files import Files
 
-__all__ = ["HeaderCache", "cache_folder"]
+__all__ = ["HeaderCache"]
 
 #: Changes when the layout of an entry does; older entries are then not found.
 _FORMAT = "1"
-_LARGEST = 100_000_008
+_LARGEST = 8 + LARGEST_HEADER
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 
 
-def cache_folder(environ: Mapping[str, str]) -> str | None:
-    """Where envdoctor keeps headers with these variables; None when no place is named."""
-    home = cache_home(environ)
-    return os.path.join(home, "headers") if home else None
-
-
 class HeaderCache:
-    """Headers below ``folder``, apart for each Hub: what one server says of a sha256 is not believed of another.
+    """Headers in envdoctor's cache, apart for each Hub: what one server says of a sha256 is not believed of another.
 
-    Every failure of the disk means "not there". An entry holds the sha256 of its content and the compressed content;
-    one that does not agree with itself is ignored. The reader of headers checks what comes from here like all others.
+    Every failure of the disk means "not there"; so do variables that name no place. An entry holds the sha256 of its
+    content and the compressed content; one that does not agree with itself is ignored. The reader of headers checks
+    what comes from here like all others.
     """
 
-    def __init__(self, folder: str | None, endpoint: str) -> None:
+    def __init__(self, environ: Mapping[str, str], endpoint: str) -> None:
         import hashlib
 
-        server = hashlib.sha256(endpoint.encode()).hexdigest()[:16]
-        self._folder = os.path.join(folder, _FORMAT, server) if folder else None
+        home, server = cache_home(environ), hashlib.sha256(endpoint.encode()).hexdigest()[:16]
+        self._folder = os.path.join(home, "headers", _FORMAT, server) if home else None
 
     def get(self, oid: str | None) -> bytes | None:
         """The header (8 length bytes and JSON) of a file, or None."""
@@ -45,13 +40,11 @@ class HeaderCache:
         path = self._path(oid)
         if path is None:
             return None
-        raw = read_bytes(os.path.dirname(path), os.path.basename(path), _LARGEST)
-        if isinstance(raw, Unknown):
-            return None
         try:
+            raw = Files().whole(path, _LARGEST)
             unpacker = zlib.decompressobj()
             header = unpacker.decompress(raw[32:], _LARGEST)
-        except (zlib.error, MemoryError):
+        except (OSError, zlib.error, MemoryError):
             return None
         if not unpacker.eof or hashlib.sha256(header).digest() != raw[:32]:
             return None

@@ -89,6 +89,11 @@ class Matrix:
         found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
         return found
 
+    def part(self, name: str, part: str) -> Mapping[str, Any]:
+        """A part of a table that is one (``[organisations]``); empty where there is no such table."""
+        found: Mapping[str, Any] = self.table(name).get(part, {})
+        return found
+
     def texts(self, rule: Rule) -> Mapping[str, Any]:
         """The texts, fixes, evidence and tests of a rule."""
         if isinstance(rule.texts, Mapping):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 
 __all__ = ["Files", "because_of", "read_regular"]
 
@@ -120,16 +121,16 @@ class Files:
 
     def open(self, path: str) -> int:
         """A descriptor for reading, which never waits. The caller closes it. Raises ``OSError``."""
-        if self.root is None:
-            return os.open(path, _OPEN)
-        return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+        try:
+            if self.root is None:
+                return os.open(path, _OPEN)
+            return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+        except ValueError as error:  # an embedded NUL
+            raise OSError(errno.EINVAL, str(error), path) from None
 
     def head(self, path: str, limit: int) -> bytes:
         """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
-        try:
-            descriptor = self.open(path)
-        except ValueError as error:
-            raise OSError(errno.EINVAL, str(error), path) from None
+        descriptor = self.open(path)
         try:
             return read_regular(descriptor, limit)
         finally:
@@ -142,6 +143,20 @@ class Files:
             if len(content) <= limit:
                 return content
         raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
+
+    def ranges(self, path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""
+        descriptor = self.open(path)
+        try:
+            found: list[bytes] = []
+            for offset, length in ranges:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                found.append(read_regular(descriptor, length))
+                if len(found[-1]) < length:
+                    raise OSError(errno.EINVAL, f"it ends before byte {offset + length:,}", path)
+            return found
+        finally:
+            os.close(descriptor)
 
     def text(self, path: str, limit: int) -> str:
         """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""

@@ -11,7 +11,7 @@ import pytest
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision import code
-from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.comparer import Change, Compared
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "code"
 FUNCTION = '''

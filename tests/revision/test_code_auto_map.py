@@ -9,7 +9,7 @@ import pytest
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision import code
-from envdoctor.revision.change import Change
+from envdoctor.revision.comparer import Change
 
 MODELING = "from transformers.modeling_utils import PreTrainedModel\nfrom .configuration import Config\nimport torch\n"
 

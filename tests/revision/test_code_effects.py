@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envdoctor.revision import code
-from envdoctor.revision.change import Change
+from envdoctor.revision.comparer import Change
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.revision import code
-from envdoctor.revision.change import Compared
-from envdoctor.revision.code_file import FileCode
-from envdoctor.revision.code_reading import Source, Unparsable, parse
-from envdoctor.revision.code_tree import TooLarge, read_code
+from envdoctor.revision.comparer import Compared
+from envdoctor.revision.code.parts.records import FileCode
+from envdoctor.revision.code.parts.reading import Source, Unparsable, parse
+from envdoctor.revision.code.parts.tree import TooLarge, read_code
 
 PLAIN = b"x = 1\n"
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision import config
-from envdoctor.revision.change import Change, Compared
-from envdoctor.revision.config_keys import flatten
-from envdoctor.revision.json_file import parse_object
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.settings.parts.flat_keys import flatten
+from envdoctor.revision.json_files import parse_object
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 
@@ -277,7 +277,7 @@ class TestHostile:
 
     @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=4), st.lists, max_leaves=5))
     def test_any_value_equals_itself(self, value: Any) -> None:
-        from envdoctor.revision.config_defaults import same
+        from envdoctor.revision.settings.parts.defaults import same
 
         assert same(value, value)
 

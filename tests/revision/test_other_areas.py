@@ -10,7 +10,7 @@ import pytest
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision import files, generation, licence, preprocessor
 from envdoctor.revision.areas import area_of
-from envdoctor.revision.change import AREAS, Change, Compared
+from envdoctor.revision.comparer import AREAS, Change, Compared
 
 
 def kinds(compared: Compared) -> list[tuple[str, str]]:

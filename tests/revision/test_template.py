@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from envdoctor.revision import template
-from envdoctor.revision.change import Change, Compared
-from envdoctor.revision.conversations import SUITE
-from envdoctor.revision.rendering import render
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.template.parts.conversations import SUITE
+from envdoctor.revision.template.parts.rendering import render
 
 # Our own texts, of the shape of the change that chatglm3-6b saw: a blank after the role's tag, then none.
 PLAIN = (

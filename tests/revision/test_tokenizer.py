@@ -9,7 +9,7 @@ import pytest
 
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision import tokenizer
-from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.comparer import Change, Compared
 
 CONFIG = "tokenizer_config.json"
 FILE = "tokenizer.json"

@@ -11,7 +11,7 @@ from header_true import Repository, Tensors, index, model
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts.values import Unknown
-from envdoctor.revision.weights import WeightsOutcome, compare, compare_weights
+from envdoctor.revision.weights.tensors import WeightsOutcome, compare, compare_weights
 
 SMALL: dict[str, Tensors] = {
     "model-00001-of-00002.safetensors": {

@@ -7,7 +7,7 @@ from header_true import Repository, Tensors
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.hub.pickle_scan import COMPUTED_NAME
-from envdoctor.revision.pickles import NOT_LISTED, RUNS_CODE, Globals, compare
+from envdoctor.revision.weights.pickles import NOT_LISTED, RUNS_CODE, Globals, compare
 
 TENSORS: Tensors = {"model.embed_tokens.weight": ("F16", (8, 4))}
 SAFE = zip_checkpoint(state_pickle(TENSORS))

@@ -9,7 +9,7 @@ from header_true import Repository
 
 from envdoctor.derive.transformers_fits import compute
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.revision.transformers_window import compare
+from envdoctor.revision.code.transformers_window import compare
 from envdoctor.versions.ranges import contains, intersect, parse_ranges, release_of, spell_ranges
 
 PLAIN = "class Model:\n    pass\n"

@@ -1,0 +1,72 @@
+"""Whether a model's files are those that envdoctor-pins.json pins, as facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.hub.pins import PINS, Pin, PinError, compare_with_pin, read_pins
+from envdoctor.hub.snapshot import Snapshot
+from envdoctor.models.names import spellings
+from envdoctor.report.report import Notice
+
+__all__ = ["add_pin", "pin_facts", "pinned"]
+
+_KEYS = ("pin.revision", "pin.state", "pin.files")
+
+
+def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
+    """What a file pins for a model under any of these names; of a model without a name, the only one that it pins.
+
+    Raises :class:`UsageProblem`.
+    """
+    if path is None:
+        return None
+    try:
+        pins = {name.lower(): pin for name, pin in read_pins(path).items()}
+    except PinError as error:
+        raise UsageProblem(str(error)) from None
+    known = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
+    if not known and len(pins) == 1:
+        return next(iter(pins.values()))
+    return next((pins[name] for name in known if name in pins), None)
+
+
+def pin_facts(path: str | None, pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
+    """``pin.*``: absent without a file, unknown when it does not pin this model or there are no files to compare."""
+    values: tuple[Value, Value, Value]
+    if path is None:
+        return [Fact(key, ABSENT, f"no {PINS}", "pin") for key in _KEYS]
+    if pin is None:
+        unknown = Unknown(f"{PINS} pins no model of this name")
+        values = (unknown, unknown, unknown)
+    elif snapshot is None:
+        unknown = Unknown("no files of the model are at hand to compare with the pinned ones")
+        values = (pin.revision or ABSENT, unknown, unknown)
+    else:
+        state, differing = compare_with_pin(pin, snapshot)
+        values = (pin.revision or ABSENT, state, tuple(differing))
+    return [Fact(key, value, PINS, "pin") for key, value in zip(_KEYS, values, strict=True)]
+
+
+def add_pin(facts: FactSet, path: str, model: str, aliases: Mapping[str, str]) -> Notice | None:
+    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when its files could not be compared.
+
+    Raises :class:`UsageProblem`.
+    """
+    from envdoctor.hub.folder import open_folder
+
+    repo, folder = facts.value("model.repo"), facts.value("model.path")
+    if isinstance(repo, str):
+        pin = pinned(path, [repo], aliases)
+    else:
+        names = [model, os.path.basename(folder.rstrip("/"))] if isinstance(folder, str) else [model]
+        pin = pinned(path, names, aliases) or pinned(path, [], aliases)
+    snapshot = open_folder(folder) if isinstance(folder, str) and pin is not None else None
+    facts.update(pin_facts(path, pin, snapshot))
+    if pin is None:
+        return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
+    return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and no files of it are at hand to compare")

@@ -1,0 +1,133 @@
+"""``envdoctor-pins.json``: the revision of each model that a project trains with, and the oid of every file of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["PINS", "SCHEMA", "Pin", "PinError", "compare_with_pin", "find_pins", "pin_of", "pins_text", "read_pins"]
+
+PINS = "envdoctor-pins.json"
+SCHEMA = "envdoctor.pins/1"
+_LARGEST = 64 << 20
+#: Files that change what is loaded when they are added; others (logs, optimizer states) do not.
+_LOADED = (".py", "config.json", ".jinja", ".safetensors", "tokenizer.json", "tokenizer.model")
+
+
+class PinError(ValueError):
+    """The file of pins cannot be used; the message names it and what is wrong."""
+
+
+class Pin(NamedTuple):
+    """What is pinned for one model: its name, the commit, the oid of each file, the sha256 of each header."""
+
+    repo: str
+    revision: str | None
+    files: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+def find_pins(start: str) -> str | None:
+    """The nearest file of pins from a folder up to the project's root (the folder with .git)."""
+    while True:
+        if os.path.isfile(os.path.join(start, PINS)):
+            return os.path.join(start, PINS)
+        above = os.path.dirname(start)
+        if above == start or os.path.exists(os.path.join(start, ".git")):
+            return None
+        start = above
+
+
+def read_pins(path: str) -> dict[str, Pin]:
+    """The pinned models by name; empty when there is no such file. Raises :class:`PinError`."""
+    try:
+        document = json.loads(Files().whole(path, _LARGEST))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise PinError(f"{path}: cannot be read: {because_of(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise PinError(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise PinError(f'{path}: "schema": "{SCHEMA}" is expected; `envdoctor pin REPO` writes it')
+    models = document.get("models", {})
+    if not isinstance(models, dict):
+        raise PinError(f"{path}: models: a table is expected")
+    return {name: _pin(path, name, entry) for name, entry in models.items()}
+
+
+def _pin(path: str, name: str, entry: Any) -> Pin:
+    if not isinstance(entry, dict):
+        raise PinError(f"{path}: {name}: a table is expected")
+    tables = {}
+    for key in ("files", "headers"):
+        table = entry.get(key, {})
+        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+            raise PinError(f"{path}: {name}: {key}: a table of texts is expected")
+        tables[key] = table
+    revision = entry.get("revision")
+    if revision is not None and not isinstance(revision, str):
+        raise PinError(f"{path}: {name}: revision: a text is expected")
+    return Pin(name, revision, tables["files"], tables["headers"])
+
+
+def pin_of(snapshot: Snapshot) -> tuple[Pin, list[Unread]]:
+    """What to pin of a snapshot, and what of it could not be read."""
+    from hashlib import sha256
+
+    weights = [path for path in snapshot.files if path.endswith(".safetensors")]
+    headers: dict[str, str] = {}
+    unread = list(snapshot.refused)
+    for path, header in snapshot.headers(weights).items():
+        if isinstance(header, Unread):
+            unread.append(header)
+        else:
+            headers[path] = sha256(header).hexdigest()
+    files = {path: entry.oid for path, entry in sorted(snapshot.files.items()) if entry.oid is not None}
+    return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files, headers), unread
+
+
+def pins_text(pins: Iterable[Pin]) -> str:
+    """The text of a file with these pins, sorted, so that a change shows as a short difference."""
+    models = {
+        pin.repo: {
+            **({"revision": pin.revision} if pin.revision else {}),
+            "files": dict(sorted(pin.files.items())),
+            "headers": dict(sorted(pin.headers.items())),
+        }
+        for pin in sorted(pins, key=lambda pin: pin.repo)
+    }
+    return json.dumps({"schema": SCHEMA, "models": models}, indent=1, ensure_ascii=True) + "\n"
+
+
+def compare_with_pin(pin: Pin, snapshot: Snapshot) -> tuple[str, list[str]]:
+    """The state of a snapshot beside its pin, and the files that differ.
+
+    ``same``: every pinned file that is there has its oid, and no other that is loaded was added. ``changed``: it says
+    to be the pinned commit and files differ. ``moved``: another commit. Files whose oid is not known are compared by
+    their header. A pinned file that is not there was perhaps never downloaded; loading without it says so by itself.
+    """
+    from hashlib import sha256
+
+    differing: list[str] = []
+    unsure: list[str] = []
+    for path, entry in sorted(snapshot.files.items()):
+        wanted = pin.files.get(path)
+        if wanted is None:
+            if path.endswith(_LOADED):
+                differing.append(path)
+        elif entry.oid is None or entry.oid.partition(":")[0] != wanted.partition(":")[0]:
+            unsure.append(path)
+        elif entry.oid != wanted:
+            differing.append(path)
+    for path, header in snapshot.headers([path for path in unsure if path in pin.headers]).items():
+        if isinstance(header, Unread) or sha256(header).hexdigest() != pin.headers[path]:
+            differing.append(path)
+    if snapshot.revision and pin.revision and snapshot.revision != pin.revision:
+        return "moved", sorted(differing)
+    return ("changed" if differing else "same"), sorted(differing)
