@@ -173,19 +173,19 @@ def test_two_folders_are_compared_without_any_hub(run, tmp_path):
     assert "rc-gc-noop" in by_id(result.json)
 
 
-def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tmp_path):
+def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(run, hub, tmp_path):
     repo = publish(hub)
     environ = hub.environ(tmp_path)
     pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=environ)
     assert pinned.code == 0, pinned.err
-    lock = json.loads((tmp_path / "envdoctor.lock").read_text())
-    entry = lock["models"]["zai-org/chatglm3-6b"]
+    pins = json.loads((tmp_path / "envdoctor-pins.json").read_text())
+    entry = pins["models"]["zai-org/chatglm3-6b"]
     assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
     assert repo is not None
     moved = run(
         "diff-revision",
         "zai-org/chatglm3-6b",
-        "--lock",
+        "--pin",
         "--no-config",
         "--no-environment",
         "--format",
@@ -243,7 +243,7 @@ def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(diff, hu
     assert not list(tmp_path.rglob("id_rsa*"))
 
 
-def test_check_compares_a_folder_with_the_lock(run, hub, tmp_path):
+def test_check_compares_a_folder_with_its_pin(run, hub, tmp_path):
     publish(hub)
     assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
     folder = tmp_path / "chatglm3-6b"
@@ -259,10 +259,10 @@ def test_check_compares_a_folder_with_the_lock(run, hub, tmp_path):
     assert "modeling_chatglm.py" in by_id(other.json)["model-differs-from-lock"]["message"]
 
 
-def test_a_lock_without_this_model_is_said_and_is_no_pass(run, hub, tmp_path):
+def test_pins_without_this_model_are_said_and_are_no_pass(run, hub, tmp_path):
     publish(hub)
     assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
-    result = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "lock.state")
+    result = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "pin.state")
     assert result.code == 3
     assert "pins other models" in result.out
 

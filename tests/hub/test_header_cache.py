@@ -69,7 +69,7 @@ def test_changed_entries_are_ignored(tmp_path_factory, noise, at):
 
 def test_an_entry_that_grows_without_end_is_ignored(cache, tmp_path):
     cache.put(OID, header())
-    bomb = zlib.compress(bytes(200 << 20), 9)
+    bomb = zlib.compress(bytes(110 << 20), 1)
     entry(tmp_path).write_bytes(hashlib.sha256(b"").digest() + bomb)
     assert cache.get(OID) is None
 

@@ -26,7 +26,7 @@ def found(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., dict[st
     """Rule id -> message of every finding between two repositories, with an environment or without."""
 
     def run(old: dict[str, Any], new: dict[str, Any], **packages: str) -> dict[str, str]:
-        comparison = compare_snapshots(snapshot(old), snapshot(new), areas=AREAS)
+        comparison = compare_snapshots(snapshot(old), snapshot(new), matrix, areas=AREAS)
         assert comparison.unread == []
         facts = FactSet()
         facts.update(change_facts(comparison, "test"))

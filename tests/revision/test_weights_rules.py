@@ -71,7 +71,7 @@ FLASH = "from transformers.models.llama.modeling_llama import LlamaFlashAttentio
     ids=lambda value: ", ".join(sorted(value)) or "nothing" if isinstance(value, set) else "",
 )
 def test_a_change_is_found_by_its_rules_and_by_no_other(matrix, new, rules):
-    comparison = compare_snapshots(repository(BASE), new, table=matrix.table)
+    comparison = compare_snapshots(repository(BASE), new, matrix)
     facts = FactSet(change_facts(comparison, "old -> new"))
     for name, version in {"transformers": "4.57.6", "safetensors": "0.5.3", "torch": "2.7.0"}.items():
         facts.add(Fact(f"pkg.{name}", version, "", "environment"))

@@ -11,10 +11,10 @@ from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Compared, Revisions
 from envdoctor.revision.comparing import files_of
 
-__all__ = ["compared"]
+__all__ = ["outcome"]
 
 
-def compared(comparer: ModuleType | Any, old: Snapshot, new: Snapshot) -> Compared:
+def outcome(comparer: ModuleType | Any, old: Snapshot, new: Snapshot) -> Compared:
     """What the comparer says of two snapshots."""
     files = files_of(comparer, sorted(old.files.keys() | new.files.keys()))
     return comparer.compare(Revisions(old, new, shipped(), files))
