@@ -32,7 +32,6 @@ class Listing(NamedTuple):
     commit: str
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    gated: bool
 
 
 def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
@@ -62,7 +61,7 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
     if len(siblings) > MOST_FILES:
         raise TransportError(f"{repo} lists {len(siblings):,} files; at most {MOST_FILES:,} are compared", "protocol")
     files, refused = check_items(siblings)
-    return Listing(present, commit, files, refused, bool(data.get("gated")))
+    return Listing(present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:

@@ -27,7 +27,7 @@ class HubSnapshot:
     """The files of one commit on a Hub.
 
     ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
-    ``complete`` is True: the list has every file of the commit. A ``gated`` repository lists its files to everybody.
+    ``complete`` is True: the list has every file of the commit.
     """
 
     complete = True
@@ -39,7 +39,6 @@ class HubSnapshot:
         self.label = f"{listing.repo} @ {listing.commit[:7]}"
         self.files: Mapping[str, FileEntry] = listing.files
         self.refused: tuple[Unread, ...] = listing.refused
-        self.gated = listing.gated
         self.access = access
         self._hub = access.hub
         self._local: Snapshot | None = None

@@ -69,7 +69,6 @@ class RemoteFile:
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
-        self._transport.without_ranges.add(place.split("/")[2])
         if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
             raise TransportError("the server answered with a web page where the file should be", "protocol")
         end = offset + length

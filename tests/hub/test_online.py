@@ -191,7 +191,6 @@ def test_a_gated_repository_can_be_listed_and_says_what_to_do_for_its_files(hub,
     repo.commit({"config.json": "{}", "a.py": "", "m.safetensors": virtual(header(), SHARD)})
     way = access(hub, token=token)
     snapshot = open_hub("zai-org/gated", None, way)
-    assert snapshot.gated
     assert len(snapshot.files) == 3
     hub.forget()
     unread = snapshot.read("config.json", 100)

@@ -37,7 +37,7 @@ from envdoctor.revision.code.parts.auto_map import AUTO_MAP_FILES, compare_auto_
 from envdoctor.revision.code.parts.file_changes import compare_file, lone_definitions, one_sided
 from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pair_files
 from envdoctor.revision.code.parts.reading import Source, Unparsable, parse, read_sources
-from envdoctor.revision.code.parts.records import FileCode, Site
+from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
 __all__ = ["AREA", "compare", "wants"]
@@ -119,13 +119,12 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
             else:
                 found.setdefault((pair.path, site.kind, site.scope), []).append(site)
     for (path, kind, scope), sites in found.items():
-        name = kind if kind == "minor-only-gate" else f"{kind}-added"
-        text = "; ".join(dict.fromkeys(site.text for site in sites))
-        is_gate = kind.endswith("-gate")
-        when = (
-            "runs as soon as the code is loaded" if any(site.at_load for site in sites) else f"runs when {scope} does"
-        )
-        yield Change(AREA, name, path, scope, None, text[:_MAX_TEXT], len(sites), None if is_gate else when)
+        text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
+        name = kind if kind == MINOR_ONLY else f"{kind}-added"
+        when = f"runs when {scope} does"
+        if any(site.at_load for site in sites):
+            when = "runs as soon as the code is loaded"
+        yield Change(AREA, name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
 
 
 def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:

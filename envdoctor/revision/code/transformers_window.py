@@ -126,7 +126,7 @@ def _code_demands(path: str, code: FileCode, known: TransformersNames) -> Iterat
         releases = known.releases_of_name(name)
         if releases:
             yield _Demand(parse_ranges(releases), f"{name} is in {releases.replace('|', 'or')}", path)
-    gated = any(site.kind.endswith("-gate") for site in code.sites)
+    gated = any(site.is_gate for site in code.sites)
     defined = {definition.name.rpartition(".")[2] for definition in code.definitions}
     for definition in code.definitions:
         owner, _, method = definition.name.rpartition(".")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from envdoctor.revision.code.parts import reaching_names
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Site
-from envdoctor.revision.code.parts.syntax import all_nodes, children, digest, dotted, short, target_names
+from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted, exact, short, target_names
 from envdoctor.revision.code.parts.version_gates import VersionNames
 
 __all__ = ["attention_choices", "is_idle", "sites_of"]
@@ -160,8 +160,7 @@ def _key(kind: str, node: ast.AST) -> str:
         parts = [part for argument in arguments for part in all_nodes(argument)]
         constants = [ascii(part.value) for part in parts if isinstance(part, ast.Constant)]
         return " ".join([dotted(node.func), *constants])[:4096]
-    text = short(node)
-    return digest([node]).meaning if "…" in text else text
+    return exact(node)
 
 
 def attention_choices(nodes: list[ast.AST]) -> list[str]:

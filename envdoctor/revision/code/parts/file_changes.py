@@ -35,7 +35,7 @@ def compare_file(pair: FilePair, moved_from: set[tuple[str, str]], moved_to: set
     """Changes of a file that is in both revisions; what was moved is left out."""
     assert pair.old is not None and pair.new is not None
     before, after = _named(pair.old), _named(pair.new)
-    gates = {site.scope for site in pair.new.sites if site.kind.endswith("-gate")}
+    gates = {site.scope for site in pair.new.sites if site.is_gate}
     for key, new in after.items():
         old = before.get(key)
         if old is not None:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["MODULE_LEVEL", "Call", "Definition", "FileCode", "Import", "Parameter", "Site", "Statement", "from_json"]
+__all__ = [
+    "MINOR_ONLY",
+    "MODULE_LEVEL",
+    "VERSION_GATE",
+    "Call",
+    "Definition",
+    "FileCode",
+    "Import",
+    "Parameter",
+    "Site",
+    "Statement",
+    "from_json",
+]
 
 #: The scope of what belongs to no class and no function.
 MODULE_LEVEL = "module level"
+#: Kinds of places that ask for a version: its second number alone, or anything else of it.
+MINOR_ONLY, VERSION_GATE = "minor-only-gate", "version-gate"
 
 
 class Parameter(NamedTuple):
@@ -78,6 +92,11 @@ class Site(NamedTuple):
     text: str
     at_load: bool
 
+    @property
+    def is_gate(self) -> bool:
+        """Whether it asks for a version."""
+        return self.kind in (MINOR_ONLY, VERSION_GATE)
+
 
 class Statement(NamedTuple):
     """A statement of a module or class body that is none of the above."""
@@ -110,18 +129,7 @@ def from_json(document: Sequence[Any]) -> FileCode:
 
 
 def _definition(row: Sequence[Any]) -> Definition:
-    name, kind, text, meaning, annotations, skeleton, weight, decorators, parameters, calls, attention, is_idle = row
-    return Definition(
-        name,
-        kind,
-        text,
-        meaning,
-        annotations,
-        skeleton,
-        weight,
-        tuple(decorators),
-        tuple(Parameter(*parameter) for parameter in parameters),
-        tuple(Call(name, tuple(keywords)) for name, keywords in calls),
-        tuple(attention),
-        is_idle,
-    )
+    *texts, decorators, parameters, calls, attention, is_idle = row
+    named = [Parameter(*parameter) for parameter in parameters]
+    called = [Call(name, tuple(keywords)) for name, keywords in calls]
+    return Definition._make([*texts, tuple(decorators), tuple(named), tuple(called), tuple(attention), is_idle])

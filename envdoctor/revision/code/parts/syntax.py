@@ -121,22 +121,27 @@ def dotted(node: ast.AST) -> str:
 
 def short(node: ast.AST) -> str:
     """The node as source text, one line of at most 160 characters; ``…`` stands for what is too large."""
-    for count, _ in enumerate(ast.walk(node)):
-        if count > _MAX_NODES:
-            return "…"
-    try:
-        text = ast.unparse(node)
-    except (RecursionError, ValueError):
-        return "…"
-    text = " ".join(text.split())
-    text = text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return _spelled(node)[0]
 
 
 def exact(node: ast.AST) -> str:
     """Like :func:`short`, but different for every meaning: what was cut off is told apart by its digest."""
-    text = short(node)
-    return f"{text}#{digest([node]).meaning[:12]}" if "…" in text else text
+    text, whole = _spelled(node)
+    return text if whole else f"{text}#{digest([node]).meaning[:12]}"
+
+
+def _spelled(node: ast.AST) -> tuple[str, bool]:
+    """The text, and whether it is all of the node."""
+    for count, _ in enumerate(ast.walk(node)):
+        if count > _MAX_NODES:
+            return "…", False
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError):
+        return "…", False
+    whole = len(text) <= _MAX_TEXT
+    text = text if whole else text[: _MAX_TEXT - 1] + "…"
+    return text.encode("utf-8", "replace").decode("utf-8"), whole
 
 
 def children(node: ast.AST) -> list[ast.AST]:

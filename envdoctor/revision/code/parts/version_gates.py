@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
+from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
 from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted
 
 __all__ = ["VersionNames"]
-
-MINOR_ONLY, VERSION_GATE = "minor-only-gate", "version-gate"
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"^is_\w+_(version|greater_or_equal\w*|or_higher|or_later|or_newer)$")

@@ -147,11 +147,12 @@ def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], dou
         if role == _EXTRA[0]:
             yield from _extra(path, before, after, doubt)
             continue
-        kind = "special-role-changed"
+        was, now = (None if side is None else _shown(side) for side in (before, after))
         if doubt and (before is None or after is None):
             kind = "special-role-listed" if before is None else "special-role-unlisted"
-        was, now = (None if side is None else _shown(side) for side in (before, after))
-        yield Change(_AREA, kind, path, role, was, now, detail=doubt if "listed" in kind else None)
+            yield Change(_AREA, kind, path, role, was, now, detail=doubt)
+        else:
+            yield Change(_AREA, "special-role-changed", path, role, was, now)
 
 
 def _extra(path: str, before: str | None, after: str | None, doubt: str | None) -> Iterator[Change]:
