@@ -148,6 +148,7 @@ class Files:
         """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""
         descriptor = self.open(path)
         try:
+            read_regular(descriptor, 0)  # a pipe cannot be asked for a place in it
             found: list[bytes] = []
             for offset, length in ranges:
                 os.lseek(descriptor, offset, os.SEEK_SET)
