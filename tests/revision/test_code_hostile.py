@@ -13,8 +13,9 @@ from comparing import outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.code.parts.reading import Source, Unparsable, parse
+from envdoctor.revision.code.parts.reading import Source, parse
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.code.parts.tree import TooLarge, read_code
 from envdoctor.revision.comparer import Compared
@@ -160,7 +161,7 @@ def test_lone_surrogates_and_huge_numbers_are_carried(compare: Callable[[bytes],
 def test_a_child_that_dies_takes_only_its_file_along() -> None:
     heavy = b"x=" + b"[a for a in b]," * 66_000
     results = parse([Source("a.py", PLAIN), Source("b.py", heavy), Source("c.py", PLAIN), Source("d.py", PLAIN)])
-    assert isinstance(results[1], (FileCode, Unparsable))
+    assert isinstance(results[1], (FileCode, Unread))
     assert all(isinstance(result, FileCode) for result in (results[0], *results[2:]))
 
 

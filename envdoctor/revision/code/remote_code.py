@@ -36,7 +36,7 @@ from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.code.parts.auto_map import AUTO_MAP_FILES, compare_auto_maps
 from envdoctor.revision.code.parts.file_changes import compare_file, lone_definitions, one_sided
 from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pair_files
-from envdoctor.revision.code.parts.reading import Source, Unparsable, parse, read_sources
+from envdoctor.revision.code.parts.reading import Source, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
@@ -71,7 +71,7 @@ def compare(revisions: Revisions) -> Compared:
         if isinstance(result, FileCode):
             codes[side][source.path] = result
         elif source.path not in unread:
-            unread[source.path] = Unread(source.path, result.reason)
+            unread[source.path] = result
             changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
     pairs = pair_files(*({path: code for path, code in part.items() if path not in unread} for part in codes))
     changes += _changes(pairs)
@@ -82,7 +82,7 @@ def compare(revisions: Revisions) -> Compared:
     return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
 
 
-def _parsed(before: list[Source], after: list[Source]) -> Iterator[tuple[int, Source, FileCode | Unparsable]]:
+def _parsed(before: list[Source], after: list[Source]) -> Iterator[tuple[int, Source, FileCode | Unread]]:
     results = parse([*before, *after])
     sides = [0] * len(before) + [1] * len(after)
     return zip(sides, [*before, *after], results, strict=True)

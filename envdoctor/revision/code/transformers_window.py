@@ -99,8 +99,8 @@ def _demands(snapshot: Snapshot, paths: Sequence[str], known: TransformersNames)
     if unread:
         return unread[0]
     for source, code in zip(sources, parse(sources), strict=True):
-        if not isinstance(code, FileCode):
-            return Unread(source.path, code.reason)
+        if isinstance(code, Unread):
+            return code
         found += _code_demands(source.path, code, known)
     return [demand for demand in dict.fromkeys(found) if demand.releases != EVERY]
 

@@ -122,14 +122,11 @@ def _globals(revisions: Revisions, known: Globals) -> tuple[list[Change], list[U
             if name not in present:
                 files.setdefault(name, []).append(path)
     ranked = sorted(files, key=lambda name: (known.verdict(name) != RUNS_CODE, name))
-    changes = [
-        Change(
-            *(AREA, "unsafe-global-added", files[name][0], name[:200]),
-            *(None, known.verdict(name), len(files[name])),
-            listed(files[name], 3) if len(files[name]) > 1 else None,
-        )
-        for name in ranked[:_MOST_GLOBALS]
-    ]
+    changes: list[Change] = []
+    for name in ranked[:_MOST_GLOBALS]:
+        found, detail = files[name], listed(files[name], 3) if len(files[name]) > 1 else None
+        verdict = known.verdict(name)
+        changes.append(Change(AREA, "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail))
     rest = ranked[_MOST_GLOBALS:]
     if rest:
         verdict, path = known.verdict(rest[0]), files[rest[0]][0]

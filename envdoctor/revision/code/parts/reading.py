@@ -10,7 +10,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.records import FileCode, from_json
 from envdoctor.sandbox.child import own_python, run_child
 
-__all__ = ["Source", "Unparsable", "parse", "read_sources"]
+__all__ = ["Source", "parse", "read_sources"]
 
 #: The largest modeling file of transformers has 0.3 MiB.
 MAX_FILE = 1 << 20
@@ -43,13 +43,6 @@ class Source(NamedTuple):
     content: bytes
 
 
-class Unparsable(NamedTuple):
-    """A file that was read but has no syntax tree here, with the reason as a clause."""
-
-    path: str
-    reason: str
-
-
 def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source], list[Unread]]:
     """The files' contents within the limits of size and number; the others with the reason."""
     sources: list[Source] = []
@@ -69,7 +62,7 @@ def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source]
     return sources, unread
 
 
-def parse(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
+def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
     """What is in each of the files, in their order. Nothing of them is executed or imported."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -81,12 +74,12 @@ def parse(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
         return [result for results in pool.map(_parse_batch, batches) for result in results]
 
 
-def _parse_batch(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
+def _parse_batch(sources: Sequence[Source]) -> list[FileCode | Unread]:
     """Files in one child; where one ends it, a new child goes on behind that file."""
     import time
 
     deadline = time.monotonic() + _SECONDS_IN_ALL
-    results: list[FileCode | Unparsable] = []
+    results: list[FileCode | Unread] = []
     while (waiting := sources[len(results) :]) and (left := deadline - time.monotonic()) > 0:
         stdin = b"".join(b"%d\n%b" % (len(source.content), source.content) for source in waiting)
         child = run_child(
@@ -100,14 +93,14 @@ def _parse_batch(sources: Sequence[Source]) -> list[FileCode | Unparsable]:
         results += [_answer(source.path, line) for source, line in zip(waiting, lines, strict=False)]
         if len(lines) < len(waiting):
             reason = _ENDINGS.get(child.status, "the child that parses it failed")
-            results.append(Unparsable(waiting[len(lines)].path, reason))
-    return [*results, *(Unparsable(source.path, "other files took all the time for parsing") for source in waiting)]
+            results.append(Unread(waiting[len(lines)].path, reason))
+    return [*results, *(Unread(source.path, "other files took all the time for parsing") for source in waiting)]
 
 
-def _answer(path: str, line: bytes) -> FileCode | Unparsable:
+def _answer(path: str, line: bytes) -> FileCode | Unread:
     document = json.loads(line)
     if isinstance(document, list):
         return from_json(document)
     if document["problem"] == "syntax":
-        return Unparsable(path, f"it is not Python that this interpreter can parse (line {document['line']})")
-    return Unparsable(path, _PROBLEMS[document["problem"]])
+        return Unread(path, f"it is not Python that this interpreter can parse (line {document['line']})")
+    return Unread(path, _PROBLEMS[document["problem"]])

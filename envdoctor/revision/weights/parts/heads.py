@@ -79,18 +79,9 @@ def compare_embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tupl
             was = old.tensors.get(other)
             if was is not None and is_head(other) and was.shape != spec.shape and was.shape[1:] == spec.shape[1:]:
                 covered.add(other)
-        changes.append(
-            Change(
-                "weights",
-                "embedding-rows",
-                new.where[name],
-                name,
-                str(before.shape[0]),
-                str(rows),
-                len(covered),
-                "fewer" if rows < before.shape[0] else "more",
-            )
-        )
+        detail = "fewer" if rows < before.shape[0] else "more"
+        sizes = str(before.shape[0]), str(rows)
+        changes.append(Change("weights", "embedding-rows", new.where[name], name, *sizes, len(covered), detail))
     given = _vocabulary(new_snapshot)
     if given is not None and given != rows and (before is None or grown):
         which = "fewer rows than tokens" if rows < given else "more rows than tokens"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot
@@ -17,6 +18,7 @@ from envdoctor.revision.weights.parts.renames import Rename, find_renames
 __all__ = ["Differences", "compare_layouts"]
 
 _MOST_RESHAPED = 12
+_change = partial(Change, "weights")
 
 
 class Differences(NamedTuple):
@@ -43,34 +45,30 @@ def compare_layouts(
     """
     names = _sort(old, new, whole)
     embedding, covered = compare_embeddings(old, new, snapshots[1])
-    result = Differences(list(embedding), list(embedding))
-    _retyped(result, names.retyped, old, new)
-    _reshaped(result, [name for name in names.reshaped if name not in covered], old, new)
     gone, come = group(names.gone), group(names.come)
     renames = find_renames(gone, come, old.tensors, new.tensors)
-    _renamed(result, renames, old, new)
     for rename in renames:
-        for item in rename.before:
-            gone.pop(item.pattern, None)
-        for item in rename.after:
-            come.pop(item.pattern, None)
-    heads = [pattern for pattern in gone if is_head(pattern)], [pattern for pattern in come if is_head(pattern)]
-    _add_both(result, head_changes(*heads, snapshots, (old, new)))
-    for pattern in heads[0]:
-        del gone[pattern]
-    for pattern in heads[1]:
-        del come[pattern]
+        for side, items in ((gone, rename.before), (come, rename.after)):
+            for item in items:
+                side.pop(item.pattern, None)
+    heads_gone, heads_come = ([pattern for pattern in side if is_head(pattern)] for side in (gone, come))
+    heads = head_changes(heads_gone, heads_come, snapshots, (old, new))
+    gone = {pattern: item for pattern, item in gone.items() if pattern not in heads_gone}
+    come = {pattern: item for pattern, item in come.items() if pattern not in heads_come}
     lost = relaid and bool(gone) and not come and not renames
-    _one_sided(result, "resharded-with-loss" if lost else "tensor-removed", gone, old)
-    _one_sided(result, "tensor-added", come, new)
+    parts = [
+        Differences(embedding, embedding),
+        _retyped(names.retyped, old, new),
+        _reshaped([name for name in names.reshaped if name not in covered], old, new),
+        _renamed(renames, old, new),
+        Differences(heads, heads),
+        _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
+        _one_sided("tensor-added", come, new),
+    ]
     if new.twice and not old.twice:
-        again = group(new.twice)
-        first = next(iter(again))
-        _add_both(
-            result,
-            [Change("weights", "tensor-twice", new.where[new.twice[0]], first, None, None, len(new.twice))],
-        )
-    return result
+        again = [_change("tensor-twice", new.where[new.twice[0]], next(iter(group(new.twice))), count=len(new.twice))]
+        parts.append(Differences(again, again))
+    return Differences(*([change for part in side for change in part] for side in zip(*parts, strict=True)))
 
 
 def _sort(old: Layout, new: Layout, whole: bool) -> _Names:
@@ -98,86 +96,61 @@ def _lives_on(name: str, layout: Layout, others: Mapping[str, Spec]) -> bool:
     return any(other in others for other, first in layout.twins.items() if first == owner) if layout.twins else False
 
 
-def _add_both(result: Differences, changes: Iterable[Change]) -> None:
-    found = list(changes)
-    result.changes.extend(found)
-    result.patterns.extend(found)
-
-
-def _retyped(result: Differences, names: Sequence[str], old: Layout, new: Layout) -> None:
+def _retyped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
+    found = Differences([], [])
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in names:
         pairs.setdefault((old.tensors[name].dtype, new.tensors[name].dtype), []).append(name)
-    for (before, after), members in pairs.items():
+    for dtypes, members in pairs.items():
         groups = group(members)
         for pattern, item in groups.items():
             path = new.where[item.members[0][1]]
-            result.patterns.append(Change("weights", "tensor-retyped", path, pattern, before, after, len(item.members)))
-        was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
-        detail = f"{gigabytes(was)} → {gigabytes(now)}"
-        symbol = _common(groups)
-        result.changes.append(
-            Change("weights", "tensor-retyped", new.where[members[0]], symbol, before, after, len(members), detail)
-        )
+            found.patterns.append(_change("tensor-retyped", path, pattern, *dtypes, len(item.members)))
+        was, now = (gigabytes(_bytes(members, layout)) for layout in (old, new))
+        path, count = new.where[members[0]], len(members)
+        found.changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, f"{was} → {now}"))
+    return found
 
 
-def _reshaped(result: Differences, names: Sequence[str], old: Layout, new: Layout) -> None:
+def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
     found: list[Change] = []
     for pattern, item in group(names).items():
         first = item.members[0][1]
         shapes = {(old.tensors[name].shape, new.tensors[name].shape) for _, name in item.members}
         detail = f"and {len(shapes) - 1} more pairs of shapes" if len(shapes) > 1 else None
-        before, after = spell_shape(old.tensors[first].shape), spell_shape(new.tensors[first].shape)
-        found.append(
-            Change(
-                *("weights", "tensor-reshaped", new.where[first], pattern),
-                *(before, after, len(item.members), detail),
-            )
-        )
-    result.patterns.extend(found)
-    result.changes.extend(found[:_MOST_RESHAPED])
+        was, now = (spell_shape(layout.tensors[first].shape) for layout in (old, new))
+        found.append(_change("tensor-reshaped", new.where[first], pattern, was, now, len(item.members), detail))
     rest = found[_MOST_RESHAPED:]
-    if rest:
-        total = sum(change.count for change in rest)
-        detail = listed([change.symbol for change in rest], 3)
-        result.changes.append(
-            Change("weights", "tensor-reshaped", rest[0].path, f"{len(rest)} more patterns", None, None, total, detail)
-        )
+    if not rest:
+        return Differences(found, found)
+    total, detail = sum(change.count for change in rest), listed([change.symbol for change in rest], 3)
+    more = _change("tensor-reshaped", rest[0].path, f"{len(rest)} more patterns", None, None, total, detail)
+    return Differences([*found[:_MOST_RESHAPED], more], found)
 
 
-def _renamed(result: Differences, renames: Sequence[Rename], old: Layout, new: Layout) -> None:
+def _renamed(renames: Sequence[Rename], old: Layout, new: Layout) -> Differences:
     if not renames:
-        return
-    lines: list[str] = []
-    largest, most = renames[0], -1
+        return Differences([], [])
+    patterns: list[Change] = []
+    sizes: list[int] = []
     for rename in renames:
-        before = " + ".join(item.pattern for item in rename.before)
-        after = " + ".join(item.pattern for item in rename.after)
-        count = sum(len(item.members) for item in rename.before)
+        before, after = (" + ".join(item.pattern for item in side) for side in rename)
+        members = [name for item in rename.before for _, name in item.members]
         path = new.where[rename.after[0].members[0][1]]
-        result.patterns.append(Change("weights", "tensor-renamed", path, before, before, after, count))
-        lines.append(f"{before} → {after}")
-        size = sum(size_of(old.tensors[name])[1] for item in rename.before for _, name in item.members)
-        if len(rename.before) != len(rename.after):
-            size += 1 << 62  # a split or a fusion is what breaks most: it goes first
-        if size > most:
-            largest, most = rename, size
-    total = sum(len(item.members) for rename in renames for item in rename.before)
-    gone, come = _module_names([largest, *renames], old)
-    example = largest.before[0].pattern
-    same = " + ".join(item.pattern for item in largest.after)
-    result.changes.append(
-        Change(
-            "weights",
-            "tensor-renamed" if gone or come else "tensor-path-renamed",
-            new.where[largest.after[0].members[0][1]],
-            example,
-            listed(gone, 6) if gone or come else example,
-            listed(come, 6) if gone or come else same,
-            total,
-            listed(sorted(lines, key=lambda line: not line.startswith(example)), 3),
-        )
-    )
+        patterns.append(_change("tensor-renamed", path, before, before, after, len(members)))
+        # A split or a fusion is what breaks most: it goes first.
+        sizes.append(_bytes(members, old) + (1 << 62 if len(rename.before) != len(rename.after) else 0))
+    largest = sizes.index(max(sizes))
+    first = patterns[largest]
+    gone, come = _module_names([renames[largest], *renames], old)
+    example = renames[largest].before[0].pattern
+    lines = sorted((f"{one.before} → {one.after}" for one in patterns), key=lambda line: not line.startswith(example))
+    total, detail = sum(change.count for change in patterns), listed(lines, 3)
+    if gone or come:
+        told = _change("tensor-renamed", first.path, example, listed(gone, 6), listed(come, 6), total, detail)
+    else:
+        told = _change("tensor-path-renamed", first.path, example, example, first.after, total, detail)
+    return Differences([told], patterns)
 
 
 def _module_names(renames: Sequence[Rename], old: Layout) -> tuple[list[str], list[str]]:
@@ -196,29 +169,29 @@ def _module_names(renames: Sequence[Rename], old: Layout) -> tuple[list[str], li
     return [], []
 
 
-def _one_sided(result: Differences, kind: str, groups: Mapping[str, Group], layout: Layout) -> None:
+def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> Differences:
     if not groups:
-        return
-    total, size = 0, 0
-    for pattern, item in groups.items():
-        first = item.members[0][1]
-        shape = spell_shape(layout.tensors[first].shape)
-        text = f"{layout.tensors[first].dtype} {shape}"
+        return Differences([], [])
+
+    def told(item: Group, text: str, count: int, detail: str | None = None) -> Change:
         before, after = (None, text) if kind == "tensor-added" else (text, None)
-        count = len(item.members)
-        total += count
-        size += sum(size_of(layout.tensors[name])[1] for _, name in item.members)
-        result.patterns.append(Change("weights", kind, layout.where[first], pattern, before, after, count))
-    largest = max(groups.values(), key=lambda item: sum(size_of(layout.tensors[n])[1] for _, n in item.members))
-    text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(size)}"
-    before, after = (None, text) if kind == "tensor-added" else (text, None)
-    others = [pattern for pattern in groups if pattern != largest.pattern]
-    result.changes.append(
-        Change(
-            *("weights", kind, layout.where[largest.members[0][1]], largest.pattern),
-            *(before, after, total, f"also {listed(others)}" if others else None),
-        )
-    )
+        return _change(kind, layout.where[item.members[0][1]], item.pattern, before, after, count, detail)
+
+    patterns: list[Change] = []
+    sizes: dict[str, int] = {}
+    for pattern, item in groups.items():
+        spec = layout.tensors[item.members[0][1]]
+        sizes[pattern] = _bytes([name for _, name in item.members], layout)
+        patterns.append(told(item, f"{spec.dtype} {spell_shape(spec.shape)}", len(item.members)))
+    total = sum(change.count for change in patterns)
+    text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(sum(sizes.values()))}"
+    largest = max(groups, key=lambda pattern: sizes[pattern])
+    others = [pattern for pattern in groups if pattern != largest]
+    return Differences([told(groups[largest], text, total, f"also {listed(others)}" if others else None)], patterns)
+
+
+def _bytes(names: Iterable[str], layout: Layout) -> int:
+    return sum(size_of(layout.tensors[name])[1] for name in names)
 
 
 def _common(patterns: Iterable[str]) -> str:
