@@ -33,9 +33,9 @@ class Pin(NamedTuple):
 
 
 def find_pins(start: str) -> str | None:
-    """The nearest file of pins from a folder up to the project's root (the folder with .git)."""
+    """The nearest file of pins from a folder up to the project's root (the folder with .git); it may be no file."""
     while True:
-        if os.path.isfile(os.path.join(start, PINS)):
+        if os.path.lexists(os.path.join(start, PINS)):
             return os.path.join(start, PINS)
         above = os.path.dirname(start)
         if above == start or os.path.exists(os.path.join(start, ".git")):
