@@ -11,6 +11,9 @@ __all__ = ["Files", "because_of", "read_regular"]
 #: Never wait: opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+#: A folder on the way, which nobody needs to list.
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
+_BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 
 
@@ -23,8 +26,9 @@ class Files:
     """Reads below a root, or anywhere when ``root`` is None.
 
     Paths are always paths of this machine. With a root, symbolic links are resolved inside it, the way they would be
-    after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Folder listings are kept for
-    the life of the object, so that an environment is listed once.
+    after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Each component is opened below
+    the one before it: what is exchanged for a link meanwhile is not followed either. Folder listings are kept for the
+    life of the object, so that an environment is listed once.
     """
 
     __slots__ = ("_listed", "root")
@@ -46,15 +50,11 @@ class Files:
         """
         if self.root is None:
             return path
+        todo = self._below(path)
         top = self.root.rstrip(os.sep)
-        if path != self.root and not path.startswith(top + os.sep):
-            raise OSError(errno.ENOENT, "outside the root folder", path)
-        todo = path[len(top) :].replace(os.sep, "/").split("/")[::-1]
         done, links = top, 0
         while todo:
             part = todo.pop()
-            if part in ("", "."):
-                continue
             if part == "..":
                 done = done if done == top else os.path.dirname(done).rstrip(os.sep)
                 continue
@@ -69,7 +69,7 @@ class Files:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if target.startswith("/"):
                 done = top
-            todo.extend(target.split("/")[::-1])
+            todo += _components(target)
         return done or os.sep
 
     def resolved(self, path: str) -> str:
@@ -82,7 +82,15 @@ class Files:
     def status(self, path: str) -> os.stat_result:
         """``os.stat`` of what the path leads to. Raises ``OSError``."""
         try:
-            return os.stat(path) if self.root is None else os.lstat(self.real(path))
+            if self.root is None:
+                return os.stat(path)
+            if not _BY_STEPS:
+                return os.lstat(self.real(path))
+            folder, name = self._holder(path)
+            try:
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            finally:
+                os.close(folder)
         except ValueError as error:  # an embedded NUL
             raise OSError(errno.EINVAL, str(error), path) from None
 
@@ -105,7 +113,7 @@ class Files:
         known = self._listed.get(folder)
         if known is None:
             try:
-                known = sorted(os.listdir(self.real(folder)))
+                known = sorted(self._list(folder))
             except ValueError as error:
                 raise OSError(errno.EINVAL, str(error), folder) from None
             self._listed[folder] = known
@@ -122,7 +130,60 @@ class Files:
         """A descriptor for reading, which never waits. The caller closes it. Raises ``OSError``."""
         if self.root is None:
             return os.open(path, _OPEN)
-        return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+        if not _BY_STEPS:
+            return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+        folder, name = self._holder(path)
+        try:
+            return os.open(name, _OPEN | _NO_FOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _list(self, folder: str) -> list[str]:
+        if self.root is None or not _BY_STEPS:
+            return os.listdir(self.real(folder))
+        descriptor = self.open(folder)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _holder(self, path: str) -> tuple[int, str]:
+        """A descriptor of the folder that holds what ``path`` leads to below the root, and its name there. The caller
+        closes it. Raises ``OSError``."""
+        todo = self._below(path)
+        opened = [os.open(self.root or os.sep, _STEP & ~_NO_FOLLOW)]
+        links = 0
+        try:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    if len(opened) > 1:
+                        os.close(opened.pop())
+                    continue
+                try:
+                    target = os.readlink(part, dir_fd=opened[-1])
+                except OSError:  # no link, or nothing
+                    if not todo:
+                        return opened.pop(), part
+                    opened.append(os.open(part, _STEP, dir_fd=opened[-1]))
+                    continue
+                links += 1
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                while target.startswith("/") and len(opened) > 1:
+                    os.close(opened.pop())
+                todo += _components(target)
+            return opened.pop(), "."
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _below(self, path: str) -> list[str]:
+        """The components of a path below the root, last one first. Raises ``OSError`` for a path outside the root."""
+        top = (self.root or "").rstrip(os.sep)
+        if path != self.root and not path.startswith(top + os.sep):
+            raise OSError(errno.ENOENT, "outside the root folder", path)
+        return _components(path[len(top) :].replace(os.sep, "/"))
 
     def head(self, path: str, limit: int) -> bytes:
         """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
@@ -146,6 +207,11 @@ class Files:
     def text(self, path: str, limit: int) -> str:
         """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
         return self.head(path, limit).decode("utf-8-sig", "replace")
+
+
+def _components(path: str) -> list[str]:
+    """The components of a path that lead somewhere, last one first."""
+    return [part for part in path.split("/")[::-1] if part not in ("", ".")]
 
 
 def _size(limit: int) -> str:
