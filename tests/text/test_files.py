@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.text.files import Files
+from envdoctor.text.files import Budget, Files, Spent
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links are those of POSIX")
 
@@ -118,3 +118,25 @@ def test_it_reads_what_chroot_would(root, links, path):
     except OSError:
         found = False
     assert found is there
+
+
+def test_everything_that_is_read_is_counted_and_the_end_is_final(root):
+    path = str(root / "etc" / "own")
+    few = Files(str(root), Budget(steps=5))
+    with pytest.raises(Spent, match="too many files and entries"):
+        for _ in range(6):
+            few.status(path)
+    with pytest.raises(Spent, match="too many files and entries"):
+        few.is_file(path)
+    with pytest.raises(Spent, match="too many"):
+        Files(budget=Budget(steps=1)).names(str(root / "etc"))
+    sized = Files(budget=Budget(size=10))
+    assert sized.head(path, 99) == b"inside"
+    with pytest.raises(Spent, match="too large"):
+        sized.head(path, 99)
+    with pytest.raises(Spent, match="too large"):
+        sized.is_file(path)
+    slow = Files(budget=Budget(seconds=-1))
+    with pytest.raises(Spent, match="too long"):
+        for _ in range(1000):
+            slow.status(path)

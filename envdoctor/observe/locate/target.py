@@ -11,7 +11,7 @@ from envdoctor.observe.locate.default import Choice, default_environment
 from envdoctor.observe.locate.import_path import folders_of
 from envdoctor.observe.locate.installation import WINDOWS, implementation_of
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.text.files import Files
+from envdoctor.text.files import Budget, Files
 
 __all__ = ["choose"]
 
@@ -45,7 +45,7 @@ def choose(
         from envdoctor.observe.locate.bare import at_root
 
         return at_root(absolute(root, cwd), "--root")
-    caller = Caller(environ, cwd, running or Running.this(), Files(), [])
+    caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
     from envdoctor.observe.locate.named import named_environment

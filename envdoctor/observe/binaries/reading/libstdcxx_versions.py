@@ -43,9 +43,10 @@ def _first(paths: Sequence[str]) -> tuple[str, str] | None:
     """The version of the first of these files that can be read (the loader too passes over what is not for this
     machine), and its path."""
     machine = os.uname().machine if hasattr(os, "uname") else ""
+    files = Files()
     for path in paths:
         try:
-            with ElfFile(Files().open(path)) as file:
+            with ElfFile(path, files) as file:
                 if file.machine != machine:
                     continue
                 versions = [match[1] for name in file.defined_versions() if (match := _VERSION.match(name))]

@@ -67,7 +67,7 @@ def torch_loading_facts(
             elif not status.st_size:
                 damaged.append(f"torch/lib/{name} (it is empty)")
             else:
-                with ElfFile(files.open(path)) as file:
+                with ElfFile(path, files) as file:
                     wanted.update(dict.fromkeys(one for one in file.needed if _is_nvidias(one)))
                     paths.update(dict.fromkeys(one for both in file.search_paths() for one in both))
         except ElfError as error:
