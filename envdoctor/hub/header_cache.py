@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.model.reading.model_file import read_bytes
-from envdoctor.text.cache_home import cache_home
+from envdoctor.text.cache import cache_home
 
 __all__ = ["HeaderCache", "cache_folder"]
 
