@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -10,8 +11,9 @@ from typing import Any
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.policy import Ignore
-from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
+from envdoctor.text.files import Files, because_of
 
 __all__ = ["Configuration", "find_configuration", "load_configuration"]
 
@@ -37,28 +39,53 @@ class Configuration:
 
 def find_configuration(start: Path) -> Path | None:
     """The nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the project's root
-    (the folder with .git)."""
+    (the folder with .git).
+
+    Raises :class:`UsageProblem` for one that cannot be read, which may hold the settings of a gate, and for one that
+    belongs to neither this user, root, nor the owner of ``start``.
+    """
     for folder in (start, *start.parents):
-        own = folder / "envdoctor.toml"
-        if own.is_file():
-            return own
-        project = folder / "pyproject.toml"
-        try:
-            if b"tool.envdoctor" in project.read_bytes():  # most have none: spare the parser
-                return project
-        except OSError:
-            pass
-        if (folder / ".git").exists():
+        own, project = folder / "envdoctor.toml", folder / "pyproject.toml"
+        if os.path.lexists(own):
+            return _trusted(own, start)
+        # Most have no table of ours: the parser is spared.
+        if os.path.lexists(project) and b"tool.envdoctor" in _content(project):
+            return _trusted(project, start)
+        if os.path.lexists(folder / ".git"):
             return None
     return None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return Files().whole(str(path), 8 << 20)
+    except OSError as error:
+        raise UsageProblem(
+            f"{path}: cannot be read: {because_of(error)}; it may hold settings of envdoctor. --no-config runs without"
+        ) from None
+
+
+def _trusted(path: Path, start: Path) -> Path:
+    """The path; refused when somebody else may have put it there: in /tmp, or in another user's folder."""
+    if not hasattr(os, "geteuid"):
+        return path
+    try:
+        owners = {os.lstat(path).st_uid, os.stat(path).st_uid}
+        strangers = owners - {0, os.geteuid(), os.stat(start).st_uid}
+    except OSError as error:
+        raise UsageProblem(f"{path}: cannot be read: {because_of(error)}") from None
+    if strangers:
+        raise UsageProblem(
+            f"{path}: belongs to another user (uid {strangers.pop()}) and is not obeyed; --config {path} uses it all "
+            "the same, --no-config runs without"
+        )
+    return path
 
 
 def load_configuration(path: Path) -> Configuration:
     """Read and check one file. Raises :class:`UsageProblem`, which names the file and the key."""
     try:
-        document = parse_toml(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageProblem(f"{path}: cannot be read: {error.strerror or error}") from None
+        document = load_toml(path)
     except TomlError as error:
         raise UsageProblem(str(error)) from None
     table: Any = document

@@ -18,7 +18,7 @@ from envdoctor.observe.request import Request
 from envdoctor.observe.sources import SOURCES, Ask, Environment, notes_of, observe_environment, platform_name
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
-from envdoctor.text.cache_home import cache_home
+from envdoctor.text.cache import cache_home
 
 __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_directory"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 
 import pytest
@@ -158,3 +159,41 @@ def test_its_own_file_comes_before_pyproject(tmp_path):
     (tmp_path / "envdoctor.toml").write_text("")
     (tmp_path / "pyproject.toml").write_text("[tool.envdoctor]\n")
     assert find_configuration(tmp_path) == tmp_path / "envdoctor.toml"
+
+
+@pytest.mark.parametrize("name", ["envdoctor.toml", "pyproject.toml"])
+@pytest.mark.parametrize("what", ["fifo", "folder", "dangling link", "device"])
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes are those of POSIX")
+def test_a_configuration_that_cannot_be_read_is_not_passed_over(tmp_path, name, what):
+    """It may hold the settings of a gate."""
+    path = tmp_path / name
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/nowhere" if what == "dangling link" else "/dev/zero")
+    with pytest.raises(UsageProblem, match="cannot be read: "):
+        found = find_configuration(tmp_path)
+        load_configuration(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_configuration_of_another_user_is_not_obeyed(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "envdoctor.toml").write_text("[rules]\n")
+    os.chown(tmp_path / "envdoctor.toml", 4242, 4242)
+    with pytest.raises(UsageProblem, match="belongs to another user"):
+        find_configuration(project)
+    os.chown(project, 4242, 4242)  # a checkout that its owner mounted into a container of root's
+    assert find_configuration(project) == tmp_path / "envdoctor.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a = " + "9" * 5000, "Exceeds the limit|not TOML"), (".".join("a" * 100_000) + " = 1", "200 parts or more")],
+)
+def test_a_number_or_a_key_without_end_is_refused(load, text, problem):
+    with pytest.raises(UsageProblem, match=problem):
+        load(text)

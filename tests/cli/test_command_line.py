@@ -371,25 +371,38 @@ def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, argum
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("path", ["", ":/nonexistent", "."])
-def test_nor_through_an_empty_entry_of_pythonpath(trap, tmp_path, path):
-    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
-    (trap / "re.py").unlink()  # the standard library's own is looked for there before any line of ours runs
-    for name in ("typing", "__future__"):
+@pytest.mark.parametrize("path", ["", ":/nonexistent", ".", "{trap}", "/nonexistent:{trap}/"])
+def test_nor_through_pythonpath(trap, tmp_path, path):
+    """Nor from a folder that PYTHONPATH names: it serves the judged environment, and what is in it is not ours."""
+    for name in ("re", "typing", "__future__"):  # the interpreter and a script's own first line take them from there
         (trap / f"{name}.py").unlink()
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
     runner = tmp_path / "envdoctor-script"
     runner.write_text(script)
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(runner)],
         cwd=trap,
-        env={**environ, "PYTHONPATH": path + ":"},
+        env={**environ, "PYTHONPATH": path.format(trap=trap) + ":"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
+
+
+def test_without_its_dependencies_it_says_what_is_missing(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    code = f"import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p] + [{str(root)!r}]\n"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code + "from envdoctor.cli.main import main"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3 and done.stdout == ""
+    assert done.stderr.startswith("envdoctor: click is not installed for ") and done.stderr.count("\n") == 1
 
 
 def test_a_working_directory_that_is_gone_is_no_obstacle(facts_file, tmp_path):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from observing import shipped
 
 from envdoctor.derive import numpy_binary, withdrawn
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.knowledge.matrix import load_matrix
 
 
 def rows(table: str, kind: str) -> list[dict[str, str]]:
-    return load_matrix().table(table)[kind]
+    return shipped().table(table)[kind]
 
 
 @pytest.fixture

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hub_fixtures import hub, packages_of
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, header, transport
 
 from envdoctor.hub.access import Access
 
+__all__ = ["access", "hub", "packages_of", "repo"]
+
 ALIASES = {"THUDM": "zai-org"}
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    """An empty loopback Hub, running."""
-    with Hub() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of one release of huggingface_hub with what it needs, installed from the package index.
-
-    Set ENVDOCTOR_TEST_CLIENTS to a folder with one folder a release to install nothing.
-    """
-
-    def install(version: str) -> Path:
-        given = os.environ.get("ENVDOCTOR_TEST_CLIENTS")
-        if given and (Path(given) / version).is_dir():
-            return Path(given) / version
-        target = tmp_path_factory.getbasetemp() / f"huggingface_hub-{version}"
-        if not target.is_dir():
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target)]
-            subprocess.run([*pip, f"huggingface_hub=={version}"], check=True, timeout=600, capture_output=True)
-        return target
-
-    return install
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from known import given
 
 from envdoctor.app.matrix import lint
 from envdoctor.judge.judging import judge
@@ -67,9 +68,6 @@ def test_a_broken_rule_never_stops_the_others(home, facts_of_torch):
 
 
 @pytest.fixture
-def facts_of_torch():
-    from envdoctor.facts.factset import FactSet
-    from envdoctor.facts.values import Fact
-
+def facts_of_torch(matrix):
     values = {"pkg.torch": "2.5.0", "model.family": "llama", "recipe.batch_size": 2, "recipe.attn": "sdpa"}
-    return FactSet(Fact(key, value, "", "given") for key, value in values.items())
+    return given(values, matrix.registry)

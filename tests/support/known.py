@@ -15,7 +15,7 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["TODAY", "derived", "given", "judged"]
+__all__ = ["TODAY", "derived", "given", "judged", "keyed"]
 
 TODAY = date(2026, 11, 20)
 
@@ -32,6 +32,11 @@ def given(
     for prefix in complete:
         found.declare_complete(prefix, origin)
     return found
+
+
+def keyed(**values: Any) -> dict[str, Any]:
+    """Values by the keys of their facts; two underscores stand for a dot: ``keyed(torch__cuda="12.4")``."""
+    return {name.replace("__", "."): value for name, value in values.items()}
 
 
 def derived(facts: FactSet, matrix: Matrix) -> FactSet:

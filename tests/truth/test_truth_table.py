@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 import pytest
 from known import derived, given
+from observing import shipped
 
 from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
 TODAY = date(2026, 11, 20)
-MATRIX = load_matrix()
+MATRIX = shipped()
 NO_KERNELS = {
     "older": "gpu-older-than-torch-build",
     "newer": "gpu-newer-than-torch-build",

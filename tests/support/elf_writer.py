@@ -1,11 +1,13 @@
-"""Writes small 64-bit ELF shared objects from lists of names: what they give, what they ask for, and from whom."""
+"""Writes small 64-bit ELF files: shared objects from lists of names (what they give, ask for, and from whom), and
+files of one section."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-__all__ = ["shared_object"]
+__all__ = ["section_file", "shared_object", "write_shared_object"]
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _HEADER, _SEGMENT, _SYMBOL = 64, 56, 24
@@ -65,9 +67,32 @@ def shared_object(
         struct.pack("<IIQQQQQQ", 2, 6, start, start, start, len(dynamic), len(dynamic), 8),  # PT_DYNAMIC
         struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16),  # PT_GNU_STACK: not executable
     ]
-    head = b"\x7fELF\2\1\1" + bytes(9)
-    head += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine], 1, 0, _HEADER, 0, 0, _HEADER, _SEGMENT, 3, 0, 0, 0)
-    return head + b"".join(segments) + body + dynamic
+    return _head(machine, segments=3) + b"".join(segments) + body + dynamic
+
+
+def write_shared_object(path: Path, *, needed: Iterable[str] = (), rpath: str = "", runpath: str = "") -> Path:
+    """A shared object at ``path``, its folder made, that has these entries in its dynamic section."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shared_object(needs=needed, rpath=rpath, runpath=runpath))
+    return path
+
+
+def section_file(content: bytes, *, name: bytes = b".rodata", length: int | None = None) -> bytes:
+    """A file of nothing but one section and the names of its sections; ``length`` is what it says of its size."""
+    names = b"\0" + name + b"\0.shstrtab\0"
+    sections = [
+        (0,) * 10,
+        (1, 1, 0, 0, _HEADER, len(content) if length is None else length, 0, 0, 1, 0),
+        (2 + len(name), 3, 0, 0, _HEADER + len(content), len(names), 0, 0, 1, 0),
+    ]
+    head = _head("x86_64", table=_HEADER + len(content) + len(names), sections=3)
+    return head + content + names + b"".join(struct.pack("<IIQQQQIIQQ", *section) for section in sections)
+
+
+def _head(machine: str, *, segments: int = 0, table: int = 0, sections: int = 0) -> bytes:
+    """The file header of a shared object; its segments follow it, its section ``table`` is anywhere."""
+    places = (_HEADER if segments else 0, table, 0, _HEADER, _SEGMENT, segments, 64, sections, max(sections - 1, 0))
+    return b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine], 1, 0, *places)
 
 
 class _Strings:

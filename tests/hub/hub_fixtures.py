@@ -1,0 +1,41 @@
+"""Fixtures around the loopback Hub, for the ``conftest.py`` of this folder and others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from loopback import Hub
+
+__all__ = ["hub", "packages_of"]
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """An empty loopback Hub, running."""
+    with Hub() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of one release of huggingface_hub with what it needs, installed from the package index.
+
+    Set ENVDOCTOR_TEST_CLIENTS to a folder with one folder a release to install nothing.
+    """
+
+    def install(version: str) -> Path:
+        given = os.environ.get("ENVDOCTOR_TEST_CLIENTS")
+        if given and (Path(given) / version).is_dir():
+            return Path(given) / version
+        target = tmp_path_factory.getbasetemp() / f"huggingface_hub-{version}"
+        if not target.is_dir():
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target)]
+            subprocess.run([*pip, f"huggingface_hub=={version}"], check=True, timeout=600, capture_output=True)
+        return target
+
+    return install
