@@ -88,6 +88,7 @@ def diff_revision(
         offline=request.offline,
         timeout=request.timeout,
         largest_header=request.largest_header,
+        hash=sources.hash,
         cache=sources.cache,
         notice=tell,
     )

@@ -27,7 +27,8 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 class Sources:
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first."""
+    those of the configuration file ``configured_in``, which come first. ``hash`` reads large files of the model, to
+    compare them with a pin."""
 
     python: str | None = None
     path: str | None = None
@@ -38,6 +39,7 @@ class Sources:
     configured: Sequence[str] = ()
     configured_in: str = "configuration"
     gpu: bool = True
+    hash: bool = False
     cache: bool = True
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     cwd: Path = field(default_factory=lambda: working_directory() or Path(os.sep))
@@ -113,13 +115,16 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
         facts.update(Fact(f"pin.{name}", ABSENT, "no --model", "pin") for name in ("revision", "state", "files"))
         return ()
     from envdoctor.app.pins import add_pin, pin_facts
+    from envdoctor.hub.access import Access
     from envdoctor.hub.pins import find_pins
 
     path = find_pins(str(sources.cwd))
     if path is None:
         facts.update(pin_facts(None, None, None))
         return ()
-    notice = add_pin(facts, path, sources.model, matrix.part("families", "organisations"))
+    aliases = matrix.part("families", "organisations")
+    access = Access(str(sources.cwd), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
+    notice = add_pin(facts, path, sources.model, access)
     return (notice,) if notice else ()
 
 

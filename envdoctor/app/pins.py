@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from envdoctor.app.errors import UsageProblem
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.hub.pins import PINS, Pin, PinError, compare_with_pin, read_pins
-from envdoctor.hub.snapshot import Snapshot
+from envdoctor.hub.access import Access
+from envdoctor.hub.opening import open_snapshot
+from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
+from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
 
@@ -47,26 +49,39 @@ def pin_facts(path: str | None, pin: Pin | None, snapshot: Snapshot | None) -> l
         unknown = Unknown("no files of the model are at hand to compare with the pinned ones")
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
-        state, differing = compare_with_pin(pin, snapshot)
-        values = (pin.revision or ABSENT, state, tuple(differing))
+        found = compare_with_pin(pin, snapshot)
+        values = (pin.revision or ABSENT, found.state or Unknown(_unsure(found)), tuple(found.differing))
     return [Fact(key, value, PINS, "pin") for key, value in zip(_KEYS, values, strict=True)]
 
 
-def add_pin(facts: FactSet, path: str, model: str, aliases: Mapping[str, str]) -> Notice | None:
+def _unsure(found: Compared) -> str:
+    first, more = found.unsure[0], len(found.unsure) - 1
+    others = f" and {more} more file{'s' if more > 1 else ''}" if more else ""
+    return f"{first.path}{others} could not be compared with the pin: {first.reason} (--hash reads large files)"
+
+
+def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
     """Add ``pin.*`` of the model that was asked for as ``model``; a notice when its files could not be compared.
 
     Raises :class:`UsageProblem`.
     """
-    from envdoctor.hub.folder import open_folder
-
     repo, folder = facts.value("model.repo"), facts.value("model.path")
+    aliases = access.aliases
     if isinstance(repo, str):
         pin = pinned(path, [repo], aliases)
     else:
         names = [model, os.path.basename(folder.rstrip("/"))] if isinstance(folder, str) else [model]
         pin = pinned(path, names, aliases) or pinned(path, [], aliases)
-    snapshot = open_folder(folder) if isinstance(folder, str) and pin is not None else None
+    snapshot, why = None, "no files of it are at hand to compare"
+    if isinstance(folder, str) and pin is not None:
+        try:
+            snapshot = open_snapshot(folder, None, access)
+        except SnapshotError as error:
+            why = str(error)
     facts.update(pin_facts(path, pin, snapshot))
     if pin is None:
         return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
-    return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and no files of it are at hand to compare")
+    state = facts.value("pin.state")
+    if snapshot is not None and isinstance(state, Unknown):
+        return Notice("warning", state.reason)
+    return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and {why}")

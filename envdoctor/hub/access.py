@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from envdoctor.hub.header_cache import HeaderCache
+from envdoctor.hub.object_ids import Hasher
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
@@ -23,8 +24,8 @@ class Access:
 
     ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
     cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
-    each safetensors header. ``cache`` allows reading and writing envdoctor's own cache. ``notice`` is told of long
-    waits.
+    each safetensors header. ``hash`` reads large files of this machine to the end. ``cache`` allows reading and writing
+    envdoctor's own cache. ``notice`` is told of long waits.
     """
 
     cwd: str
@@ -33,6 +34,7 @@ class Access:
     offline: bool = False
     timeout: float = 60.0
     largest_header: int = LARGEST_HEADER
+    hash: bool = False
     cache: bool = True
     notice: Callable[[str], None] | None = None
     #: The way to the Hub if anything was asked for there.
@@ -56,6 +58,11 @@ class Access:
     def kept_headers(self) -> HeaderCache:
         """The cache of headers for this Hub."""
         return HeaderCache(self.environ if self.cache else {}, self.hub.endpoint)
+
+    @cached_property
+    def hasher(self) -> Hasher:
+        """What computes the object ids of files of this machine."""
+        return Hasher(self.hash, self.notice)
 
     @property
     def requests(self) -> int:

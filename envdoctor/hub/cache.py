@@ -16,7 +16,7 @@ from typing import Any
 from envdoctor.hub.file_names import refusal_of_name
 from envdoctor.hub.folder import walk
 from envdoctor.hub.local import LocalSnapshot
-from envdoctor.hub.object_ids import oid_of_digest, oid_of_file
+from envdoctor.hub.object_ids import Hasher, oid_of_digest
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.models.hub_cache import CachedCommit
@@ -28,14 +28,22 @@ _TREE_LIMIT = 64 << 20
 
 
 def open_cached(
-    cached: CachedCommit, asked: str | None = None, *, largest_header: int = LARGEST_HEADER
+    cached: CachedCommit,
+    asked: str | None = None,
+    *,
+    largest_header: int = LARGEST_HEADER,
+    hasher: Hasher | None = None,
+    own: bool = True,
 ) -> LocalSnapshot:
     """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
 
-    It is not ``complete`` where only what was downloaded is known, and not all files of the commit.
+    It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
+    and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
+    where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
     """
+    hasher = hasher or Hasher()
     place = os.path.dirname(os.path.dirname(cached.folder))
-    listed = _listed(os.path.join(place, "trees", cached.commit + ".json"))
+    listed = _listed(os.path.join(place, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
@@ -51,11 +59,15 @@ def open_cached(
         elif known is not None and known.size != found.status.st_size:
             refused.append(Unread(path, "the cache holds it with another size than the repository lists"))
         else:
+            size = found.status.st_size
+            named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
+            oid = hasher.oid(found.place, size, named.partition(":")[0] if named else "")
+            if oid is not None and named is not None and oid != named:
+                refused.append(Unread(path, "its content in the cache is not what its name says"))
+                files.pop(path, None)
+                continue
             places[path] = found.place
-            if known is None:
-                size = found.status.st_size
-                oid = _oid_of_link(os.path.join(cached.folder, path)) or oid_of_file(found.place, size)
-                files[path] = FileEntry(path, size, oid)
+            files[path] = FileEntry(path, size, oid or (named if own else None))
     return LocalSnapshot(
         asked=asked or cached.repo,
         label=f"{cached.repo} @ {cached.commit[:7]} (cache)",

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from envdoctor.hub.file_names import refusal_of_name
 from envdoctor.hub.local import LocalSnapshot
-from envdoctor.hub.object_ids import oid_of_digest, oid_of_file, pointer_in
+from envdoctor.hub.object_ids import Hasher, pointer_in
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
-from envdoctor.models.hub_cache import download_note
 from envdoctor.models.names import printable
 from envdoctor.text.files import because_of
 
@@ -32,17 +31,21 @@ class Found(NamedTuple):
     status: os.stat_result | None
 
 
-def open_folder(folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER) -> LocalSnapshot:
+def open_folder(
+    folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
+) -> LocalSnapshot:
     """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
 
-    It has no revision: what lies there may be of no commit. Links that lead out of the folder, and what is no regular
-    file, are refused. A file that is the text of an LFS pointer has the oid and the size that it points to, and cannot
-    be read.
+    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
+    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
+    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
+    and cannot be read.
     """
     label = shown or folder
     if not os.path.isdir(folder):
         raise SnapshotError(f"{label} is no folder", "usage")
     root = os.path.realpath(folder)
+    hasher = hasher or Hasher()
     files: dict[str, FileEntry] = {}
     places: dict[str, str] = {}
     refused: list[Unread] = []
@@ -59,9 +62,7 @@ def open_folder(folder: str, shown: str | None = None, *, largest_header: int = 
             files[found.path] = FileEntry(found.path, pointer.size, pointer.oid)
         else:
             places[found.path] = found.place
-            note = download_note(root, found.path, found.status.st_mtime)
-            oid = oid_of_digest(note.etag) if note else None
-            files[found.path] = FileEntry(found.path, size, oid or oid_of_file(found.place, size))
+            files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
         if len(files) > MOST_FILES:
             raise SnapshotError(f"{label} holds more than {MOST_FILES:,} files: is it a model?", "usage")
     absent = "the folder holds its LFS pointer only: git lfs pull fetches the file"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from envdoctor.text.files import Files
 
-__all__ = ["Pointer", "agrees", "oid_of_digest", "oid_of_file", "pointer_in"]
+__all__ = ["Hasher", "Pointer", "agrees", "oid_of_content", "oid_of_digest", "pointer_in"]
 
-#: Files up to this size are hashed: a tenth of a second.
+#: Files up to this size are hashed unasked, a tenth of a second, and so much of them together.
 _HASHED = 64 << 20
+_ROOM = 1 << 30
+_PIECE = 1 << 20
 #: What the Hub keeps in LFS: anything above 10 MiB, and these (the .gitattributes that it writes for a new repository).
 _LFS_SIZE = 10 << 20
 _LFS = (
@@ -40,24 +44,57 @@ def oid_of_digest(digest: object) -> str | None:
     return None if match is None else f"sha1:{match[1]}" if match[1] else f"sha256:{match[2]}"
 
 
-def oid_of_file(place: str, size: int) -> str | None:
-    """The oid that the Hub would give a file of this machine: the sha256 where it uses LFS, else that of the git blob.
+class Hasher:
+    """Object ids of files of this machine, computed from their content; nothing else than content is believed.
 
-    None for large files, which are compared by header and size, and for what cannot be read.
+    Unless ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is
+    told which large file is read.
     """
-    if size > _HASHED:
-        return None
+
+    def __init__(self, everything: bool = False, notice: Callable[[str], None] | None = None) -> None:
+        self._everything = everything
+        self._notice = notice
+        self._room = _ROOM
+
+    def oid(self, place: str, size: int, kind: str = "") -> str | None:
+        """The oid of one ``kind`` (sha1, sha256), or of the one that the Hub would give the file: sha256 where it uses
+        LFS, else that of the git blob. None for what is left alone, and for what cannot be read."""
+        if not self._everything:
+            if size > min(_HASHED, self._room):
+                return None
+            self._room -= size
+        elif size > _HASHED and self._notice is not None:
+            self._notice(f"reading {os.path.basename(place)} ({size / 1e9:.1f} GB)")
+        lfs = size > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
+        try:
+            return _digest(place, kind or ("sha256" if lfs else "sha1"))
+        except (OSError, ValueError):
+            return None
+
+
+def _digest(place: str, kind: str) -> str:
+    """Raises ``OSError``, also when the file changes while it is read."""
+    descriptor = Files().open(place)
     try:
-        content = Files().whole(place, _HASHED)
-    except OSError:
-        return None
-    lfs = len(content) > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
-    return _oid("sha256" if lfs else "sha1", content)
+        size = os.fstat(descriptor).st_size
+        digest = _new(kind, size)
+        while piece := os.read(descriptor, _PIECE):
+            digest.update(piece)
+            size -= len(piece)
+    finally:
+        os.close(descriptor)
+    if size:
+        raise OSError(errno.EIO, "it changed while it was read", place)
+    return f"{kind}:{digest.hexdigest()}"
+
+
+def _new(kind: str, size: int) -> hashlib._Hash:
+    return hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % size)  # noqa: S324 (git's own)
 
 
 def agrees(oid: str | None, content: bytes) -> bool:
     """Whether the content is the one that the oid names; True where there is none."""
-    return oid is None or _oid(oid.partition(":")[0], content) == oid
+    return oid is None or oid_of_content(oid.partition(":")[0], content) == oid
 
 
 def pointer_in(place: str, size: int) -> Pointer | None:
@@ -71,8 +108,8 @@ def pointer_in(place: str, size: int) -> Pointer | None:
     return Pointer(f"sha256:{match[1].decode()}", int(match[2])) if match else None
 
 
-def _oid(kind: str, content: bytes) -> str:
-    if kind == "sha256":
-        return f"sha256:{hashlib.sha256(content).hexdigest()}"
-    blob = hashlib.sha1(b"blob %d\0" % len(content) + content)  # noqa: S324 (git's own)
-    return f"sha1:{blob.hexdigest()}"
+def oid_of_content(kind: str, content: bytes) -> str:
+    """The oid of one kind (sha1, sha256) of this content."""
+    digest = _new(kind, len(content))
+    digest.update(content)
+    return f"{kind}:{digest.hexdigest()}"

@@ -13,10 +13,10 @@ from envdoctor.hub.folder import open_folder
 from envdoctor.hub.local import LocalSnapshot
 from envdoctor.hub.revisions import open_revision
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.models.hub_cache import CachedCommit, commit_of_path, matching
+from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
 
-__all__ = ["name_of", "open_snapshot"]
+__all__ = ["from_cache", "name_of", "open_snapshot"]
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -40,12 +40,19 @@ def name_of(text: str, access: Access) -> Named:
         raise SnapshotError(str(error), "usage") from None
 
 
+def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
+    """A commit of a cache; of the user's own one, or a folder that looks like one."""
+    cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
+    own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
+    return open_cached(commit, asked, largest_header=access.largest_header, hasher=access.hasher, own=own)
+
+
 def _open_local(folder: str, shown: str, access: Access) -> LocalSnapshot:
     """A folder; one that lies in the cache of huggingface_hub is read as such, with its links."""
     repo, commit = commit_of_path(folder)
     if repo and commit and os.path.basename(folder) == commit:
-        return open_cached(CachedCommit(repo, commit, folder), repo, largest_header=access.largest_header)
-    return open_folder(folder, shown, largest_header=access.largest_header)
+        return from_cache(CachedCommit(repo, commit, folder), repo, access)
+    return open_folder(folder, shown, largest_header=access.largest_header, hasher=access.hasher)
 
 
 def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnapshot:
@@ -56,7 +63,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not found and revision is None and len({item.commit for item in cached}) == 1:
         found = cached
     if len({item.commit for item in found}) == 1:
-        return open_cached(found[0], repo, largest_header=access.largest_header)
+        return from_cache(found[0], repo, access)
     if not cached:
         raise SnapshotError(
             f"{repo} is not in the local cache, and offline mode is on: give two folders, or leave offline mode",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.cache import open_cached
 from envdoctor.hub.file_names import is_text_about_the_model
 from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.opening import name_of, open_snapshot
+from envdoctor.hub.opening import from_cache, name_of, open_snapshot
 from envdoctor.hub.revisions import parent_that_matters
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.models.hub_cache import CachedCommit
@@ -122,7 +121,7 @@ def _as_complete_as_can_be(
     chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
 ) -> tuple[Snapshot, tuple[str, ...]]:
     """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
-    local = open_cached(chosen, repo, largest_header=access.largest_header)
+    local = from_cache(chosen, repo, access)
     if not isinstance(newer, HubSnapshot) or local.complete:
         return local, ()
     try:

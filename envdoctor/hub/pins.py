@@ -7,16 +7,38 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.hub.object_ids import oid_of_content
+from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["PINS", "SCHEMA", "Pin", "PinError", "compare_with_pin", "find_pins", "pin_of", "pins_text", "read_pins"]
+__all__ = [
+    "PINS",
+    "SCHEMA",
+    "Compared",
+    "Pin",
+    "PinError",
+    "compare_with_pin",
+    "find_pins",
+    "pin_of",
+    "pins_text",
+    "read_pins",
+]
 
 PINS = "envdoctor-pins.json"
 SCHEMA = "envdoctor.pins/1"
 _LARGEST = 64 << 20
-#: Files that change what is loaded when they are added; others (logs, optimizer states) do not.
-_LOADED = (".py", "config.json", ".jinja", ".safetensors", "tokenizer.json", "tokenizer.model")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+_LOADED = (*_WEIGHTS, ".json", ".jinja", ".model", ".txt")
+_OF_A_RUN = (
+    "optimizer",
+    "scheduler",
+    "rng_state",
+    "training_args",
+    "trainer_state",
+    "README",
+    "LICENSE",
+    "requirements",
+)
 
 
 class PinError(ValueError):
@@ -105,29 +127,60 @@ def pins_text(pins: Iterable[Pin]) -> str:
     return json.dumps({"schema": SCHEMA, "models": models}, indent=1, ensure_ascii=True) + "\n"
 
 
-def compare_with_pin(pin: Pin, snapshot: Snapshot) -> tuple[str, list[str]]:
-    """The state of a snapshot beside its pin, and the files that differ.
+class Compared(NamedTuple):
+    """A snapshot beside its pin: ``state`` is same, changed or moved (another commit), None when it cannot be told;
+    ``differing`` are the files that differ, ``unsure`` those of which that is not known, with the reason."""
 
-    ``same``: every pinned file that is there has its oid, and no other that is loaded was added. ``changed``: it says
-    to be the pinned commit and files differ. ``moved``: another commit. Files whose oid is not known are compared by
-    their header. A pinned file that is not there was perhaps never downloaded; loading without it says so by itself.
+    state: str | None
+    differing: list[str]
+    unsure: list[Unread]
+
+
+def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
+    """Whether every pinned file has its oid, and no other that is loaded was added or is gone.
+
+    Weights that are not there were perhaps never downloaded, and nothing loads without them. A file whose oid is not
+    known is only compared by its header, which can show a difference and cannot rule one out.
     """
     from hashlib import sha256
 
-    differing: list[str] = []
-    unsure: list[str] = []
-    for path, entry in sorted(snapshot.files.items()):
-        wanted = pin.files.get(path)
-        if wanted is None:
-            if path.endswith(_LOADED):
+    differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
+    unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
+    for path, wanted in pin.files.items():
+        entry = snapshot.files.get(path)
+        if entry is None:
+            if path not in unsure and _is_loaded(path) and not path.endswith(_WEIGHTS):
                 differing.append(path)
-        elif entry.oid is None or entry.oid.partition(":")[0] != wanted.partition(":")[0]:
-            unsure.append(path)
-        elif entry.oid != wanted:
+            continue
+        oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
+        if oid is None:
+            unsure[path] = Unread(path, f"its {entry.size:,} bytes were not read")
+        elif oid != wanted:
             differing.append(path)
     for path, header in snapshot.headers([path for path in unsure if path in pin.headers]).items():
-        if isinstance(header, Unread) or sha256(header).hexdigest() != pin.headers[path]:
+        if not isinstance(header, Unread) and sha256(header).hexdigest() != pin.headers[path]:
             differing.append(path)
+            del unsure[path]
+    state: str | None = "changed" if differing else "same"
     if snapshot.revision and pin.revision and snapshot.revision != pin.revision:
-        return "moved", sorted(differing)
-    return ("changed" if differing else "same"), sorted(differing)
+        state = "moved"
+    elif unsure and not differing:
+        state = None
+    return Compared(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
+
+
+def _oid_as(snapshot: Snapshot, entry: FileEntry, kind: str) -> str | None:
+    """The oid of a file in the kind that was pinned: a folder does not say which files the Hub keeps in LFS."""
+    if entry.oid is None or entry.oid.startswith(f"{kind}:"):
+        return entry.oid
+    content = snapshot.read(entry.path, _LARGEST)
+    return None if isinstance(content, Unread) else oid_of_content(kind, content)
+
+
+def _is_loaded(path: str) -> bool:
+    """Whether a file of this name changes what is loaded when it is added or taken away: code wherever it lies, the
+    rest beside config.json. States of a training run do not."""
+    name = path.rpartition("/")[2]
+    if path.endswith(".py"):
+        return True
+    return name == path and name.endswith(_LOADED) and not name.startswith(_OF_A_RUN)
