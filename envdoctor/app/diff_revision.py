@@ -13,6 +13,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, find_lock, with_assignments
 from envdoctor.app.lock import find_locked, lock_facts
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.facts.change import given_only
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown
@@ -73,9 +74,9 @@ def diff_revision(
     """
     started = time.perf_counter()
     matrix = matrix or open_matrix()
-    policy = policy or Policy()
+    policy, renamed = under_present_names(policy or Policy(), matrix)
     tell = progress or (lambda text: None)
-    aliases = matrix.table("families").get("organisations", {})
+    aliases = matrix.part("families", "organisations")
     lock = find_lock(request.sources.cwd)
     locked = find_locked(lock, [request.repo], aliases)
     reach = open_reach(
@@ -111,7 +112,12 @@ def diff_revision(
         matrix,
         incomplete=bool(comparison.unread),
         exit_zero=exit_zero,
-        notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
+        notices=(
+            *gathered.notices,
+            *renamed,
+            *ignore_notices(judgement, policy, matrix),
+            *(Notice("note", text) for text in _notes(pair)),
+        ),
         started=started,
         sections={"revision": _section(pair, comparison, judgement, commits, tensors=request.tensors)},
     )

@@ -101,7 +101,7 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     from envdoctor.observe.gather import gather
     from envdoctor.observe.model.reading.reference import resolve
 
-    aliases = matrix.table("families").get("organisations", {})
+    aliases = matrix.part("families", "organisations")
     source = resolve(str(sources.model), cwd=str(sources.cwd), environ=sources.environ, aliases=aliases)
     facts.drop("model.")
     return gather(request._replace(facts=facts, model=source), ["model"])
@@ -128,7 +128,7 @@ def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice,
 
     name, folder = facts.value("model.repo"), facts.value("model.path")
     names = [name if isinstance(name, str) else None, None if isinstance(folder, str) else sources.model]
-    locked = find_locked(lock, names, matrix.table("families").get("organisations", {}))
+    locked = find_locked(lock, names, matrix.part("families", "organisations"))
     if locked is None and isinstance(folder, str):
         locked = find_locked(lock, [sources.model, os.path.basename(folder.rstrip("/"))], {}) or find_locked(
             lock, [], {}

@@ -44,7 +44,7 @@ def pin(
     reach = open_reach(
         environ=sources.environ,
         cwd=sources.cwd,
-        aliases=open_matrix().table("families").get("organisations", {}),
+        aliases=open_matrix().part("families", "organisations"),
         offline=offline,
         timeout=timeout,
         cache=sources.cache,

@@ -15,6 +15,7 @@ from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
@@ -98,11 +99,12 @@ def probe(
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
     rules = matrix.only(about_probes)
-    judgement = with_fixes(judge(facts, rules, policy or Policy(), today=today or date.today()), rules)
+    policy, renamed = under_present_names(policy or Policy(), matrix)
+    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
     open_ends = [] if results.failed else unanswered(judgement, results.section)
     if not results.failed:
         open_ends += [Notice("error", text) for text in results.unmeasured]
-    notices = [*gathered.notices, *results.notices, *open_ends]
+    notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *results.notices, *open_ends]
     if results.failed:
         notices.append(Notice("error", results.failed))
     return report_of(

@@ -87,8 +87,13 @@ def test_a_rule_is_switched_off_and_ignored_under_its_former_name_too(small, giv
     matrix = small(RETIRED, r=TORCH, other='"pkg.torch" = "==9"')
     off = check(given(NOW), matrix=matrix, policy=Policy(severities={name: "off"}), today=TODAY)
     assert off.exit_code == 0 and off.findings == ()
-    ignored = check(given(NOW), matrix=matrix, policy=Policy(ignores=(Ignore(name, "known"),)), today=TODAY)
+    entry = Ignore(name, "known", origin="pyproject.toml")
+    ignored = check(given(NOW), matrix=matrix, policy=Policy(ignores=(entry,)), today=TODAY)
     assert ignored.exit_code == 0 and ignored.findings[0].ignored == "known"
+    renamed = name != "r"
+    assert notices(off) == [("note", "rules: old-name names r by its former id")] * renamed
+    said = ("note", "pyproject.toml: the ignore of old-name names r by its former id")
+    assert notices(ignored) == [said] * renamed
 
 
 def test_a_withdrawn_rule_in_the_configuration_is_no_mistake(small, given):
@@ -163,11 +168,10 @@ def test_a_set_value_stands_against_what_would_be_derived(matrix, given):
 # --- explain -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rule_is_explained_under_its_id_its_former_id_and_its_alias(small):
+def test_a_rule_is_explained_under_its_id_and_its_former_id(small):
     matrix = small(RETIRED, r=TORCH)
     assert explain("r", matrix).renamed_from is None
     assert explain("old-name", matrix).rule.id == "r" and explain("old-name", matrix).renamed_from == "old-name"
-    assert explain("old#r", matrix).rule.id == "r"
 
 
 @pytest.mark.parametrize(

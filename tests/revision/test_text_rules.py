@@ -40,9 +40,8 @@ def found(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., dict[st
 
 def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) -> None:
     old, new = ({TOKENIZER: {"chat_template": TEMPLATE.replace("~", blank)}} for blank in (" ", ""))
-    assert found(old, new) == {
-        "chat-template-renders-differently": 'chat template default renders differently: "[GO]<|user|> \\n U" -> "[GO]<|user|>\\n U"'
-    }
+    message = 'chat template default renders differently: "[GO]<|user|> \\n U" -> "[GO]<|user|>\\n U"'
+    assert found(old, new) == {"chat-template-renders-differently": message}
 
 
 @pytest.mark.parametrize(
