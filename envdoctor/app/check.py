@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,6 @@ def check(
     require: Iterable[str] = (),
     exit_zero: bool = False,
     probe: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
@@ -56,14 +54,14 @@ def check(
     policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix)
     rules = matrix.only(about_environments)
-    judgement = with_fixes(judge(gathered.facts, rules, policy, today=today or date.today()), rules)
+    judgement = with_fixes(judge(gathered.facts, rules, policy), rules)
     sections: dict[str, Any] = {}
     tried: list[Notice] = []
     if probe:
         facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if "probe" in sections:
             with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = with_fixes(judge(facts, with_results, policy, today=today or date.today()), with_results)
+            judgement = with_fixes(judge(facts, with_results, policy), with_results)
     elif commands := _probe_commands(gathered, sources or Sources(), judgement):
         sections["probe_commands"] = commands
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any
 
 from envdoctor.app.check import open_matrix
@@ -64,7 +63,6 @@ def diff_revision(
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare two revisions and judge what changed. No weight is downloaded and no line of the model's code is run.
@@ -103,7 +101,7 @@ def diff_revision(
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, request.sources, matrix)
     rules = matrix.only(_concerns)
-    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
     commits = _history(pair, judgement, request, matrix.table, tell)
     return report_of(
         "diff-revision",

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -78,7 +77,6 @@ def probe(
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
@@ -100,7 +98,7 @@ def probe(
     derive(facts, matrix)
     rules = matrix.only(about_probes)
     policy, renamed = under_present_names(policy or Policy(), matrix)
-    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
     open_ends = [] if results.failed else unanswered(judgement, results.section)
     if not results.failed:
         open_ends += [Notice("error", text) for text in results.unmeasured]

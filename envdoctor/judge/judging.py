@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -44,7 +43,7 @@ class Judgement(NamedTuple):
     dead: tuple[Ignore, ...] = ()
 
 
-def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Judgement:
+def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     """Evaluate every rule on derived facts; what to do about the findings is added by install."""
     applied: list[tuple[Rule, Match]] = []
     open_rules: list[NotChecked] = [
@@ -61,7 +60,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
-    findings, used, expired = _ignore(findings, policy, today)
+    findings, used, expired = _ignore(findings, policy)
     stands_for = fold(findings, applied)
     findings = [
         replace(finding, superseded_by=findings[stands_for[number]].id) if number in stands_for else finding
@@ -205,14 +204,12 @@ def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _ignore(
-    findings: Iterable[Finding], policy: Policy, today: date
-) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
+def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
     used: list[Ignore] = []
     expired: list[Ignore] = []
     result: list[Finding] = []
     for finding in findings:
-        accepted = ignore_reason(finding, policy, today)
+        accepted = ignore_reason(finding, policy)
         if accepted is None:
             result.append(finding)
             continue

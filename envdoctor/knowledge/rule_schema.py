@@ -14,7 +14,6 @@ from envdoctor.knowledge.schema import (
     FLAG,
     TEXT,
     TEXTS,
-    WORDS,
     Check,
     both,
     either,
@@ -98,7 +97,8 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             yield f"value: {error}"
 
     assume = table(
-        {"key": text("a registered fact", is_fact), "value": ANY, "because": either(TEXT, WORDS)}, {"default": FLAG}
+        {"key": text("a registered fact", is_fact), "value": ANY, "because": either(TEXT, _TRANSLATED)},
+        {"default": FLAG},
     )
     head = table(
         {
@@ -113,6 +113,7 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             "fixed_in": _VERSIONS,
             "last_seen": _VERSIONS,
             "open_ended": value("true", lambda given: given is True),
+            "title": TEXT,
             "probe": TEXT,
             "each": text("a registered record list", is_records),
             "supersedes": TEXTS,

@@ -123,6 +123,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         for name in ("affects", "unless")
     )
     texts = {
+        "title": head.get("title"),
         "added": str(head["added"]),
         "modified": str(head["modified"]),
         "bound": {key: head[key] for key in ("fixed_in", "last_seen", "open_ended") if key in head},

@@ -141,7 +141,8 @@ _OF_ANY_FACT = {
     "privacy": one_of("public", "path", "host"),
     "depends_on": TEXTS,
     "label": WORDS,
-    "values": either(TEXTS, mapping(TEXT, WORDS)),
+    "absent": WORDS,
+    "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
     "answer": FLAG,
 }
 _OTHERS: Mapping[str, Check] = {
@@ -156,6 +157,7 @@ _OTHERS: Mapping[str, Check] = {
                     {
                         **_OF_ANY_FACT,
                         "identity": TEXTS,
+                        "first": TEXTS,
                         "concerns": mapping(TEXT, TEXT),
                         "columns": mapping(TEXT, table(_FACT, _OF_ANY_FACT)),
                         "names": table({}, dict.fromkeys(("public", "path", "host"), TEXTS)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import date
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +16,6 @@ from envdoctor.judge.selftest import facts_of
 from envdoctor.knowledge.matrix import load_matrix
 
 MATRIX = load_matrix()
-TODAY = date(2026, 11, 20)
 # Facts of the rules' own tests: the values near which they change their answer.
 POOL: dict[str, list] = {}
 for _rule in MATRIX.rules:

@@ -57,7 +57,7 @@ def test_a_broken_rule_never_stops_the_others(home, facts_of_torch):
     for name in ("not-toml", "not-utf-8"):
         (home / "rules" / f"{name}.toml").unlink()
     matrix = load_source(home, source="test")
-    judgement = judge(facts_of_torch, matrix, Policy(), today=TODAY)
+    judgement = judge(facts_of_torch, matrix, Policy())
     assert {broken.id for broken in matrix.broken} <= {entry.id for entry in judgement.not_checked}
     assert all(entry.reason for entry in judgement.not_checked if entry.id in {b.id for b in matrix.broken})
     assert judgement.rules_checked == len(matrix.rules)

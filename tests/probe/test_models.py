@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +89,7 @@ def observe(torch_python: str, tmp_path: Path) -> Observe:
             spec = matrix.registry.find(f"pkg.{name}")
             assert spec is not None
             facts.add(Fact(f"pkg.{name}", parse_value(spec, version), "test", "given"))
-        judgement = judge(facts, matrix.only(about_probes), Policy(), today=date(2026, 11, 20))
+        judgement = judge(facts, matrix.only(about_probes), Policy())
         return Seen(outcomes, groups, judgement.findings)
 
     return run

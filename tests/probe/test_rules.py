@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
         spec = MATRIX.registry.find(key)
         assert spec is not None
         facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
-    judgement = judge(facts, MATRIX.only(about_probes), Policy(), today=date(2026, 11, 20))
+    judgement = judge(facts, MATRIX.only(about_probes), Policy())
     return [finding for finding in judgement.findings if finding.superseded_by is None]
 
 

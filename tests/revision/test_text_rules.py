@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ def found(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., dict[st
         facts.update(change_facts(comparison, "test"))
         for name, version in packages.items():
             facts.add(Fact(f"pkg.{name}", version, "test", "given"))
-        judgement = judge(facts, matrix.only(about_revisions), Policy(), today=date(2026, 11, 20))
+        judgement = judge(facts, matrix.only(about_revisions), Policy())
         return {finding.id: finding.message.en for finding in judgement.findings}
 
     return run
