@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import Fact
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.knowledge.conditions import Condition, bounds
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
 __all__ = ["Case", "check_bounds", "check_coverage", "check_mutations", "facts_of", "try_tests"]
 
@@ -48,7 +47,7 @@ def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
         try:
             facts = facts_of(test, matrix)
             got = _answer(rule, facts, matrix)
-        except FactTypeError as error:
+        except FactsFileError as error:
             got = f"error: {error}"
         cases.append(Case(number, name, test["expect"], got, facts))
     return cases
@@ -59,20 +58,9 @@ def _answer(rule: Rule, facts: FactSet, matrix: Matrix) -> str:
 
 
 def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
-    """The facts of a test, derived. Raises :class:`FactTypeError` with the key."""
-    facts = FactSet()
-    for key, raw in test["facts"].items():
-        spec = matrix.registry.find(key)
-        if spec is None:
-            raise FactTypeError(f"{key} is not a registered fact")
-        try:
-            facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
-        except FactTypeError as error:
-            raise FactTypeError(f"{key}: {error}") from None
-    for prefix in test["complete"]:
-        if prefix not in matrix.registry.prefixes():
-            raise FactTypeError(f"complete: {prefix!r} is none of {', '.join(matrix.registry.prefixes())}")
-        facts.declare_complete(prefix, "test")
+    """The facts of a test, derived. Raises :class:`~envdoctor.observe.documents.facts_file.FactsFileError`."""
+    document = {"schema": SCHEMA, "facts": test["facts"], "complete": test["complete"]}
+    facts = facts_of_document(document, "its facts", matrix.registry)
     derive(facts, matrix)
     return facts
 

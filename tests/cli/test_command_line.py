@@ -259,9 +259,9 @@ def test_private_rules_and_required_facts_of_the_file_are_used(run, facts_file, 
 @pytest.mark.parametrize(
     ("text", "fragment"),
     [
-        ("fail-on = 1", "fail-on: a text is expected"),
+        ("fail-on = 1", "fail-on: 1 is none of note, warning, error"),
         ("rules = { no-such-rule = 'off' }", "rules: no-such-rule: there is no such rule"),
-        ("[[ignore]]\nid = 'r'", "a reason is required"),
+        ("[[ignore]]\nid = 'r'", "ignore 1: reason: missing"),
         ("matrix = ['nowhere']", "nowhere: no such folder"),
         ("set = { recipe.batchsize = 2 }", "envdoctor.toml recipe.batchsize=2: "),
         ("[x", "not TOML"),
