@@ -18,7 +18,6 @@ from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
-from envdoctor.knowledge.rules import about_environments
 from envdoctor.report.report import Notice, Report
 
 __all__ = ["check", "open_matrix"]
@@ -53,7 +52,7 @@ def check(
     matrix = matrix or open_matrix()
     policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix)
-    rules = matrix.only(about_environments)
+    rules = matrix.only(lambda rule: rule.scope == "environment")
     judgement = with_fixes(judge(gathered.facts, rules, policy), rules)
     sections: dict[str, Any] = {}
     tried: list[Notice] = []

@@ -41,10 +41,7 @@ class Literals:
         return {**words, "model.type": set(_model_types(self._matrix))}
 
     def complaints(self, rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-        """What no source can give, in conditions, assumptions, fixes and tests of a rule.
-
-        Raises :class:`~envdoctor.knowledge.matrix.MatrixError` when a table cannot be read.
-        """
+        """What no source can give, in conditions, assumptions, fixes and tests of a rule. The tables must be sound."""
         for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
             for number, clause in enumerate(clauses, 1):
                 for condition in clause:

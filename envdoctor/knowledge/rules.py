@@ -14,7 +14,6 @@ __all__ = [
     "SCHEMA",
     "Rule",
     "RuleError",
-    "about_environments",
     "about_revisions",
     "digest",
     "parse_rule",
@@ -79,11 +78,6 @@ class Rule(NamedTuple):
 def about_revisions(rule: Rule) -> bool:
     """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
     return rule.scope == "revision"
-
-
-def about_environments(rule: Rule) -> bool:
-    """Whether the rule judges what is installed, the machine, the model and the recipe: what ``check`` judges."""
-    return rule.scope == "environment"
 
 
 def digest(text: str) -> str:

@@ -24,7 +24,8 @@ def complaints(home):
     def write(**files: str) -> list[tuple[str, str]]:
         for place, text in files.items():
             (home / f"{place.replace('__', '/').replace('_', '-')}.toml").write_text(text)
-        return [tuple(complaint) for complaint in lint(read_source(home, source="test"), today=TODAY)]
+        found = [tuple(complaint) for complaint in lint(read_source(home, source="test"), today=TODAY)]
+        return [complaint for complaint in found if not complaint[1].startswith("until this is mended, ")]
 
     return write
 
