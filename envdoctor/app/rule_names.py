@@ -45,7 +45,7 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     Raises :class:`UsageProblem` for the severity of a rule that never was.
     """
     notices: list[Notice] = []
-    known = matrix.origins()
+    known = matrix.origins() if policy.severities or policy.ignores else {}
 
     def present(rule_id: str, where: str) -> str:
         retired = None if rule_id in known else matrix.retired(rule_id)
@@ -71,7 +71,7 @@ def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iter
     """What to say of ignores that ended, name no rule, or matched nothing."""
     for entry in judgement.expired:
         yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
-    known = matrix.origins()
+    known = matrix.origins() if policy.ignores else {}
     for entry in policy.ignores:
         if entry.id not in known:
             yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
