@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.facts.change import given_only
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact
@@ -26,7 +25,7 @@ from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
@@ -65,7 +64,6 @@ def diff_revision(
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare two revisions and judge what changed. No weight is downloaded and no line of the model's code is run.
@@ -74,8 +72,8 @@ def diff_revision(
     (exit code 3) and is never called unchanged.
     """
     started = time.perf_counter()
-    matrix = matrix or open_matrix()
-    policy = policy or Policy()
+    matrix = matrix or load_matrix()
+    policy, renamed = under_present_names(policy or Policy(), matrix)
     tell = progress or (lambda text: None)
     sources = request.sources
     aliases = matrix.part("families", "organisations")
@@ -106,7 +104,7 @@ def diff_revision(
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(_concerns)
-    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
     commits = _history(pair, judgement, request, matrix, tell)
     return report_of(
         "diff-revision",
@@ -115,7 +113,12 @@ def diff_revision(
         matrix,
         incomplete=bool(comparison.unread),
         exit_zero=exit_zero,
-        notices=(*gathered.notices, *(Notice("note", text) for text in pair.notes)),
+        notices=(
+            *gathered.notices,
+            *renamed,
+            *ignore_notices(judgement, policy, matrix),
+            *(Notice("note", text) for text in pair.notes),
+        ),
         started=started,
         sections={"revision": _section(pair, access, comparison, judgement, commits, tensors=request.tensors)},
     )

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources
 from envdoctor.hub.access import Access
 from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.knowledge.matrix import load_matrix
 
 __all__ = ["Pinned", "pin"]
 
@@ -42,7 +42,7 @@ def pin(
     sources = sources or Sources()
     cwd = str(sources.cwd)
     path = find_pins(cwd) or str(sources.cwd / PINS)
-    aliases = open_matrix().part("families", "organisations")
+    aliases = load_matrix().part("families", "organisations")
     access = Access(cwd, sources.environ, aliases, offline, timeout, cache=sources.cache, notice=progress)
     try:
         pins = read_pins(path)

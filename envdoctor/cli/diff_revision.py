@@ -44,10 +44,10 @@ def command(**options: Any) -> int:
     envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
     envdoctor diff-revision ./january ./today
     """
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.diff_revision import Request, diff_revision
     from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.formats import names
 
     parse_outputs(options["outputs"], names())
@@ -69,7 +69,7 @@ def command(**options: Any) -> int:
         report = diff_revision(
             request,
             policy=policy_of(configuration, options),
-            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
         )

@@ -193,7 +193,7 @@ class _Trial(NamedTuple):
     def _versions(self, name: str, specifier: str) -> list[str]:
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
-        released: list[str] = self.matrix.table("releases").get("releases", {}).get(name, [])
+        released: list[str] = self.matrix.part("releases", "releases").get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:

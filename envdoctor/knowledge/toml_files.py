@@ -17,7 +17,11 @@ _LONG_KEY = rb"(?:(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){200}"
 
 
 class TomlError(ValueError):
-    """A TOML file cannot be read; the message names the file and the place."""
+    """A TOML file cannot be read: which, and what is wrong with it (with the parser's line and column)."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -25,26 +29,26 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         data = Files().whole(str(path), _LARGEST)
     except OSError as error:
-        raise TomlError(f"{path}: cannot be read: {because_of(error)}") from None
+        raise TomlError(str(path), f"cannot be read: {because_of(error)}") from None
     return parse_toml(data, str(path))
 
 
 def parse_toml(data: bytes, name: str) -> dict[str, Any]:
-    """Parse UTF-8 bytes. Raises :class:`TomlError`, which carries the parser's line and column."""
+    """Parse UTF-8 bytes. Raises :class:`TomlError`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     if data.count(b".") >= 200 and re.search(_LONG_KEY, data):
-        raise TomlError(f"{name}: a key has 200 parts or more")
+        raise TomlError(name, "a key has 200 parts or more")
     try:
         document: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
-        raise TomlError(f"{name}: not UTF-8 text (byte {error.start})") from None
+        raise TomlError(name, f"not UTF-8 text (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
-        raise TomlError(f"{name}: not TOML: {error}") from None
+        raise TomlError(name, f"not TOML: {error}") from None
     except ValueError as error:  # a number of more digits than Python reads
-        raise TomlError(f"{name}: not TOML that can be read: {error}") from None
+        raise TomlError(name, f"not TOML that can be read: {error}") from None
     except RecursionError:
-        raise TomlError(f"{name}: nested too deeply to be read") from None
+        raise TomlError(name, "nested too deeply to be read") from None
     return document

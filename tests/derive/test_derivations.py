@@ -222,9 +222,3 @@ def test_every_derivation_names_registered_facts_and_runs_after_its_inputs(small
             assert key == "pkg.*" or small.registry.find(key) is not None, key
         assert {key for key in module.INPUTS if key in produced and key not in module.OUTPUTS} <= done
         done |= set(module.OUTPUTS)
-
-
-def test_the_shipped_families_do_not_contradict_each_other(matrix):
-    from envdoctor.knowledge.linting import lint_matrix
-
-    assert list(lint_matrix(matrix)) == []

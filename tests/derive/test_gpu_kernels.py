@@ -208,5 +208,5 @@ def test_the_arch_list_of_a_release_is_a_fact_with_its_table():
 
 def test_every_row_of_the_tables_is_understood():
     for table in ("torch-archs", "torch-archs-windows"):
-        for row in MATRIX.table(table)["row"]:
+        for row in MATRIX.rows(table):
             assert kernels("9.0", row["archs"], row["cuda"], MATRIX) is not None, row

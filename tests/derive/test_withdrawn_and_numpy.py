@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from observing import shipped
 
@@ -9,8 +11,8 @@ from envdoctor.derive import numpy_binary, withdrawn
 from envdoctor.facts.values import ABSENT, Records, Unknown
 
 
-def rows(table: str, kind: str) -> list[dict[str, str]]:
-    return shipped().table(table)[kind]
+def rows(table: str, kind: str) -> list[Mapping[str, str]]:
+    return list(shipped().rows(table, kind))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import date
 
 import known
 import pytest
@@ -18,7 +17,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.judge.selftest import facts_of
 
 MATRIX = shipped()
-TODAY = date(2026, 11, 20)
 # Facts of the rules' own tests: the values near which they change their answer.
 POOL: dict[str, list] = {}
 for _rule in MATRIX.rules:
