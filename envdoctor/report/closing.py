@@ -125,13 +125,13 @@ def _taken(report: Report) -> set[str]:
     if report.target.kind not in ("facts", "none"):
         taken.add("environment")
     if report.command == "diff-revision":
-        taken.update(("revision", "model", "model_files", "lock"))
+        taken.update(("revision", "model", "model_files", "pin"))
     if "probe" in report.sections:
         taken.add("probe")
     if isinstance(report.facts.value("model.path"), str):
         taken.add("model_files")
-    if isinstance(report.facts.value("lock.revision"), str):
-        taken.add("lock")
+    if isinstance(report.facts.value("pin.revision"), str):
+        taken.add("pin")
     return taken
 
 

@@ -107,5 +107,3 @@ def _history(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  stands for {', '.join(rule.supersedes)} when both apply"
     if rule.folds_into:
         yield "  is folded into a finding that says what these packages do to each other"
-    if texts["aliases"]:
-        yield f"  also known as {', '.join(texts['aliases'])}"

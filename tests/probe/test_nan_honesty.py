@@ -9,8 +9,9 @@ import pytest
 from planted import INSIDE, jobs, planted, seen
 from sharing import once
 
-from envdoctor.app.check import check, open_matrix
+from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.probe.running import Outcome
 from envdoctor.probe.verdict import judge
 
@@ -84,7 +85,7 @@ def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
     (tmp_path / "x-may-hide-nan.toml").write_text(RULE, encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
     sources = Sources(python=torch_python, cwd=tmp_path, environ=environ)
-    matrix = open_matrix([tmp_path])
+    matrix = load_matrix([tmp_path])
     report = check(sources, matrix=matrix, probe=True)
     section = report.sections["probe"]
     assert {group["signature"] for group in section["groups"]} == {"nan-hidden"}

@@ -201,7 +201,7 @@ def test_own_python_imports_envdoctor_and_nothing_of_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "json.py").write_text("raise SystemExit('imported')")
-    command = own_python("envdoctor.revision.code_tree")
+    command = own_python("envdoctor.revision.code.parts.tree")
     result = run_child(command, b"2\na\n", seconds=20, memory_mib=512, output_limit=1 << 16)
     assert result.status == "ok", result
     assert result.stdout.startswith(b"[")
