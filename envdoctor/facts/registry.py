@@ -38,8 +38,10 @@ class FactSpec(NamedTuple):
 
     ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
     the texts that a text can be, each with its name for a person by language (empty: any text); ``label`` names the
-    fact in a sentence. ``answer``: computed for a rule to ask for; a report need not print it beside the rule's words.
-    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do.
+    fact in a sentence, ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to
+    ask for; a report need not print it beside the rule's words.
+    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
+    ``first`` are those that a reader asks for first.
     ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
@@ -57,8 +59,10 @@ class FactSpec(NamedTuple):
     concerns: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     label: Mapping[str, str] = {}
+    absent: Mapping[str, str] = {}
     answer: bool = False
     names: Mapping[str, str] = {}
+    first: tuple[str, ...] = ()
 
 
 class Registry:
@@ -140,7 +144,9 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         concerns=entry.get("concerns", {}),
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         label=entry.get("label", {}),
+        absent=entry.get("absent", {}),
         answer=entry.get("answer", False),
+        first=tuple(entry.get("first", ())),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
 

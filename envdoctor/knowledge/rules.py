@@ -70,7 +70,8 @@ class Rule(NamedTuple):
 
     ``affects`` and ``unless`` are lists of clauses, a clause is a list of conditions. In a compiled matrix conditions
     are plain lists in the order of their fields, because thousands of objects would cost more than evaluating them:
-    read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``.
+    read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``;
+    ``because`` is a text, or texts by language.
     ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
     ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
     rests on a package of each of these columns, because that one says what the packages do to each other.
@@ -277,8 +278,10 @@ def _assume(problems: list[str], registry: Registry, number: int, entry: Mapping
             parse_value(spec, entry["value"])
         except FactTypeError as error:
             problems.append(f"{where}value: {error}")
-    if not isinstance(because, str) or not because:
+    if not isinstance(because, (str, Mapping)) or not because:
         problems.append(f"{where}because: the reason is missing")
+    elif isinstance(because, Mapping):
+        because = _text(problems, {f"{where}because": because}, f"{where}because", required=True)
     if not isinstance(default, bool):
         problems.append(f"{where}default: true or false is expected")
     return [key, entry.get("value"), because, default]
