@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
@@ -21,6 +21,9 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
 from envdoctor.knowledge.rules import about_environments
 from envdoctor.report.report import Notice, Report
+
+if TYPE_CHECKING:
+    from envdoctor.probe.section import ProbeSection
 
 __all__ = ["check", "open_matrix"]
 
@@ -58,15 +61,16 @@ def check(
     gathered = collect_facts(sources or Sources(), matrix)
     rules = matrix.only(about_environments)
     judgement = with_fixes(judge(gathered.facts, rules, policy, today=today or date.today()), rules)
-    sections: dict[str, Any] = {}
+    section: ProbeSection | None = None
+    commands: Mapping[str, str] = {}
     tried: list[Notice] = []
     if probe:
-        facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
-        if "probe" in sections:
+        facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
+        if section is not None:
             with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
             judgement = with_fixes(judge(facts, with_results, policy, today=today or date.today()), with_results)
-    elif commands := _probe_commands(gathered, sources or Sources(), judgement):
-        sections["probe_commands"] = commands
+    else:
+        commands = _probe_commands(gathered, sources or Sources(), judgement)
     notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
@@ -83,7 +87,8 @@ def check(
         exit_zero=exit_zero,
         notices=notices,
         started=started,
-        sections=sections,
+        probe=section,
+        probe_commands=commands,
     )
 
 
@@ -125,28 +130,25 @@ def _settle(
     judgement: Judgement,
     matrix: Matrix,
     progress: Callable[[str], None] | None,
-) -> tuple[FactSet, dict[str, Any], list[Notice]]:
+) -> tuple[FactSet, ProbeSection | None, list[Notice]]:
     """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import Request, catalogue, run_probes
 
     names = _named_probes(judgement)
     if not names:
-        return gathered.facts, {}, [Notice("note", "no finding names an experiment: none was run")]
+        return gathered.facts, None, [Notice("note", "no finding names an experiment: none was run")]
     if _supposed(sources):
-        return (
-            gathered.facts,
-            {},
-            [Notice("warning", "no experiment was run: what was judged is not what is installed")],
-        )
+        text = "no experiment was run: what was judged is not what is installed"
+        return gathered.facts, None, [Notice("warning", text)]
     try:
         results = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
-        return gathered.facts, {}, [Notice("error", f"the experiments did not run: {error}")]
+        return gathered.facts, None, [Notice("error", f"the experiments did not run: {error}")]
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
     notices = [*results.notices, *([Notice("error", results.failed)] if results.failed else [])]
-    return facts, {"probe": results.section}, notices
+    return facts, results.section, notices
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

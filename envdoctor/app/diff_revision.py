@@ -21,20 +21,18 @@ from envdoctor.hub.lock import Locked
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.hub.sources import Pair, open_pair, open_reach
 from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
+from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
-from envdoctor.revision.change import AREAS, Change
+from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
+from envdoctor.revision.change import Compared
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
 __all__ = ["Request", "diff_revision"]
-
-#: Findings whose message stands in the verdict line.
-_TOLD = 2
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def diff_revision(
         exit_zero=exit_zero,
         notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
         started=started,
-        sections={"revision": _section(pair, comparison, judgement, commits, tensors=request.tensors)},
+        revision=_section(pair, comparison, judgement, commits, tensors=request.tensors),
     )
 
 
@@ -188,35 +186,33 @@ def _day(commit: Commit) -> str:
 
 def _section(
     pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str], *, tensors: bool
-) -> dict[str, Any]:
-    """Everything of the comparison that is not a finding, as data for the reports."""
-    shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
-    pin = pair.old.revision if any(finding.severity == "error" for finding in shown) else None
-    section: dict[str, Any] = {
-        "verdict": _verdict(judgement, comparison, shown, pin),
-        "old": _side(pair.old),
-        "new": _side(pair.new),
-        "areas": [
-            {"area": area, "changes": sum(change.area == area for change in comparison.changes)} for area in AREAS
-        ],
-        "changes": [_plain(change) for change in comparison.changes],
-        "amounts": comparison.parts["weights"].amounts if "weights" in comparison.parts else {},
-        "unread": [part._asdict() for part in comparison.unread],
-        "equal": comparison.equal,
-        "introduced": [{"fingerprint": key, "commit": commit} for key, commit in commits.items()],
-        "cost": {"requests": pair.requests, "bytes": pair.received},
-    }
-    if tensors:
-        section["tensors"] = [_plain(change) for part in comparison.parts.values() for change in part.listing]
-    if pair.moved:
-        section["moved"] = {"asked": pair.old.asked, "now": pair.moved}
-    if pin:
-        section["pin"] = pin
-    return section
+) -> RevisionSection:
+    """Everything of the comparison that is not a finding."""
+    parts = comparison.parts
+    weights = parts.get("weights", Compared())
+    errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
+    return RevisionSection(
+        weights=_weights(judgement.facts),
+        weights_equal=weights.equal[0] if weights.equal else "",
+        old=_side(pair.old),
+        new=_side(pair.new),
+        changes=tuple(comparison.changes),
+        unread=tuple(comparison.unread),
+        equal=tuple(comparison.equal),
+        amounts=weights.amounts,
+        introduced=tuple(Introduced(*entry) for entry in commits.items()),
+        cost=Cost(pair.requests, pair.received),
+        tensors=tuple(change for part in parts.values() for change in part.listing) if tensors else None,
+        moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
+        pin=pair.old.revision if errors else None,
+    )
 
 
-def _plain(change: Change) -> dict[str, Any]:
-    return {key: value for key, value in change._asdict().items() if value is not None}
+def _weights(facts: FactSet) -> str:
+    state = facts.value("revision.weights")
+    if isinstance(state, Unknown) and "has weight files" in state.reason:
+        return "none"
+    return state if isinstance(state, str) else "unknown"
 
 
 def _notes(pair: Pair) -> list[str]:
@@ -224,49 +220,5 @@ def _notes(pair: Pair) -> list[str]:
     return [text for text in pair.notes if not (pair.moved and f" is now {pair.moved}" in text)]
 
 
-def _side(snapshot: Snapshot) -> dict[str, str]:
-    side = {"label": snapshot.label}
-    if snapshot.repo:
-        side["repo"] = snapshot.repo
-    if snapshot.revision:
-        side["revision"] = snapshot.revision
-    return side
-
-
-def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding], pin: str | None) -> str:
-    """One line: the weights, the first finding, and what to do."""
-    parts = [_weights(judgement.facts, comparison)]
-    if shown:
-        # What is known best comes first: a reproduced cause before a reported one.
-        ranked = sorted(
-            shown, key=lambda finding: (-SEVERITIES.index(finding.severity), -CONFIDENCES.index(finding.confidence))
-        )
-        told = [finding for finding in ranked if finding.severity == ranked[0].severity][:_TOLD]
-        parts += [finding.message.en for finding in told]
-        more = len(shown) - len(told)
-        if more:
-            parts.append(f"{more} more finding" + ("s" if more > 1 else ""))
-    elif comparison.changes:
-        parts.append("nothing changed that is known to hurt a fine-tune")
-    elif not comparison.unread:
-        parts.append("nothing else changed")
-    if comparison.unread:
-        unread = len(comparison.unread)
-        parts.append(f"{unread} part{'' if unread == 1 else 's'} could not be read")
-    if pin:
-        parts.append(f"pin {pin[:7]}")
-    return "; ".join(parts)
-
-
-def _weights(facts: FactSet, comparison: Comparison) -> str:
-    state = facts.value("revision.weights")
-    compared = comparison.parts.get("weights")
-    if isinstance(state, Unknown) and "has weight files" in state.reason:
-        return "no weight files"
-    if not isinstance(state, str):
-        return "weights could not be compared"
-    said = next((text for text in (compared.equal if compared else ()) if "weight" in text), None)
-    if state == "identical":
-        return f"weights identical: {said}" if said else "weights identical"
-    said_of = {"equal": "weights equal in other files", "added": "weights added", "removed": "weights removed"}
-    return said_of.get(state, "weights changed")
+def _side(snapshot: Snapshot) -> Side:
+    return Side(snapshot.label, snapshot.repo or None, snapshot.revision or None)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
@@ -31,6 +31,7 @@ from envdoctor.probe.recording import RecordingError, read_recording, write_head
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.results import model_not_measured, not_measured, probe_facts, results_of, section_of
 from envdoctor.probe.running import UNUSABLE, Outcome, Place
+from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 
@@ -65,7 +66,7 @@ class Results(NamedTuple):
     """
 
     facts: list[Fact]
-    section: dict[str, Any]
+    section: ProbeSection
     notices: tuple[Notice, ...]
     failed: str | None
     unmeasured: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ def probe(
         exit_zero=exit_zero,
         notices=notices,
         started=started,
-        sections={"probe": results.section},
+        probe=results.section,
     )
 
 
@@ -184,7 +185,7 @@ def _results(
     return Results(found, section, tuple(notices), failed, unmeasured)
 
 
-def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]:
+def unanswered(judgement: Judgement, section: ProbeSection) -> list[Notice]:
     """What ended without an answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
@@ -197,7 +198,7 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Notice]
     }
     notices = []
     for group in section["groups"]:
-        identity = tuple(group[key] for key in ("name", "device", "dtype", "backend", "signature"))
+        identity = (group["name"], group["device"], group["dtype"], group["backend"], group["signature"])
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue

@@ -114,6 +114,11 @@ class Registry:
         spec = self._wild.get(prefix + ".")
         return spec.names if spec is not None else {}
 
+    def first(self, prefix: str) -> tuple[str, ...]:
+        """The names below a prefix that a reader asks for first (the packages), in their order."""
+        spec = self._wild.get(prefix + ".")
+        return spec.first if spec is not None else ()
+
     def prefixes(self) -> tuple[str, ...]:
         """The prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
         return tuple(prefix[:-1] for prefix in self._wild)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["ABSENT", "NOT_GIVEN", "Absent", "Fact", "Known", "Records", "Unknown", "Value", "place_of", "plain", "spell"]
+__all__ = [
+    "ABSENT",
+    "NOT_GIVEN",
+    "Absent",
+    "Fact",
+    "Known",
+    "Records",
+    "Unknown",
+    "Value",
+    "place_of",
+    "plain",
+    "spell",
+]
 
 
 class Absent:

@@ -34,6 +34,9 @@ class Text(NamedTuple):
         return self.zh if lang == "zh" and self.zh else self.en
 
 
+_NO_TEXT = Text("")
+
+
 class FoundFact(NamedTuple):
     """A fact that made the rule apply: key, value as spelled for a person, origin ("torch/version.py", "--set")."""
 
@@ -91,9 +94,9 @@ class OfferedFix:
 class Finding:
     """A rule that applied, with the facts that made it apply.
 
-    ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered by
-    guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a rule
-    with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names the finding across runs.
+    ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
+    by guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a
+    rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
     ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's configuration;
     ``superseded_by`` names the finding that reports the same cause.
     """
@@ -108,7 +111,7 @@ class Finding:
     subjects: tuple[str, ...]
     facts: tuple[FoundFact, ...]
     fingerprint: str
-    title: Text = Text("")
+    title: Text = _NO_TEXT
     assumed: tuple[Assumption, ...] = ()
     caveats: tuple[str, ...] = ()
     item: Mapping[str, str] = field(default_factory=dict)

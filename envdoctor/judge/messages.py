@@ -19,8 +19,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
 
 def text_of(table: Mapping[str, str] | str | None) -> Text:
     """The texts of one message; a translation of an older English wording is left out (``zh_of`` tells)."""
-    if not table or isinstance(table, str):
-        return Text(table or "")
+    if isinstance(table, str) or not table:
+        return Text(table if isinstance(table, str) else "")
     english, chinese = table["en"], table.get("zh")
     if chinese and table.get("zh_of", digest(english)) != digest(english):
         chinese = None
@@ -32,7 +32,7 @@ def title_of(texts: Mapping[str, Any]) -> Text:
     if texts["title"]:
         return Text(texts["title"])
     message = text_of(texts["message"])
-    return Text(*(text and _PLACEHOLDER.sub("...", text) for text in message))
+    return Text(_PLACEHOLDER.sub("...", message.en), message.zh and _PLACEHOLDER.sub("...", message.zh))
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:

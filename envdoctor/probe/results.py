@@ -10,6 +10,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
 from envdoctor.probe.grouping import Case, Group, cases_of, example, groups_of, records_of
 from envdoctor.probe.running import total_peak
+from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
 from envdoctor.probe.session import Session
 
 __all__ = ["model_not_measured", "not_measured", "probe_facts", "results_of", "section_of"]
@@ -50,7 +51,7 @@ def probe_facts(
 
 def section_of(
     session: Session, groups: Sequence[Group], probes: Mapping[str, Probe], *, suite: str, using: bool | Unknown
-) -> dict[str, Any]:
+) -> ProbeSection:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child.
@@ -80,12 +81,13 @@ def section_of(
         "info": [
             dict(seen) for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"
         ][:200],
+        "reproducer": None,
     }
 
 
-def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
+def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[ProbeChild]:
     """One entry for each child, in the order of the run."""
-    entries = []
+    entries: list[ProbeChild] = []
     for outcome in session.outcomes:
         job = outcome.job
         own = set(map(id, outcome.observations))
@@ -111,7 +113,7 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
     return entries
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: Group) -> ProbeGroup:
     worst = group.worst
     return {
         "name": group.name,
@@ -148,7 +150,7 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
+def _skipped(cases: Sequence[Case]) -> list[ProbeSkipped]:
     """Why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
@@ -163,7 +165,7 @@ def results_of(session: Session) -> list[Group]:
     return groups_of(session.outcomes)
 
 
-def not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> list[str]:
+def not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> list[str]:
     """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from typing import Any
 
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, OfferedFix, Text
 from envdoctor.report.fact_data import fact_data
-from envdoctor.report.report import Report
-from envdoctor.text.clean import clean, clean_data
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report, RuleInfo
+from envdoctor.report.revision_section import RevisionSection
 
 __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
-def render(report: Report) -> str:
-    """The report as ASCII-only JSON with a final newline."""
+def render(report: Report, lang: str = "en") -> str:
+    """The report as ASCII-only JSON with a final newline, the same in every language."""
     return json.dumps(document(report), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
@@ -33,14 +34,10 @@ def document(report: Report) -> dict[str, object]:
     return {
         "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
         "tool": {"name": "envdoctor", "version": __version__},
-        "command": clean(report.command),
-        "matrix": {"version": clean(report.matrix_version), "source": clean(report.matrix_source)},
-        "target": {
-            "kind": clean(report.target.kind),
-            "path": clean(report.target.path, None),
-            "because": clean(report.target.because),
-        },
-        "status": clean(report.status),
+        "command": report.command,
+        "matrix": {"version": report.matrix_version, "source": report.matrix_source},
+        "target": report.target._asdict(),
+        "status": report.status,
         "exit_code": report.exit_code,
         "summary": {
             **{severity: shown[severity] for severity in reversed(SEVERITIES)},
@@ -51,101 +48,134 @@ def document(report: Report) -> dict[str, object]:
             "not_checked": len(report.not_checked),
         },
         "findings": [_finding(finding) for finding in report.findings],
+        "rules": [_rule(rule) for rule in report.rules()],
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
-        "help": {clean(name): clean(texts.get(name, {}).get("en", name)) for name in helps},
-        "notices": [{"level": clean(notice.level), "text": clean(notice.text, 1000)} for notice in report.notices],
+        "help": {name: texts.get(name, {}).get("en", name) for name in helps},
+        "notices": [notice._asdict() for notice in report.notices],
         "facts": {
-            key: _given(value=value, origin=facts.origins.get(key), incomplete=facts.incomplete.get(key))
+            key: {
+                "value": value,  # null is known to be absent
+                **_optional(origin=facts.origins.get(key), incomplete=facts.incomplete.get(key)),
+            }
             for key, value in facts.known.items()
         },
-        "complete": sorted(clean(prefix) for prefix in report.facts.complete_prefixes()),
+        "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
-        "sections": clean_data(report.sections),
+        "sections": _optional(
+            revision=report.revision and _revision(report, report.revision),
+            probe=report.probe and _finite(report.probe),
+            probe_commands=report.probe_commands or None,
+        ),
     }
 
 
 def _finding(finding: Finding) -> dict[str, object]:
+    guesses = [
+        f"{taken.key} was taken for {taken.value} ({taken.because.en})"
+        for taken in finding.assumed
+        if not taken.default
+    ]
     return {
-        "id": clean(finding.id),
-        "status": clean(finding.status),
-        "severity": clean(finding.severity),
-        "confidence": clean(finding.confidence),
-        "effect": clean(finding.effect),
+        "id": finding.id,
+        "status": finding.status,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "effect": finding.effect,
         **_texts("message", finding.message),
         **_texts("why", finding.why),
-        "subjects": [clean(subject) for subject in finding.subjects],
-        "facts": [
-            {"key": clean(fact.key), "value": clean(fact.value, None), "origin": clean(fact.origin)}
-            for fact in finding.facts
-        ],
+        "subjects": list(finding.subjects),
+        "facts": [fact._asdict() for fact in finding.facts],
         "assumed": [
-            {"key": clean(taken.key), "value": clean(taken.value, None), "because": clean(taken.because)}
-            for taken in finding.assumed
+            {"key": key, "value": value, **_texts("because", because), "default": default}
+            for key, value, because, default in finding.assumed
         ],
-        "caveats": [clean(caveat) for caveat in finding.caveats],
-        "item": _strings(finding.item),
-        "locations": [_optional(path=clean(place.path, None), line=place.line) for place in finding.locations],
+        "caveats": [*guesses, *finding.caveats],
+        "item": dict(finding.item),
+        "locations": [_optional(**place._asdict()) for place in finding.locations],
         "fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is None],
         "withheld_fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is not None],
-        "evidence": [
-            {
-                "kind": clean(source.kind),
-                "url": clean(source.url, None),
-                "shows": clean(source.shows),
-                "checked": clean(source.checked),
-            }
-            for source in finding.evidence
-        ],
-        "fingerprint": clean(finding.fingerprint),
+        "evidence": [source._asdict() for source in finding.evidence],
+        "fingerprint": finding.fingerprint,
         "gate": finding.gate,
         **_optional(
-            probe=_text(finding.probe),
-            rule_file=_text(finding.origin or None),
-            ignored=_text(finding.ignored),
-            superseded_by=_text(finding.superseded_by),
+            probe=finding.probe,
+            rule_file=finding.origin or None,
+            ignored=finding.ignored,
+            superseded_by=finding.superseded_by,
         ),
     }
 
 
 def _fix(fix: OfferedFix) -> dict[str, object]:
     return {
-        "kind": clean(fix.kind),
-        "safety": clean(fix.safety),
+        "kind": fix.kind,
+        "safety": fix.safety,
         **_texts("summary", fix.summary),
-        "constraints": [clean(constraint) for constraint in fix.constraints],
-        "set": _strings(fix.set),
-        "env": _strings(fix.env),
-        "commands": [clean(command, None) for command in fix.commands],
-        **_optional(withheld=_text(fix.withheld)),
+        "constraints": list(fix.constraints),
+        "set": dict(fix.set),
+        "env": dict(fix.env),
+        "commands": list(fix.commands),
+        **_optional(withheld=fix.withheld),
+    }
+
+
+def _rule(rule: RuleInfo) -> dict[str, object]:
+    return {
+        "id": rule.id,
+        **_texts("title", rule.title),
+        "severity": rule.severity,
+        "effect": rule.effect,
+        **_optional(help_uri=rule.help_uri),
     }
 
 
 def _not_checked(entry: NotChecked) -> dict[str, object]:
     return {
-        "id": clean(entry.id),
-        **_optional(severity=_text(entry.severity or None)),
-        "missing": [{"key": clean(key), "reason": clean(reason)} for key, reason in entry.missing.items()],
-        "help": [clean(name) for name in entry.help],
-        **_optional(reason=_text(entry.reason)),
+        "id": entry.id,
+        **_optional(severity=entry.severity or None),
+        "missing": [{"key": key, "reason": reason} for key, reason in entry.missing.items()],
+        "help": list(entry.help),
+        **_optional(reason=entry.reason),
     }
 
 
+def _revision(report: Report, section: RevisionSection) -> dict[str, object]:
+    from envdoctor.report.revision_text import verdict
+    from envdoctor.revision.change import AREAS
+
+    changes = [_optional(**change._asdict()) for change in section.changes]
+    return {
+        "verdict": verdict(report, section, Page(report.registry)),
+        "weights": section.weights,
+        "old": _optional(**section.old._asdict()),
+        "new": _optional(**section.new._asdict()),
+        "areas": [{"area": area, "changes": sum(change["area"] == area for change in changes)} for area in AREAS],
+        "changes": changes,
+        "amounts": section.amounts,
+        "unread": [part._asdict() for part in section.unread],
+        "equal": list(section.equal),
+        "introduced": [entry._asdict() for entry in section.introduced],
+        "cost": section.cost._asdict(),
+        **_optional(
+            tensors=section.tensors and [_optional(**change._asdict()) for change in section.tensors],
+            moved=section.moved and section.moved._asdict(),
+            pin=section.pin,
+        ),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON data in which the numbers that JSON lacks (NaN) are text."""
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def _texts(name: str, text: Text) -> dict[str, object]:
-    return _optional(**{name: clean(text.en, 2000), f"{name}_zh": clean(text.zh, 2000) if text.zh else None})
-
-
-def _text(text: str | None) -> str | None:
-    return None if text is None else clean(text, 1000)
-
-
-def _strings(values: Mapping[str, str]) -> dict[str, object]:
-    return {clean(key): clean(value, None) for key, value in values.items()}
+    return _optional(**{name: text.en, f"{name}_zh": text.zh or None})
 
 
 def _optional(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _given(value: object, origin: str | None, incomplete: str | None) -> dict[str, object]:
-    """A fact; its ``value`` may be null, which is known to be absent."""
-    return {"value": value, **_optional(origin=origin, incomplete=incomplete)}

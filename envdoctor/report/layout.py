@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["command_lines", "display_width", "pad", "wrap", "wrap_items"]
+__all__ = ["command_lines", "display_width", "pad", "shortened", "wrap", "wrap_items"]
 
 #: Characters that do not begin a line, and those that do not end one (the usual rules of Chinese typesetting).
 _NOT_FIRST = "，。、；：？！）」』】》”’…％,.;:?!)]}"
@@ -29,6 +29,11 @@ def display_width(text: str) -> int:
 def pad(text: str, width: int) -> str:
     """The text with blanks up to ``width`` columns."""
     return text + " " * (width - display_width(text))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut to ``longest`` characters, the cut marked with ``...``."""
+    return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
 
 
 def wrap(text: str, width: int | None, first: str = "", rest: str = "") -> list[str]:

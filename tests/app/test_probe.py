@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envdoctor.report.terminal import render
 from fakes import payload, write_probe
 
 from envdoctor.app.errors import JobError, UsageProblem
@@ -16,7 +17,6 @@ from envdoctor.app.probe import Request, probe
 from envdoctor.facts.values import Records, Unknown
 from envdoctor.report.formats import load, names
 from envdoctor.report.report import Report
-from envdoctor.report.terminal import render
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (

@@ -9,7 +9,7 @@ from itertools import product
 import known
 import pytest
 
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Assumption, Finding, Text
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
 
@@ -113,10 +113,8 @@ def test_a_guess_lowers_the_confidence_one_step_and_a_default_does_not(matrix_of
     found = by_id(judged(matrix, facts(FACTS)))
     assert (found["guess"].confidence, found["default"].confidence) == ("reported", "upstream")
     assert found["guess"].caveats == found["default"].caveats == ()
-    assert [(a.key, a.value, a.because.en, a.default) for name in ("guess", "default") for a in found[name].assumed] == [
-        ("recipe.batch_size", "8", "most people do", False),
-        ("recipe.batch_size", "8", "most people do", True),
-    ]
+    for name, default in (("guess", False), ("default", True)):
+        assert found[name].assumed == (Assumption("recipe.batch_size", "8", Text("most people do"), default),)
     assert "recipe.batch_size" not in [fact.key for fact in found["default"].facts]
 
 

@@ -16,9 +16,9 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
 from envdoctor.observe.documents.facts_file import read_facts_file
+from envdoctor.observe.target import Target
 from envdoctor.report import facts_json, facts_text, issue_block
 from envdoctor.report.layout import display_width
-from envdoctor.report.report import Target
 from envdoctor.text.privacy import public_facts, redact
 
 Validate = Callable[[str, Any], None]
