@@ -72,7 +72,7 @@ def _said(findings: Sequence[Finding], page: Page) -> list[str]:
     """Each message once, with the places to edit and what was found there; what was found in all cases comes last."""
     cases: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
-        message = finding.message.in_language(page.lang)
+        message = page.message(finding)
         cases.setdefault(message, {}).setdefault(tuple(_found(finding, message, page)), []).append(finding)
     every = [set(found) for found in (words for case in cases.values() for words in case)]
     common = [word for word in next(iter(next(iter(cases.values())))) if all(word in words for words in every)]
@@ -98,7 +98,8 @@ def _found(finding: Finding, message: str, page: Page) -> list[str]:
     known = [fact for fact in finding.facts if fact.value != "unknown"]
     if page.verbosity <= 0:
         identity = {f"{record}.{column}" for column in finding.item}
-        known = [fact for fact in known if fact.key not in identity and not _told(fact, message, record, page)]
+        said = f"{message} {finding.why.in_language(page.lang)}"
+        known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
     return [_fact(fact, page) for fact in known]
 
 
@@ -113,18 +114,18 @@ def _record(finding: Finding, page: Page) -> str:
     return next((spec.key for spec in lists if spec is not None), "")
 
 
-def _told(fact: FoundFact, message: str, record: str, page: Page) -> bool:
-    """Whether a fact needs no words: it is only the answer that the rule is about, or the message has its value."""
+def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
+    """Whether a fact needs no words: it is only the answer that the rule is about, or its value was said already."""
     spec = page.registry.find(fact.key)
     own = fact.key.partition(".")[0] == record
     if (spec is not None and spec.answer) or (own and fact.value == "absent"):
         return True
-    return (own or len(fact.value) > _LONG) and _names(message, fact.value) and not _tells_where(fact.origin)
+    return (own or len(fact.value) > _LONG) and _names(said, fact.value) and not _tells_where(fact.origin)
 
 
-def _names(message: str, value: str) -> bool:
-    """Whether a message has the value, as a word of its own: 5 is no part of 2.5.0."""
-    return re.search(rf"(?<![\w.+]){re.escape(value)}(?![\w+])", message, re.ASCII) is not None
+def _names(text: str, value: str) -> bool:
+    """Whether a text has the value, as a word of its own: 5 is no part of 2.5.0."""
+    return value in text and re.search(rf"(?<![\w.+]){re.escape(value)}(?![\w+])", text, re.ASCII) is not None
 
 
 def _tells_where(origin: str) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import NOT_GIVEN
+from envdoctor.judge.finding import Finding
 from envdoctor.report.layout import pad, shortened, wrap, wrap_items
 from envdoctor.text.language import say, sentence
 
@@ -52,6 +53,14 @@ class Page(NamedTuple):
         """Items that are separated, wrapped to the page."""
         return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
 
+    def message(self, finding: Finding) -> str:
+        """What is wrong; sentences that the rule took from facts are in the page's language too."""
+        text = finding.message.in_language(self.lang)
+        for fact in finding.facts if self.lang != "en" else ():
+            if " " in fact.value:
+                text = text.replace(fact.value, self.sentence(fact.value))
+        return text
+
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def name(self, key: str) -> str:
@@ -68,6 +77,7 @@ class Page(NamedTuple):
             return ", ".join(self._named(spec, part) for part in value.split(", "))
         if spec is not None and spec.type == "boolean" and value in ("true", "false"):
             return self.say("yes" if value == "true" else "no")
+        value = self.sentence(value) if " " in value else value
         return _size(value) if key.endswith("_gib") else shortened(value, _LONGEST_VALUE)
 
     def fact(self, key: str, value: str) -> str:
@@ -80,11 +90,12 @@ class Page(NamedTuple):
             return self.say("{name} not known", name=name)
         if key.startswith("env."):
             return f"{name}={shortened(value, _LONGEST_VALUE)}"
-        if spec is not None and spec.type == "boolean":
-            return self.say("{name}: {value}", name=name, value=self.value(key, value))
         if spec is not None and spec.type == "records":
             return f"{value.partition(' ')[0]} {name}"
-        return self.say("{name} {value}", name=name, value=self.value(key, value))
+        text = self.value(key, value)
+        if (spec is not None and spec.type == "boolean") or not text.isascii():
+            return self.say("{name}: {value}", name=name, value=text)
+        return self.say("{name} {value}", name=name, value=text)
 
     def not_known(self, name: str, reason: str = "") -> str:
         """``GPU not known (NVML gave up)``; that nobody gave it needs no words."""

@@ -109,12 +109,10 @@ def _group(group: ProbeGroup, page: Page) -> list[str]:
     words = (group["name"], group["device"], group["dtype"], group["backend"], group["model"])
     times = f" x {group['wrong']}" if group["wrong"] > 1 else ""
     of = page.say(" of {n}", n=group["cases"]) if group["cases"] > group["wrong"] else ""
-    outcome = page.say(
-        "{name} {value}",
-        name=page.value("probe.verdict", group["verdict"]),
-        value=page.value("probe.signature", group["signature"]),
-    )
-    lines = page.lines(f"{outcome}{times}{of}: {' '.join(word for word in words if word)}")
+    verdict, outcome = (page.value(f"probe.{column}", group[column]) for column in ("verdict", "signature"))
+    what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
+    where = " ".join(word for word in words if word)
+    lines = page.lines(page.say("{name}: {value}", name=f"{what}{times}{of}", value=where))
     evidence = [", ".join(group["tensors"])]
     if group["ratio"] is not None:
         evidence.append(f"{page.name('probe.ratio')} {group['ratio']:.3g}")

@@ -43,7 +43,7 @@ def verdict(report: Report, section: RevisionSection, page: Page) -> str:
     if shown:
         causes = {finding.id: finding for finding in reversed(shown) if finding.severity == shown[0].severity}
         told = [finding for finding in shown if causes.get(finding.id) is finding][:_TOLD]
-        parts += [finding.message.in_language(page.lang) for finding in told]
+        parts += map(page.message, told)
         more = len(shown) - len(told)
         parts += [page.say("{n} more finding(s)", more)] if more else []
     elif section.changes:

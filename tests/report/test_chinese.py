@@ -12,6 +12,7 @@ import pytest
 from templates import House, is_sentence
 
 import envdoctor.text.language
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.text.language import say, sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent
@@ -50,6 +51,11 @@ NEVER_SAID = {
     *("a file without a name", "an unknown value has no JSON form: {}", "not a reason", "not a value of this column"),
     *("not columns of a compiled file", "not needed", "{} is neither >= nor < a release", "id {}{}"),
 }
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_matrix()
 
 
 def braces(text: str) -> list[str]:
@@ -98,15 +104,19 @@ def test_every_sentence_that_can_reach_a_report_has_its_chinese() -> None:
     assert missing == {}, "add them to envdoctor/text/zh.json"
 
 
-@pytest.mark.parametrize("english", [*INTERFACE, *SENTENCES])
-def test_both_languages_have_the_same_values(english: str) -> None:
-    chinese = INTERFACE.get(english) or SENTENCES[english]
-    assert english.isascii() or english in SENTENCES
-    assert chinese.encode("gbk")
-    if english in INTERFACE:
-        assert set(braces(english)) == set(braces(chinese))
-    else:
-        assert chinese.format(*("x" for _ in braces(english)))
+def test_both_languages_have_the_same_values() -> None:
+    for english, chinese in INTERFACE.items():
+        assert english.isascii() and set(braces(english)) == set(braces(chinese)), english
+    for english, chinese in SENTENCES.items():
+        assert chinese.format(*("x" for _ in braces(english))), english
+
+
+def test_a_chinese_console_can_show_all_of_it() -> None:
+    assert "".join([*INTERFACE.values(), *SENTENCES.values()]).encode("gbk")
+
+
+def test_reasons_that_a_table_gives_have_their_chinese(matrix: Matrix) -> None:
+    assert {row["reason"] for row in matrix.rows("withdrawn-releases", "release")} - set(SENTENCES) == set()
 
 
 def test_values_are_put_in_as_they_are() -> None:

@@ -65,11 +65,11 @@ def test_facts_are_said_in_words(registry: Registry, key: str, value: str, expec
         ("env.NCCL_DEBUG", "absent", "NCCL_DEBUG 未设置"),
         ("model.family", "glm4", "模型系列 glm4"),
         ("model.remote_code", "true", "远程代码（remote code）：是"),
-        ("recipe.method", "full", "训练方法全参数"),
+        ("recipe.method", "full", "训练方法：全参数"),
         ("recipe.batch_size", "2", "batch size 2"),
         ("driver.version", "absent", "无驱动"),
         ("gpu.memory_gib", "79.15", "GPU 显存 79.15 GiB"),
-        ("machine.accelerators", "nvidia, ascend", "加速卡 NVIDIA, 昇腾（Ascend）"),
+        ("machine.accelerators", "nvidia, ascend", "加速卡：NVIDIA, 昇腾（Ascend）"),
     ],
 )
 def test_facts_are_said_in_chinese_words(registry: Registry, key: str, value: str, expected: str) -> None:
