@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Records, Unknown, spell
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
@@ -26,22 +25,12 @@ _ITEMS = 12
 _ABSENT = 4
 
 
-def render(
-    facts: FactSet,
-    registry: Registry,
-    target: Target | None = None,
-    *,
-    public: bool = False,
-    width: int | None = None,
-    lang: str = "en",
-    verbosity: int = 0,
-) -> str:
-    """All facts as text, below the environment they are of. ``verbosity`` 1 also lists the items of long lists.
+def render(facts: FactSet, page: Page, target: Target | None = None, *, public: bool = False) -> str:
+    """All facts as text, below the environment they are of. A ``verbosity`` of 1 also lists the items of long lists.
 
     ``public`` leaves out what identifies this machine or its user.
     """
-    page = Page(registry, lang, width, verbosity)
-    facts = CleanFacts(public_facts(facts, registry) if public else facts)
+    facts = CleanFacts(public_facts(facts, page.registry) if public else facts)
     lines: list[str] = []
     if target is not None and not public:
         lines += [*target_lines(cleaned(target), facts, page._replace(verbosity=1)), ""]

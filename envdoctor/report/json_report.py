@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from envdoctor import __version__
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, OfferedFix, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
-from envdoctor.report.report import Report, RuleInfo
+from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
 
 __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
@@ -48,134 +50,80 @@ def document(report: Report) -> dict[str, object]:
             "not_checked": len(report.not_checked),
         },
         "findings": [_finding(finding) for finding in report.findings],
-        "rules": [_rule(rule) for rule in report.rules()],
+        "rules": [_without(_data(rule), "evidence") for rule in report.rules()],
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
-        "notices": [notice._asdict() for notice in report.notices],
+        "notices": _data(report.notices),
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
-                **_optional(origin=facts.origins.get(key), incomplete=facts.incomplete.get(key)),
+                **_known(origin=facts.origins.get(key), incomplete=facts.incomplete.get(key)),
             }
             for key, value in facts.known.items()
         },
         "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
-        "sections": _optional(
+        "sections": _known(
             revision=report.revision and _revision(report, report.revision),
-            probe=report.probe and _finite(report.probe),
+            probe=report.probe and _data(report.probe),
             probe_commands=report.probe_commands or None,
         ),
     }
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def _finding(finding: Finding) -> dict[str, Any]:
     guesses = [
         f"{taken.key} was taken for {taken.value} ({taken.because.en})"
         for taken in finding.assumed
         if not taken.default
     ]
     return {
-        "id": finding.id,
-        "status": finding.status,
-        "severity": finding.severity,
-        "confidence": finding.confidence,
-        "effect": finding.effect,
-        **_texts("message", finding.message),
-        **_texts("why", finding.why),
-        "subjects": list(finding.subjects),
-        "facts": [fact._asdict() for fact in finding.facts],
-        "assumed": [
-            {"key": key, "value": value, **_texts("because", because), "default": default}
-            for key, value, because, default in finding.assumed
-        ],
+        **_without(_data(finding), "title", "origin"),
         "caveats": [*guesses, *finding.caveats],
-        "item": dict(finding.item),
-        "locations": [_optional(**place._asdict()) for place in finding.locations],
-        "fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is None],
-        "withheld_fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is not None],
-        "evidence": [source._asdict() for source in finding.evidence],
-        "fingerprint": finding.fingerprint,
-        "gate": finding.gate,
-        **_optional(
-            probe=finding.probe,
-            rule_file=finding.origin or None,
-            ignored=finding.ignored,
-            superseded_by=finding.superseded_by,
-        ),
+        "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
+        "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
+        **_known(rule_file=finding.origin or None),
     }
 
 
-def _fix(fix: OfferedFix) -> dict[str, object]:
-    return {
-        "kind": fix.kind,
-        "safety": fix.safety,
-        **_texts("summary", fix.summary),
-        "constraints": list(fix.constraints),
-        "set": dict(fix.set),
-        "env": dict(fix.env),
-        "commands": list(fix.commands),
-        **_optional(withheld=fix.withheld),
-    }
+def _not_checked(entry: NotChecked) -> dict[str, Any]:
+    missing = [{"key": key, "reason": reason} for key, reason in entry.missing.items()]
+    return {**_without(_data(entry), *(() if entry.severity else ("severity",))), "missing": missing}
 
 
-def _rule(rule: RuleInfo) -> dict[str, object]:
-    return {
-        "id": rule.id,
-        **_texts("title", rule.title),
-        "severity": rule.severity,
-        "effect": rule.effect,
-        **_optional(help_uri=rule.help_uri),
-    }
-
-
-def _not_checked(entry: NotChecked) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        **_optional(severity=entry.severity or None),
-        "missing": [{"key": key, "reason": reason} for key, reason in entry.missing.items()],
-        "help": list(entry.help),
-        **_optional(reason=entry.reason),
-    }
-
-
-def _revision(report: Report, section: RevisionSection) -> dict[str, object]:
+def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
     from envdoctor.report.revision_text import verdict
     from envdoctor.revision.change import AREAS
 
-    changes = [_optional(**change._asdict()) for change in section.changes]
-    return {
-        "verdict": verdict(report, section, Page(report.registry)),
-        "weights": section.weights,
-        "old": _optional(**section.old._asdict()),
-        "new": _optional(**section.new._asdict()),
-        "areas": [{"area": area, "changes": sum(change["area"] == area for change in changes)} for area in AREAS],
-        "changes": changes,
-        "amounts": section.amounts,
-        "unread": [part._asdict() for part in section.unread],
-        "equal": list(section.equal),
-        "introduced": [entry._asdict() for entry in section.introduced],
-        "cost": section.cost._asdict(),
-        **_optional(
-            tensors=section.tensors and [_optional(**change._asdict()) for change in section.tensors],
-            moved=section.moved and section.moved._asdict(),
-            pin=section.pin,
-        ),
-    }
+    areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
+    line = verdict(report, section, Page(report.registry))
+    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal")}
 
 
-def _finite(value: Any) -> Any:
-    """JSON data in which the numbers that JSON lacks (NaN) are text."""
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+def _data(value: Any) -> Any:
+    """The value as JSON data: a class by its fields, without those that are None; of a text both languages."""
+    if is_dataclass(value):
+        value = _known(**{field.name: getattr(value, field.name) for field in fields(value)})
+    elif hasattr(value, "_asdict"):
+        value = _known(**value._asdict())
+    elif isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    elif isinstance(value, float) and value - value != 0:
+        return str(value)  # JSON has no NaN
+    if not isinstance(value, Mapping):
+        return value
+    data: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, Text):
+            data.update(_known(**{name: item.en, f"{name}_zh": item.zh or None}))
+        else:
+            data[name] = _data(item)
+    return data
 
 
-def _texts(name: str, text: Text) -> dict[str, object]:
-    return _optional(**{name: text.en, f"{name}_zh": text.zh or None})
+def _without(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in names}
 
 
-def _optional(**values: object) -> dict[str, object]:
+def _known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}

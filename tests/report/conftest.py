@@ -118,6 +118,7 @@ def nan_finding() -> Finding:
         severity="error",
         confidence="reported",
         effect="wrong-numbers",
+        title=Text("torch ... gives NaN loss for GLM-4 when batch size is above 1"),
         message=Text(
             "torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1",
             "torch 2.5.0+cu118 在 batch size 大于 1 时会让 GLM-4 的 loss 变成 NaN",

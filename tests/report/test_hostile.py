@@ -26,6 +26,7 @@ from envdoctor.judge.finding import (
 from envdoctor.observe.target import Target
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.report import facts_json, facts_text, formats, issue_block
+from envdoctor.report.page import Page
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.report.revision_text import DETAILS
@@ -210,7 +211,7 @@ def test_a_report_is_clean_however_it_was_made(report: Report, bad: str) -> None
 @given(hostile)
 def test_facts_hold_printable_strings_only(report: Report, registry: Registry, bad: str) -> None:
     facts = poisoned(report, bad, lang_text="").facts
-    assert printable(facts_text.render(facts, registry, Target(bad, bad, bad), width=80, lang="zh", verbosity=1))
+    assert printable(facts_text.render(facts, Page(registry, "zh", 80, 1), Target(bad, bad, bad)))
     assert printable(issue_block.render(facts, registry))
     for public in (False, True):
         text = facts_json.render(facts, registry, public=public)

@@ -139,3 +139,23 @@ def test_the_schema_notices_a_wrong_finding(report: Report, validate: Validate, 
         finding["fixes"] = None
     with pytest.raises(ValidationError):
         validate("report", document)
+
+
+def test_the_rules_of_the_findings_are_listed_once_with_a_title(report: Report) -> None:
+    document = load(report)
+    ids = [rule["id"] for rule in document["rules"]]
+    assert ids == list(dict.fromkeys(finding["id"] for finding in document["findings"]))
+    first = document["rules"][0]
+    assert (first["severity"], first["effect"]) == ("error", "wrong-numbers")
+    assert first["help_uri"] == "https://github.com/zai-org/GLM-4/issues/724"
+    assert first["title"] == "torch ... gives NaN loss for GLM-4 when batch size is above 1"
+
+
+def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> None:
+    oom = report.findings[1]
+    (taken,) = oom.assumed
+    guessed = replace(oom, assumed=(taken._replace(default=False),))
+    found = load(replace(report, findings=(oom, guessed)))["findings"]
+    assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
+    assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1
+    assert "8" in found[1]["caveats"][0] and "TrainingArguments" in found[1]["caveats"][0]

@@ -64,6 +64,6 @@ def test_what_was_found_is_told_in_words_and_once(tmp_path, store: Store, matrix
     (finding,) = [one for one in report.findings if one.severity == "warning"]
     lines = finding_lines([finding], Page(matrix.registry))
     assert lines[1] == "  regex 2026.9.29 is built for CPython 3.10, which is not what runs here"
-    assert lines[2] == "  found  tag cp310-cp310-manylinux2014_x86_64"
+    assert lines[2].startswith("  why    Its WHEEL file says cp310-cp310-manylinux2014_x86_64,")
     everything = "\n".join(finding_lines([finding], Page(matrix.registry, verbosity=1)))
     assert "package regex" in everything and "built for CPython 3.10" in everything
