@@ -66,9 +66,13 @@ class FactSpec(NamedTuple):
 
 
 class Registry:
-    """All registered keys; ``prefix.*`` entries register every key below the prefix."""
+    """All registered keys; ``prefix.*`` entries register every key below the prefix.
 
-    def __init__(self, specs: Mapping[str, FactSpec], help_texts: Mapping[str, Mapping[str, str]]) -> None:
+    ``help_texts`` holds the advice that would supply facts, by its id: the texts by language, ``given_with`` (the fact
+    that is known when it was taken) and ``part_of`` (the commands that need no such advice).
+    """
+
+    def __init__(self, specs: Mapping[str, FactSpec], help_texts: Mapping[str, Mapping[str, Any]]) -> None:
         self._specs = dict(specs)
         self._wild = {key[:-1]: spec for key, spec in specs.items() if key.endswith(".*")}
         self.help_texts = help_texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from envdoctor.facts.values import Absent, Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
@@ -124,23 +125,17 @@ def _help(report: Report, page: Page) -> list[str]:
 
 def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
-    taken = set()
-    if report.target.kind not in ("facts", "none"):
-        taken.add("environment")
-    if report.revision is not None:
-        taken.update(("revision", "model", "model_files", "lock"))
-    if report.probe is not None:
-        taken.add("probe")
-    if isinstance(report.facts.value("model.path"), str):
-        taken.add("model_files")
-    if isinstance(report.facts.value("lock.revision"), str):
-        taken.add("lock")
+    taken = {"environment"} if report.target.kind not in ("facts", "none") else set()
+    for name, entry in report.registry.help_texts.items():
+        given = report.facts.value(entry.get("given_with", ""))
+        if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):
+            taken.add(name)
     return taken
 
 
 def _advice(report: Report, name: str, page: Page) -> str:
     texts = report.registry.help_texts.get(name, {})
-    return texts.get(page.lang) or texts.get("en") or name
+    return str(texts.get(page.lang) or texts.get("en") or name)
 
 
 def _reason(entry: NotChecked, page: Page) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
@@ -14,7 +16,8 @@ from envdoctor.text.privacy import public_facts
 
 __all__ = ["render"]
 
-_SCALARS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
+_OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
+_OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
 #: Shown even when it is not installed or not known; the others only when there is something to say.
 _ALWAYS = ("pkg.torch", "pkg.transformers", "driver.version")
 
@@ -27,12 +30,9 @@ def render(facts: FactSet, registry: Registry) -> str:
         text = _value(facts.get(f"pkg.{name}"), "not installed")
         if text:
             rows.append((name, page.bracket(text, torch_words(facts, page) if name == "torch" else "")))
-    rows += [("torch ABI", "C++11")] if facts.value("torch.cxx11_abi") is True else []
-    rows += [("torch ABI", "before C++11")] if facts.value("torch.cxx11_abi") is False else []
-    cudnn = _value(facts.get("torch.cudnn"), "")
-    rows += [("cuDNN", cudnn)] if cudnn else []
+    rows += _named(_OF_TORCH, facts, page)
     rows += [("GPU", group) for group in gpu_groups(facts)] or [("GPU", _no_gpu(facts))]
-    rows += [(page.name(key), text) for key in _SCALARS if (text := _value(facts.get(key), "none"))]
+    rows += _named(_OTHERS, facts, page)
     rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
     column = max(len(label) for label, _ in rows)
@@ -50,6 +50,12 @@ def render(facts: FactSet, registry: Registry) -> str:
             "",
         ]
     )
+
+
+def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
+    """The facts of these keys that there is something to say of, by their names."""
+    found = ((key, _value(facts.get(key), "none")) for key in keys)
+    return [(page.name(key), page.value(key, text)) for key, text in found if text]
 
 
 def _value(fact: Fact, absent: str) -> str:

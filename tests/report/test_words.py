@@ -87,3 +87,14 @@ def test_answers_are_marked_and_plain_facts_are_not(registry: Registry) -> None:
     plain = ("gpu.cc", "driver.version", "extension.python_tag", "recipe.batch_size")
     marked = {key: spec.answer for key in (*answers, *plain) if (spec := registry.find(key)) is not None}
     assert [key for key, answer in marked.items() if answer] == list(answers)
+
+
+def test_advice_is_written_in_both_languages_and_names_facts_that_exist(registry: Registry) -> None:
+    for name, entry in registry.help_texts.items():
+        assert entry["en"].isascii() and entry["zh"].encode("gbk"), name
+        assert "given_with" not in entry or registry.find(entry["given_with"]) is not None, name
+
+
+def test_packages_that_people_ask_for_first_begin_with_torch(registry: Registry) -> None:
+    assert registry.first("pkg")[:2] == ("torch", "transformers")
+    assert registry.first("env") == registry.first("nothing") == ()
