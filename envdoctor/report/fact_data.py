@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records, Unknown, Value, plain
-from envdoctor.report.cleaned import CleanFacts
 
 __all__ = ["FactData", "fact_data"]
 
@@ -26,9 +25,9 @@ class FactData(NamedTuple):
 
 
 def fact_data(facts: FactSet) -> FactData:
-    """Clean data of all facts. A number that JSON cannot hold (NaN) counts as unknown."""
+    """The data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
     data = FactData({}, {}, {}, {})
-    for key, value, origin, _ in sorted(CleanFacts(facts), key=lambda fact: fact.key):
+    for key, value, origin, _ in sorted(facts, key=lambda fact: fact.key):
         if isinstance(value, Unknown):
             data.unknown[key] = value.reason
         elif not _finite(value):

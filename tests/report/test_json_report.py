@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from envdoctor.app.check import check
+from envdoctor.app.diff_revision import Request, diff_revision
+from envdoctor.app.facts import Sources
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.report import formats
 from envdoctor.report.json_report import render
 from envdoctor.report.report import Notice, Report
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 Validate = Callable[[str, Any], None]
 
 
@@ -159,3 +165,18 @@ def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> 
     assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
     assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1
     assert "8" in found[1]["caveats"][0] and "TrainingArguments" in found[1]["caveats"][0]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate: Validate, lang: str) -> None:
+    environments, code = FIXTURES / "environments", FIXTURES / "code" / "attention"
+    for one in (
+        check(Sources(facts=str(environments / "openrlhf-dpo-glm4.json"))),
+        diff_revision(Request(str(code / "old"), str(code / "new"), environment=False)),
+    ):
+        document = json.loads(formats.load("json")(one, lang))
+        validate("report", document)
+        assert document == load(one)
+        assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
+    assert document["sections"]["revision"]["weights"] == "none"
+    assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")
