@@ -78,7 +78,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         if not taken.default
     ]
     return {
-        **_without(_data(finding), "title", "origin"),
+        **_without(_data(finding), "title", "title_zh", "origin"),
         "caveats": [*guesses, *finding.caveats],
         "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
