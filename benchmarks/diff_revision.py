@@ -5,7 +5,8 @@
 A loopback Hub serves repositories whose tensor headers are true to real models (names, dtypes, shapes) and whose
 weights take no disk; every request waits ``--latency`` seconds. Each case is compared twice: with
 ``envdoctor diff-revision``, which also reads every changed text file, and with two calls of huggingface_hub's
-``get_safetensors_metadata``, which reads headers alone. Bytes are bodies that the server sent.
+``get_safetensors_metadata``, which reads headers alone. Bytes are bodies that the server sent. The cases are: no shard,
+some and all shards changed, every tensor of another dtype (what is compared is largest then), and 1,300 lines of code.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "hub"), str(ROOT / "tests" / "hub_formats")]
@@ -38,6 +40,25 @@ for revision in sys.argv[2:]:
 """
 
 
+class Case(NamedTuple):
+    """A model, how many of its shards change, the dtype that all tensors get instead, and whether its code changes."""
+
+    title: str
+    name: str
+    changed: int = 0
+    dtype: str = ""
+    code: bool = False
+
+
+CASES = (
+    Case("chatglm3-6b, no shard changed", "chatglm3-6b"),
+    Case("chatglm3-6b, 1,300 lines of code changed", "chatglm3-6b", code=True),
+    Case("chatglm3-6b, 7 of 7 shards changed", "chatglm3-6b", 7),
+    Case("deepseek-v3, 68 of 163 shards changed", "deepseek-v3", 68),
+    Case("deepseek-v3, all of it in BF16", "deepseek-v3", dtype="BF16"),
+)
+
+
 def shards(described: Model, salt: str, changed: Iterable[str]) -> dict[str, Blob]:
     """Each shard as a header and no bytes behind it; ``salt`` makes the changed ones other files."""
     files = {}
@@ -48,24 +69,33 @@ def shards(described: Model, salt: str, changed: Iterable[str]) -> dict[str, Blo
     return files
 
 
-def publish(hub: Hub, name: str, changed: int) -> tuple[str, str]:
-    """Two commits of a model: its first ``changed`` shards differ, and a text file."""
-    described = model(name)
-    names = list(described.shards)[:changed]
-    repo = hub.repo(f"bench/{name}-{changed}")
+def publish(hub: Hub, case: Case) -> tuple[str, str, str]:
+    """The repository of a case, and its two commits; a text file changes in each."""
+    described = model(case.name)
+    repo = hub.repo(f"bench/{CASES.index(case)}")
     config = json.dumps(described.about["config"])
     weight_map = {tensor: shard for shard, tensors in described.shards.items() for tensor in tensors}
     index = json.dumps({"metadata": {}, "weight_map": weight_map}).encode()
+    block = (ROOT / "fixtures" / "code" / "checkpointing" / "old" / "modeling_tiny.py").read_text()
+    code = "\n".join(block.replace("Tiny", f"Tiny{number}") for number in range(15))
     old = repo.commit(
         {
             **shards(described, "old", ()),
             "config.json": config,
             "model.safetensors.index.json": Blob(index, len(index), lfs=False),
+            "modeling.py": code,
             "README.md": "old",
         }
     )
-    new = repo.commit({**shards(described, "new", names), "README.md": "new"})
-    return old, new
+    if case.dtype:
+        retyped = {
+            shard: {name: (case.dtype, shape) for name, (_, shape) in tensors.items()}
+            for shard, tensors in described.shards.items()
+        }
+        described = described._replace(shards=retyped)
+    new = shards(described, "new", list(described.shards)[: case.changed])
+    texts = {"README.md": "new", **({"modeling.py": f"{code}\nx = 1\n"} if case.code else {})}
+    return repo.name, old, repo.commit({**new, **texts})
 
 
 def measure(command: list[str], environ: dict[str, str], hub: Hub, runs: int) -> tuple[float, int, int, int]:
@@ -91,21 +121,20 @@ def main() -> int:
     parser.add_argument("--latency", type=float, default=0.1)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    cases = [("chatglm3-6b", 0), ("chatglm3-6b", 7), ("deepseek-v3", 68)]
     print(f"{options.latency * 1000:.0f} ms a request, median of {options.runs}")
-    print(f"{'case':<40}{'command':<30}{'seconds':>9}{'requests':>10}{'bytes':>14}{'peak MiB':>10}")
+    print(f"{'case':<44}{'command':<30}{'seconds':>9}{'requests':>10}{'bytes':>14}{'peak MiB':>10}")
     with Hub(latency=options.latency) as hub:
         environ = hub.environ("unused")
-        for name, changed in cases:
-            old, new = publish(hub, name, changed)
-            repo = f"bench/{name}-{changed}"
+        for case in CASES:
+            repo, old, new = publish(hub, case)
             envdoctor = [sys.executable, "-m", "envdoctor", "diff-revision", repo, old, new]
             ours = [*envdoctor, "--no-config", "--no-environment", "--timeout", "120", "--exit-zero"]
             peer = [sys.executable, "-c", PEER, repo, old, new]
-            title = f"{name}, {changed} of {len(model(name).shards)} shards changed"
             for command, argv in (("envdoctor diff-revision", ours), ("2 x get_safetensors_metadata", peer)):
                 seconds, requests, received, peak = measure(argv, {**environ, **here()}, hub, options.runs)
-                print(f"{title:<40}{command:<30}{seconds:>9.2f}{requests:>10}{received:>14,}{peak:>10}", flush=True)
+                print(
+                    f"{case.title:<44}{command:<30}{seconds:>9.2f}{requests:>10}{received:>14,}{peak:>10}", flush=True
+                )
     return 0
 
 

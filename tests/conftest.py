@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from observing import shipped
 
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,7 +60,7 @@ def run(tmp_path: Path) -> Callable[..., Run]:
 @pytest.fixture(scope="session")
 def matrix() -> Matrix:
     """The matrix of this checkout."""
-    return load_matrix()
+    return shipped()
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
 """Record what envdoctor reads of released wheels: python tools/record_wheels.py FILE_NAME... [--into DIR]
 
 FILE_NAME is a wheel of an index (``torchvision-0.28.0-cp311-cp311-manylinux_2_28_x86_64.whl``). Only the wanted members
-are fetched, by byte ranges, with pip's own client: indexes, proxies and certificates are those of pip's configuration.
-A folder under the wheel's name is written below fixtures/environments/wheels: names, versions and requirements of
-METADATA, the compiled files that RECORD lists (for the packages whose libraries envdoctor looks at), and the
-assignments of version files. No code and no libraries are kept.
-
-pip has no stable Python API: this was written for pip 26.3.
+are fetched. A folder under the wheel's name is written below fixtures/environments/wheels: names, versions and
+requirements of METADATA, the compiled files that RECORD lists (for packages whose libraries envdoctor looks at), and
+the assignments of version files. No code and no libraries are kept.
 """
 
 from __future__ import annotations
@@ -16,40 +13,15 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
-from pip._internal.commands import create_command
-from pip._internal.index.collector import parse_links
-from pip._internal.models.link import Link
-from pip._internal.network.lazy_wheel import LazyZipOverHTTP
+from package_index import Index
 
 WHEELS = Path(__file__).parents[1] / "fixtures" / "environments" / "wheels"
 HEADER = re.compile(r"(Metadata-Version|Name|Version|Requires-Python|Requires-Dist|Provides-Extra): ")
 COMPILED = re.compile(r"[^,]+\.so(\.[\d.]+)?\Z")
 #: Packages whose compiled files matter: torch itself, what it loads, and what is compiled against it.
 LIBRARIES = re.compile(r"(nvidia_\w+|torch|torchvision|torchaudio|triton|xformers|vllm|bitsandbytes|flash_attn)\Z")
-
-
-class Index:
-    """The indexes that pip is configured for."""
-
-    def __init__(self) -> None:
-        command: Any = create_command("download")
-        options, _ = command.parse_args(["--no-deps", "placeholder"])
-        command._in_main_context = True  # the client is closed when the process ends
-        self.client = command._build_session(options)
-        self.finder = command._build_package_finder(options, self.client)
-
-    def wheel(self, name: str) -> ZipFile:
-        """The wheel of this file name; its members are fetched when they are read."""
-        project = name.partition("-")[0].replace("_", "-")
-        for page_url in self.finder.search_scope.get_index_urls_locations(project):
-            page = self.finder._link_collector.fetch_response(Link(page_url))
-            for link in parse_links(page) if page is not None else ():
-                if link.filename == name:
-                    return ZipFile(LazyZipOverHTTP(link.url_without_fragment, self.client))  # type: ignore[arg-type]
-        raise SystemExit(f"{name} is on none of the configured indexes")
 
 
 def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:

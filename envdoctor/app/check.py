@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, MatrixError, load_matrix
-from envdoctor.knowledge.rules import about_environments
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.report.report import Notice, Report
 
 if TYPE_CHECKING:
     from envdoctor.probe.section import ProbeSection
 
-__all__ = ["check", "open_matrix"]
-
-
-def open_matrix(private: Iterable[Path] = ()) -> Matrix:
-    """The shipped matrix with private rules. Raises :class:`UsageProblem`."""
-    try:
-        return load_matrix(private)
-    except MatrixError as error:
-        raise UsageProblem(str(error)) from None
+__all__ = ["check"]
 
 
 def check(
@@ -44,7 +33,6 @@ def check(
     require: Iterable[str] = (),
     exit_zero: bool = False,
     probe: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
@@ -55,12 +43,11 @@ def check(
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
     started = time.perf_counter()
-    matrix = matrix or open_matrix()
-    policy = policy or Policy()
-    policy = _under_present_names(policy, matrix)
+    matrix = matrix or load_matrix()
+    policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix)
-    rules = matrix.only(about_environments)
-    judgement = with_fixes(judge(gathered.facts, rules, policy, today=today or date.today()), rules)
+    rules = matrix.only(lambda rule: rule.scope == "environment")
+    judgement = with_fixes(judge(gathered.facts, rules, policy), rules)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
     tried: list[Notice] = []
@@ -68,10 +55,10 @@ def check(
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
             with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = with_fixes(judge(facts, with_results, policy, today=today or date.today()), with_results)
+            judgement = with_fixes(judge(facts, with_results, policy), with_results)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
-    notices = [*gathered.notices, *_ignore_notices(judgement, policy, matrix), *tried]
+    notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         notices.append(Notice("error", f"--require {', '.join(missing)}: not known here, so the run does not count"))
@@ -155,44 +142,3 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
     if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
         raise UsageProblem(f"--require {name}: not a known fact; `envdoctor matrix facts` lists them")
     return is_known(judgement.facts, name)
-
-
-def _under_present_names(policy: Policy, matrix: Matrix) -> Policy:
-    """The policy with renamed rules under their present ids. Raises :class:`UsageProblem` for a rule that never was."""
-    if not policy.severities and not policy.ignores:
-        return policy
-    retired = matrix.retired()
-    known = _ids(matrix) | set(retired)
-    for rule_id in policy.severities:
-        if rule_id not in known:
-            raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
-
-    def present(rule_id: str) -> str:
-        return str(retired.get(rule_id, {}).get("now", rule_id))
-
-    return replace(
-        policy,
-        severities={present(rule_id): level for rule_id, level in policy.severities.items()},
-        ignores=tuple(replace(entry, id=present(entry.id)) for entry in policy.ignores),
-    )
-
-
-def _ids(matrix: Matrix) -> set[str]:
-    return {rule.id for rule in matrix.rules} | {broken.id for broken in matrix.broken}
-
-
-def _ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> list[Notice]:
-    notices = [
-        Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
-        for entry in judgement.expired
-    ]
-    known = _ids(matrix) if policy.ignores else set()
-    notices += [
-        Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
-        for entry in policy.ignores
-        if entry.id not in known
-    ]
-    return notices + [
-        Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")
-        for entry in judgement.dead
-    ]

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import Any
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, collect_facts, find_lock, with_assignments
-from envdoctor.app.lock import find_locked, lock_facts
+from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
+from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.facts.change import given_only
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit
-from envdoctor.hub.lock import Locked
+from envdoctor.hub.pair import Pair, open_pair
+from envdoctor.hub.pins import PINS, Pin, find_pins
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.hub.sources import Pair, open_pair, open_reach
 from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
-from envdoctor.revision.change import Compared
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
 __all__ = ["Request", "diff_revision"]
@@ -39,7 +38,7 @@ __all__ = ["Request", "diff_revision"]
 class Request:
     """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
     compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
-    the largest safetensors header that is read, in bytes. ``lock`` takes OLD from envdoctor.lock,
+    the largest safetensors header that is read, in bytes. ``pin`` takes OLD from envdoctor-pins.json,
     ``tensors`` lists every changed tensor pattern."""
 
     repo: str
@@ -47,9 +46,9 @@ class Request:
     new: str | None = None
     offline: bool = False
     timeout: float = 60.0
-    largest_header: int | None = None
+    largest_header: int = LARGEST_HEADER
     history: bool = False
-    lock: bool = False
+    pin: bool = False
     tensors: bool = False
     environment: bool = True
     sources: Sources = field(default_factory=Sources)
@@ -61,7 +60,6 @@ def diff_revision(
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare two revisions and judge what changed. No weight is downloaded and no line of the model's code is run.
@@ -70,38 +68,40 @@ def diff_revision(
     (exit code 3) and is never called unchanged.
     """
     started = time.perf_counter()
-    matrix = matrix or open_matrix()
-    policy = policy or Policy()
+    matrix = matrix or load_matrix()
+    policy, renamed = under_present_names(policy or Policy(), matrix)
     tell = progress or (lambda text: None)
-    aliases = matrix.table("families").get("organisations", {})
-    lock = find_lock(request.sources.cwd)
-    locked = find_locked(lock, [request.repo], aliases)
-    reach = open_reach(
-        environ=request.sources.environ,
-        cwd=request.sources.cwd,
+    sources = request.sources
+    aliases = matrix.part("families", "organisations")
+    pins = find_pins(str(sources.cwd))
+    pin = pinned(pins, [request.repo], aliases)
+    access = Access(
+        cwd=str(sources.cwd),
+        environ=sources.environ,
         aliases=aliases,
         offline=request.offline,
         timeout=request.timeout,
         largest_header=request.largest_header,
-        cache=request.sources.cache,
+        hash=sources.hash,
+        cache=sources.cache,
         notice=tell,
     )
     try:
-        old = _locked_revision(request, locked) if request.lock else request.old
-        pair = open_pair(request.repo, old, request.new, reach)
+        old = _pinned_revision(request, pin) if request.pin else request.old
+        pair = open_pair(request.repo, old, request.new, access)
     except SnapshotError as error:
-        raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
-    comparison = compare_snapshots(pair.old, pair.new, table=matrix.table, progress=tell)
+        raise (UsageProblem if error.usage else JobError)(str(error)) from None
+    comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
     facts.drop("model.")
     facts.update(_revision_facts(pair))
-    facts.update(lock_facts(lock if locked else None, locked, pair.new))
+    facts.update(pin_facts(pins if pin else None, pin, pair.new))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
-    facts = with_assignments(facts, request.sources, matrix)
+    facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(_concerns)
-    judgement = with_fixes(judge(facts, rules, policy, today=today or date.today()), rules)
-    commits = _history(pair, judgement, request, matrix.table, tell)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
+    commits = _history(pair, judgement, request, matrix, tell)
     return report_of(
         "diff-revision",
         gathered.target,
@@ -109,22 +109,27 @@ def diff_revision(
         matrix,
         incomplete=bool(comparison.unread),
         exit_zero=exit_zero,
-        notices=(*gathered.notices, *(Notice("note", text) for text in _notes(pair))),
+        notices=(
+            *gathered.notices,
+            *renamed,
+            *ignore_notices(judgement, policy, matrix),
+            *(Notice("note", text) for text in pair.notes),
+        ),
         started=started,
-        revision=_section(pair, comparison, judgement, commits, tensors=request.tensors),
+        revision=_section(pair, access, comparison, judgement, commits, tensors=request.tensors),
     )
 
 
 def _concerns(rule: Rule) -> bool:
-    return about_revisions(rule) or "lock.state" in set(rule.keys())
+    return about_revisions(rule) or "pin.state" in set(rule.keys())
 
 
-def _locked_revision(request: Request, locked: Locked | None) -> str:
+def _pinned_revision(request: Request, pin: Pin | None) -> str:
     if request.old:
-        raise UsageProblem("--lock takes OLD from envdoctor.lock: leave OLD out")
-    if locked is None or not locked.revision:
-        raise UsageProblem(f"--lock: envdoctor.lock pins no revision of {request.repo}; `envdoctor pin` writes it")
-    return locked.revision
+        raise UsageProblem(f"--pin takes OLD from {PINS}: leave OLD out")
+    if pin is None or not pin.revision:
+        raise UsageProblem(f"--pin: {PINS} pins no revision of {request.repo}; `envdoctor pin` writes it")
+    return pin.revision
 
 
 def _environment(request: Request, matrix: Matrix) -> Gathered:
@@ -155,7 +160,7 @@ def _history(
     pair: Pair,
     judgement: Judgement,
     request: Request,
-    table: Callable[[str], Mapping[str, Any]],
+    matrix: Matrix,
     tell: Callable[[str], None],
 ) -> dict[str, str]:
     """The commit that introduced each finding, by fingerprint; empty unless it was asked for."""
@@ -165,7 +170,7 @@ def _history(
 
     wanted = {finding.fingerprint: _change_of(finding) for finding in judgement.findings if finding.item}
     try:
-        found = attribute(pair.old, pair.new, wanted.values(), table=table, progress=tell)
+        found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
     except SnapshotError as error:
         raise JobError(str(error)) from None
     return {
@@ -185,39 +190,26 @@ def _day(commit: Commit) -> str:
 
 
 def _section(
-    pair: Pair, comparison: Comparison, judgement: Judgement, commits: dict[str, str], *, tensors: bool
+    pair: Pair, access: Access, comparison: Comparison, judgement: Judgement, commits: dict[str, str], *, tensors: bool
 ) -> RevisionSection:
     """Everything of the comparison that is not a finding."""
-    parts = comparison.parts
-    weights = parts.get("weights", Compared())
+    weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     return RevisionSection(
-        weights=_weights(judgement.facts),
-        weights_equal=weights.equal[0] if weights.equal else "",
+        weights=weights if isinstance(weights, str) else "unknown",
+        weights_equal=equal[0] if equal else "",
         old=_side(pair.old),
         new=_side(pair.new),
         changes=tuple(comparison.changes),
         unread=tuple(comparison.unread),
-        equal=tuple(comparison.equal),
-        amounts=weights.amounts,
+        equal=tuple(comparison.equal()),
+        amounts=comparison.amounts,
         introduced=tuple(Introduced(*entry) for entry in commits.items()),
-        cost=Cost(pair.requests, pair.received),
-        tensors=tuple(change for part in parts.values() for change in part.listing) if tensors else None,
+        cost=Cost(access.requests, access.received),
+        tensors=tuple(comparison.listing) if tensors else None,
         moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
     )
-
-
-def _weights(facts: FactSet) -> str:
-    state = facts.value("revision.weights")
-    if isinstance(state, Unknown) and "has weight files" in state.reason:
-        return "none"
-    return state if isinstance(state, str) else "unknown"
-
-
-def _notes(pair: Pair) -> list[str]:
-    """How the snapshots were chosen; that the repository moved stands beside their names."""
-    return [text for text in pair.notes if not (pair.moved and f" is now {pair.moved}" in text)]
 
 
 def _side(snapshot: Snapshot) -> Side:

@@ -18,16 +18,17 @@ from envdoctor.observe.request import Request
 from envdoctor.observe.sources import SOURCES, Ask, Environment, notes_of, observe_environment, platform_name
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
-from envdoctor.text.cache_home import cache_home
+from envdoctor.text.cache import cache_home
 
-__all__ = ["Gathered", "Sources", "collect_facts", "find_lock", "with_assignments", "working_directory"]
+__all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_directory"]
 
 
 @dataclass(frozen=True)
 class Sources:
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first."""
+    those of the configuration file ``configured_in``, which come first. ``hash`` reads large files of the model, to
+    compare them with a pin."""
 
     python: str | None = None
     path: str | None = None
@@ -38,6 +39,7 @@ class Sources:
     configured: Sequence[str] = ()
     configured_in: str = "configuration"
     gpu: bool = True
+    hash: bool = False
     cache: bool = True
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     cwd: Path = field(default_factory=lambda: working_directory() or Path(os.sep))
@@ -83,7 +85,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
     notices = [Notice("warning", note) for note in notes_of(environment, facts)]
     if environment.target.kind != "facts":
-        notices += _add_lock(facts, sources, matrix)
+        notices += _add_pin(facts, sources, matrix)
     return Gathered(with_assignments(facts, sources, matrix), environment.target, tuple(notices))
 
 
@@ -99,47 +101,31 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:
     from envdoctor.observe.gather import gather
-    from envdoctor.observe.model.reading.reference import resolve
+    from envdoctor.observe.model.reading.source import resolve
 
-    aliases = matrix.table("families").get("organisations", {})
+    aliases = matrix.part("families", "organisations")
     source = resolve(str(sources.model), cwd=str(sources.cwd), environ=sources.environ, aliases=aliases)
     facts.drop("model.")
     return gather(request._replace(facts=facts, model=source), ["model"])
 
 
-def find_lock(start: Path) -> Path | None:
-    """The nearest envdoctor.lock from ``start`` up to the project's root (the folder with .git)."""
-    for folder in (start, *start.parents):
-        if (folder / "envdoctor.lock").is_file():
-            return folder / "envdoctor.lock"
-        if (folder / ".git").exists():
-            return None
-    return None
-
-
-def _add_lock(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
-    """``lock.*``, when the project has an envdoctor.lock and a model is judged; without one they are absent."""
-    lock = find_lock(sources.cwd) if sources.model is not None else None
-    if lock is None:
-        facts.update(Fact(f"lock.{key}", ABSENT, "no envdoctor.lock", "lock") for key in ("revision", "state", "files"))
+def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
+    """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
+    if sources.model is None:
+        facts.update(Fact(f"pin.{name}", ABSENT, "no --model", "pin") for name in ("revision", "state", "files"))
         return ()
-    from envdoctor.app.lock import find_locked, lock_facts
-    from envdoctor.hub.folder import open_folder
+    from envdoctor.app.pins import add_pin, pin_facts
+    from envdoctor.hub.access import Access
+    from envdoctor.hub.pins import find_pins
 
-    name, folder = facts.value("model.repo"), facts.value("model.path")
-    names = [name if isinstance(name, str) else None, None if isinstance(folder, str) else sources.model]
-    locked = find_locked(lock, names, matrix.table("families").get("organisations", {}))
-    if locked is None and isinstance(folder, str):
-        locked = find_locked(lock, [sources.model, os.path.basename(folder.rstrip("/"))], {}) or find_locked(
-            lock, [], {}
-        )
-    snapshot = open_folder(folder) if isinstance(folder, str) and locked is not None else None
-    facts.update(lock_facts(lock, locked, snapshot))
-    if locked is None:
-        return (Notice("warning", f"{lock.name} pins other models, not {sources.model}: its files were not compared"),)
-    if snapshot is None:
-        return (Notice("note", f"{lock.name} pins {locked.repo}, and no files of it are at hand to compare"),)
-    return ()
+    path = find_pins(str(sources.cwd))
+    if path is None:
+        facts.update(pin_facts(None, None, None))
+        return ()
+    aliases = matrix.part("families", "organisations")
+    access = Access(str(sources.cwd), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
+    notice = add_pin(facts, path, sources.model, access)
+    return (notice,) if notice else ()
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:

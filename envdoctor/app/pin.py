@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Sources, find_lock
-from envdoctor.hub.lock import LOCK_NAME, Locked, LockError, lock_entry, lock_text, read_lock
+from envdoctor.app.facts import Sources
+from envdoctor.hub.access import Access
+from envdoctor.hub.opening import open_snapshot
+from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.hub.sources import open_one, open_reach
+from envdoctor.knowledge.matrix import load_matrix
 
 __all__ = ["Pinned", "pin"]
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """What was written: the text of the lock file, where it belongs, and the entry of the model."""
+class Pinned(NamedTuple):
+    """What is to be written: the text of the file of pins, where it belongs, and the pin of the model."""
 
     path: Path
     text: str
-    entry: Locked
+    pin: Pin
 
 
 def pin(
@@ -34,32 +34,25 @@ def pin(
     timeout: float = 60.0,
     progress: Callable[[str], None] | None = None,
 ) -> Pinned:
-    """The lock file of the working directory with this model in it; nothing is written here.
+    """The file of pins of the working directory with this model in it; nothing is written here.
 
     Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a part of the snapshot cannot be read: a
-    lock with holes would later call a change unchanged.
+    pin with holes would later call a change unchanged.
     """
     sources = sources or Sources()
-    path = find_lock(sources.cwd) or sources.cwd / LOCK_NAME
-    reach = open_reach(
-        environ=sources.environ,
-        cwd=sources.cwd,
-        aliases=open_matrix().table("families").get("organisations", {}),
-        offline=offline,
-        timeout=timeout,
-        cache=sources.cache,
-        notice=progress or (lambda text: None),
-    )
+    cwd = str(sources.cwd)
+    path = find_pins(cwd) or str(sources.cwd / PINS)
+    aliases = load_matrix().part("families", "organisations")
+    access = Access(cwd, sources.environ, aliases, offline, timeout, cache=sources.cache, notice=progress)
     try:
-        models = read_lock(path)
-        snapshot = open_one(repo, revision, reach)
-    except LockError as error:
+        pins = read_pins(path)
+        snapshot = open_snapshot(repo, revision, access)
+    except PinError as error:
         raise UsageProblem(str(error)) from None
     except SnapshotError as error:
-        raise (UsageProblem if error.kind == "usage" else JobError)(str(error)) from None
-    entry, unread = lock_entry(snapshot)
-    unread = [*snapshot.refused, *unread]
+        raise (UsageProblem if error.usage else JobError)(str(error)) from None
+    entry, unread = pin_of(snapshot)
     if unread:
         raise JobError(f"{snapshot.label}: {unread[0].path} could not be read: {unread[0].reason}")
-    models[entry.repo] = entry
-    return Pinned(path, lock_text(models), entry)
+    pins[entry.repo] = entry
+    return Pinned(Path(path), pins_text(pins.values()), entry)

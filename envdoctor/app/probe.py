@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
@@ -22,7 +21,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
 from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.observe.target import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
@@ -78,7 +77,6 @@ def probe(
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
-    today: date | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
@@ -89,7 +87,7 @@ def probe(
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     started = time.perf_counter()
-    matrix = matrix or open_matrix()
+    matrix = matrix or load_matrix()
     probes = catalogue(request.payload)
     if request.replay is not None:
         gathered, results = _replay(request, matrix, probes)
@@ -99,11 +97,12 @@ def probe(
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
     rules = matrix.only(about_probes)
-    judgement = with_fixes(judge(facts, rules, policy or Policy(), today=today or date.today()), rules)
+    policy, renamed = under_present_names(policy or Policy(), matrix)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
     open_ends = [] if results.failed else unanswered(judgement, results.section)
     if not results.failed:
         open_ends += [Notice("error", text) for text in results.unmeasured]
-    notices = [*gathered.notices, *results.notices, *open_ends]
+    notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *results.notices, *open_ends]
     if results.failed:
         notices.append(Notice("error", results.failed))
     return report_of(

@@ -26,9 +26,10 @@ def command(**options: Any) -> int:
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
     envdoctor check --python .venv/bin/python --format json
     """
-    from envdoctor.app.check import check, open_matrix
+    from envdoctor.app.check import check
     from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.formats import names
 
     parse_outputs(options["outputs"], names())  # a wrong option is said before the work, not after it
@@ -38,7 +39,7 @@ def command(**options: Any) -> int:
         report = check(
             sources_of(configuration, options),
             policy=policy_of(configuration, options),
-            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             require=[name for name in named if name],
             exit_zero=options["exit_zero"],
             probe=options["probe"],

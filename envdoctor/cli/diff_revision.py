@@ -19,9 +19,15 @@ __all__ = ["command"]
 @click.option("--stat", is_flag=True, help="Counts of changes only.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
-@click.option("--lock", is_flag=True, help="Compare the revision in envdoctor.lock with main.")
+@click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
 @hub_options
-@click.option("--max-header", type=click.IntRange(1, 100), metavar="MB", help="Largest safetensors header to read.")
+@click.option(
+    "--max-header",
+    type=click.IntRange(1, 100),
+    metavar="MB",
+    default=100,
+    help="Largest safetensors header to read.",
+)
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
 @environment_options
 @configuration_options
@@ -38,10 +44,10 @@ def command(**options: Any) -> int:
     envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
     envdoctor diff-revision ./january ./today
     """
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.diff_revision import Request, diff_revision
     from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.formats import names
 
     parse_outputs(options["outputs"], names())
@@ -52,9 +58,9 @@ def command(**options: Any) -> int:
         new=options["new"],
         offline=options["offline"],
         timeout=options["timeout"],
-        largest_header=options["max_header"] * 1_000_000 if options["max_header"] else None,
+        largest_header=options["max_header"] * 1_000_000,
         history=options["history"],
-        lock=options["lock"],
+        pin=options["pin"],
         tensors=options["tensors"],
         environment=not options["no_environment"],
         sources=sources_of(configuration, options),
@@ -63,7 +69,7 @@ def command(**options: Any) -> int:
         report = diff_revision(
             request,
             policy=policy_of(configuration, options),
-            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
         )

@@ -20,14 +20,14 @@ __all__ = ["command"]
 )
 def command(rule_id: str, **options: Any) -> int:
     """Print everything known about a rule: conditions, reasons, fixes, evidence, tests."""
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.explain import explain
     from envdoctor.cli.output import write_stdout
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.color import choose_lang
     from envdoctor.report.explanation import render
 
     configuration = configuration_of(options["config"], options["no_config"])
-    matrix = open_matrix((*configuration.matrix, *options["matrix"]))
+    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ)
     explanation = explain(rule_id, matrix)
     rule, texts, renamed_from = explanation

@@ -26,12 +26,12 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     envdoctor facts --format json > here.json    # judge it elsewhere: envdoctor check --facts here.json
     envdoctor facts --for-issue                  # paste it into a bug report
     """
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.facts import collect_facts
     from envdoctor.cli.output import write_stdout
+    from envdoctor.knowledge.matrix import load_matrix
 
     configuration = configuration_of(options["config"], options["no_config"])
-    matrix = open_matrix((*configuration.matrix, *options["matrix"]))
+    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     gathered = collect_facts(sources_of(configuration, options), matrix)
     facts = gathered.facts
     if options["for_issue"]:

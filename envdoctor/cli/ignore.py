@@ -22,16 +22,16 @@ __all__ = ["command"]
 )
 def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], config: Path | None) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.errors import UsageProblem
-    from envdoctor.app.explain import explain
     from envdoctor.app.facts import working_directory
     from envdoctor.app.ignore import write_ignore
+    from envdoctor.app.rule_names import rule_named
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.text.clean import clean
 
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")
-    rule = rule_id if rule_id.startswith("x-") else explain(rule_id, open_matrix()).rule.id
+    rule = rule_id if rule_id.startswith("x-") else rule_named(rule_id, load_matrix()).rule.id
     pairs: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
@@ -43,5 +43,6 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     if here is None:
         raise UsageProblem("the working directory has been deleted: there is no project to write into")
     path = write_ignore(rule, reason, until=last, where=pairs, start=here, config=config)
-    click.echo(f"{clean(str(path))}: {rule} is accepted" + (f" until {last}" if last else ""))
+    formerly = f" ({rule_id} is its former id)" if rule != rule_id else ""
+    click.echo(f"{clean(str(path))}: {rule}{formerly} is accepted" + (f" until {last}" if last else ""))
     return 0

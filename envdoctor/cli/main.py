@@ -9,21 +9,17 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from envdoctor import __version__
 
-def _leave_working_directory() -> None:
-    """Nobody's click.py is imported from the working directory, which an empty entry of PYTHONPATH stands for too."""
-    try:
-        here = os.getcwd()
-    except OSError:  # it is gone
-        return
-    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != here]
-
-
-_leave_working_directory()
-
-import click  # noqa: E402
-
-from envdoctor import __version__  # noqa: E402
+try:
+    import click
+except ModuleNotFoundError as missing:
+    print(
+        f"envdoctor: {missing.name} is not installed for {sys.executable}. Install envdoctor together with what it "
+        "needs; PYTHONPATH and the working directory are not used, because they may belong to what is judged.",
+        file=sys.stderr,
+    )
+    raise SystemExit(3) from None
 
 __all__ = ["main"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from envdoctor.app.check import open_matrix
 from envdoctor.cli.output import write_stdout
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.text.clean import clean
 
 __all__ = ["command"]
@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_(matrix: tuple[Path, ...], format_: str) -> int:
     """One line a rule."""
-    loaded = open_matrix(matrix)
+    loaded = load_matrix(matrix)
     rows = [
         {
             "id": rule.id,
@@ -55,7 +55,7 @@ def list_(matrix: tuple[Path, ...], format_: str) -> int:
 @command.command("facts")
 def facts() -> int:
     """The fact keys that rules and facts files may use."""
-    registry = open_matrix().registry
+    registry = load_matrix().registry
     width = max(len(spec.key) for spec in registry)
     write_stdout("\n".join(f"{spec.key:<{width}}  {spec.type:<8}  {spec.meaning}" for spec in registry))
     return 0
@@ -66,35 +66,28 @@ def facts() -> int:
 @click.argument("ids", nargs=-1)
 def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     """Run the tests inside the rules (all, or of the given ids)."""
-    from envdoctor.app.errors import UsageProblem
     from envdoctor.app.matrix import test_rules
+    from envdoctor.app.rule_names import rule_named
 
-    loaded = open_matrix(matrix)
-    for rule_id in ids:
-        if loaded.find(rule_id) is None:
-            raise UsageProblem(f"there is no rule {rule_id}; `envdoctor matrix list` names them")
-    passed = 0
-    failed = []
-    for rule_id, result in test_rules(loaded):
-        if ids and rule_id not in ids:
-            continue
-        if result.passed:
-            passed += 1
-        else:
-            failed.append(
-                f"{rule_id}: test {result.number} ({result.name}): expected {result.expected}, got {result.got}"
-            )
-    write_stdout("\n".join([*(clean(line) for line in failed), f"{passed} passed, {len(failed)} failed"]))
+    loaded = load_matrix(matrix)
+    named = [rule_named(rule_id, loaded) for rule_id in ids]
+    lines = [f"{each.former} is now {each.rule.id}" for each in named if each.former]
+    cases = list(test_rules([each.rule for each in named] if ids else loaded.rules, loaded))
+    failed = [f"{rule_id}: {case}" for rule_id, case in cases if not case.passed]
+    lines += [*failed, f"{len(cases) - len(failed)} passed, {len(failed)} failed"]
+    write_stdout("\n".join(map(clean, lines)))
     return 1 if failed else 0
 
 
 @command.command("lint")
 @_matrix
 def lint(matrix: tuple[Path, ...]) -> int:
-    """Check every rule: schema, evidence, wording, tests on both sides of each bound, no condition without effect."""
+    """Check every rule and table: schema, evidence, wording, words that no source gives, tests on both sides of each
+    bound, no condition without effect."""
     from envdoctor.app.matrix import lint as complaints_of
+    from envdoctor.knowledge.matrix import read_matrix
 
-    loaded = open_matrix(matrix)
+    loaded = read_matrix(matrix)
     complaints = [f"{complaint.origin}: {complaint.text}" for complaint in complaints_of(loaded, today=date.today())]
     summary = f"{len(loaded.rules) + len(loaded.broken)} rules, {len(complaints)} complaints"
     write_stdout("\n".join([*(clean(line) for line in complaints), summary]))

@@ -15,9 +15,9 @@ __all__ = ["command"]
 @hub_options
 @click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache.")
 def command(repo: str, revision: str | None, offline: bool, timeout: float, no_cache: bool) -> int:
-    """Write the model's revision, file oids and header digests into envdoctor.lock.
+    """Write the model's revision, file oids and header digests into envdoctor-pins.json.
 
-    `envdoctor check --model REPO` and `envdoctor diff-revision REPO --lock` then say when the files are others.
+    `envdoctor check --model REPO` and `envdoctor diff-revision REPO --pin` then say when the files are others.
     """
     from envdoctor.app.facts import Sources
     from envdoctor.app.pin import pin
@@ -30,7 +30,8 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
             repo, revision, sources=Sources(cache=not no_cache), offline=offline, timeout=timeout, progress=progress
         )
     write_whole(pinned.path, pinned.text)
-    plural = "" if len(pinned.entry.files) == 1 else "s"
-    revision = f" @ {pinned.entry.revision}" if pinned.entry.revision else ""
-    click.echo(clean(f"{pinned.path}: {pinned.entry.repo}{revision}, {len(pinned.entry.files)} file{plural}", None))
+    entry = pinned.pin
+    plural = "" if len(entry.files) == 1 else "s"
+    revision = f" @ {entry.revision}" if entry.revision else ""
+    click.echo(clean(f"{pinned.path}: {entry.repo}{revision}, {len(entry.files)} file{plural}", None))
     return 0

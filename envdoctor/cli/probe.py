@@ -56,12 +56,12 @@ def command(**options: Any) -> int:
     envdoctor probe --suite full --only attention --reproducer bug.py
     envdoctor probe --record here.jsonl          # elsewhere: envdoctor probe --replay here.jsonl
     """
-    from envdoctor.app.check import open_matrix
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import Request, catalogue, probe
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import parse_outputs, write_stdout
     from envdoctor.cli.progress import progress_line
+    from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.formats import names
     from envdoctor.report.probe_text import catalogue_text
 
@@ -90,7 +90,7 @@ def command(**options: Any) -> int:
         report = probe(
             request,
             policy=policy_of(configuration, options),
-            matrix=open_matrix((*configuration.matrix, *options["matrix"])),
+            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
         )

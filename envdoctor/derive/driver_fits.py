@@ -64,7 +64,7 @@ def _fits(cuda: str, value: Read, matrix: Matrix) -> Derived:
         return alone
     if _by_version(cuda, compat, "linux", matrix) not in ("native", "minor"):
         return alone
-    may = _may_use_compat(value("gpu"), matrix, matrix.table("cuda-drivers")["forward"])
+    may = _may_use_compat(value("gpu"), matrix, matrix.part("cuda-drivers", "forward"))
     if may is None:
         unsure = Unknown(f"whether these GPUs may use the cuda-compat package ({compat}) is not known")
         return Derived(unsure, "")
@@ -93,7 +93,7 @@ def _alone(cuda: str, value: Read, matrix: Matrix) -> Derived:
 
 def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
     number, wanted = dotted(driver), dotted(cuda)
-    first_numbered = dotted(matrix.table("cuda-drivers").get("table", {}).get("numbered_from", "")) or ()
+    first_numbered = dotted(matrix.part("cuda-drivers", "numbering").get("since", "")) or ()
     if number is None or wanted is None or number < first_numbered:
         return Unknown(f"driver {driver} is not numbered like those of the table")
     for row in matrix.rows("cuda-drivers"):

@@ -34,8 +34,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     repo, path, kind = value("model.repo"), value("model.path"), value("model.type")
     if all(isinstance(item, Unknown) for item in (repo, path, kind, value("model.architectures"))):
         return {}
-    families = matrix.table("families")
-    names = _names(repo, path, families.get("organisations", {}))
+    names = _names(repo, path, matrix.part("families", "organisations"))
     entries = matrix.rows("families", "family")
     family = _family(names, kind, value("model.architectures"), entries)
     if family is None:

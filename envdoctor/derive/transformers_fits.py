@@ -27,7 +27,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     match = _RELEASE.match(str(installed))
     try:
         ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
-        covered = parse_ranges(matrix.table("transformers-symbols").get("table", {}).get("covers", ""))
+        covered = parse_ranges(matrix.part("transformers-symbols", "table").get("covers", ""))
         release = release_of(match[0]) if match else None
     except ValueError:
         return {}

@@ -3,123 +3,112 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 from envdoctor.hub.file_names import refusal_of_name
-from envdoctor.hub.header_plan import LARGEST_HEADER
-from envdoctor.hub.local_files import digest, lies_below, pointer_of, read_whole
-from envdoctor.hub.local_snapshot import LocalSnapshot
+from envdoctor.hub.local import LocalSnapshot
+from envdoctor.hub.object_ids import Hasher, pointer_in
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
+from envdoctor.models.names import printable
+from envdoctor.text.files import because_of
 
-__all__ = ["FolderSnapshot", "open_folder"]
+__all__ = ["Found", "open_folder", "walk"]
 
 MOST_FILES = 100_000
 _DEEPEST = 32
 #: Folders that are about the files and not of them.
 _ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
-_ETAG = re.compile(r"(?:([0-9a-f]{40})|([0-9a-f]{64}))\Z")
 
 
-class FolderSnapshot(LocalSnapshot):
-    """The files below a folder. ``revision`` is None: what lies there may be of no commit.
+class Found(NamedTuple):
+    """A file below a folder: ``place`` is where its links lead to; ``status`` is None when nothing is there."""
 
-    ``refused`` names links that lead out of the folder, and what is no regular file. A file that is the text of an LFS
-    pointer has the oid and the size that it points to, and cannot be read.
+    path: str
+    place: str
+    status: os.stat_result | None
+
+
+def open_folder(
+    folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
+) -> LocalSnapshot:
+    """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
+
+    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
+    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
+    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
+    and cannot be read.
     """
+    label = shown or folder
+    if not os.path.isdir(folder):
+        raise SnapshotError(f"{label} is no folder", "usage")
+    root = os.path.realpath(folder)
+    hasher = hasher or Hasher()
+    files: dict[str, FileEntry] = {}
+    places: dict[str, str] = {}
+    refused: list[Unread] = []
+    for found in walk(root, root, "the folder", _ASIDE):
+        if isinstance(found, Unread):
+            refused.append(found)
+            continue
+        if found.status is None:
+            refused.append(Unread(found.path, "it is a link to nothing"))
+            continue
+        size = found.status.st_size
+        pointer = pointer_in(found.place, size)
+        if pointer is not None:
+            files[found.path] = FileEntry(found.path, pointer.size, pointer.oid)
+        else:
+            places[found.path] = found.place
+            files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
+        if len(files) > MOST_FILES:
+            raise SnapshotError(f"{label} holds more than {MOST_FILES:,} files: is it a model?", "usage")
+    absent = "the folder holds its LFS pointer only: git lfs pull fetches the file"
+    return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 
-    repo: str | None = None
-    revision: str | None = None
-    complete = True
 
-    def __init__(self, folder: str, shown: str, largest_header: int) -> None:
-        self.asked = self.label = shown
-        self._folder = folder
-        super().__init__(largest_header)
-        self._pointers: set[str] = set()
-        self._places: dict[str, str] = {}
-        self._refused: list[Unread] = []
-        files: dict[str, FileEntry] = {}
-        self._walk(os.path.realpath(folder), "", files, 0)
-        self.files: Mapping[str, FileEntry] = files
-        self.refused: tuple[Unread, ...] = tuple(self._refused)
+def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[Found | Unread]:
+    """The regular files below a folder, in order; what is none, has a bad name or leads out of ``within`` is unread.
 
-    def _place(self, path: str) -> str | Unread:
-        if path in self._pointers:
-            return Unread(path, "the folder holds its LFS pointer only: git lfs pull fetches the file")
-        return self._places.get(path) or Unread(path, f"it is not among the files of {self.label}")
-
-    def _walk(self, root: str, below: str, files: dict[str, FileEntry], depth: int) -> None:
+    ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
+    """
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
         try:
-            with os.scandir(os.path.join(root, below)) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+            with os.scandir(os.path.join(folder, below)) as entries:
+                names = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            self._refused.append(Unread(below or ".", f"the folder cannot be read: {error.strerror}"))
-            return
-        for entry in found:
+            yield Unread(below or ".", f"the folder cannot be read: {because_of(error)}")
+            continue
+        folders: list[str] = []
+        for entry in names:
             path = f"{below}/{entry.name}" if below else entry.name
-            if len(files) >= MOST_FILES:
-                raise SnapshotError(f"{self.label} holds more than {MOST_FILES:,} files: is it a model?", "usage")
             problem = refusal_of_name(path)
             if problem:
-                self._refused.append(Unread(ascii(path)[1:-1][:200], problem))
-            elif entry.is_dir(follow_symlinks=False):
-                if entry.name in _ASIDE:
-                    continue
-                if depth == _DEEPEST:
-                    self._refused.append(Unread(path, f"it lies more than {_DEEPEST} folders deep"))
-                else:
-                    self._walk(root, path, files, depth + 1)
-            else:
-                self._file(root, path, files)
-
-    def _file(self, root: str, path: str, files: dict[str, FileEntry]) -> None:
-        place = os.path.realpath(os.path.join(root, path))
-        if not lies_below(root, place):
-            self._refused.append(Unread(path, "it is a link that leads out of the folder"))
-            return
-        try:
-            status = os.stat(place)
-        except OSError as error:
-            self._refused.append(Unread(path, f"it cannot be read: {error.strerror}"))
-            return
-        if not stat.S_ISREG(status.st_mode):
-            what = "a link to a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-            self._refused.append(Unread(path, f"it is {what}"))
-            return
-        pointer = pointer_of(place, status.st_size)
-        if pointer is not None:
-            self._pointers.add(path)
-            files[path] = FileEntry(path, pointer.size, f"sha256:{pointer.sha256}")
-            return
-        self._places[path] = place
-        oid = _downloaded(root, path, status.st_mtime)
-        files[path] = FileEntry(path, status.st_size, oid or digest(place, status.st_size))
+                yield Unread(printable(path), problem)
+            elif not entry.is_dir(follow_symlinks=False):
+                yield _file(os.path.realpath(entry.path), path, within, called)
+            elif path.count("/") >= _DEEPEST:
+                yield Unread(path, f"it lies more than {_DEEPEST} folders deep")
+            elif entry.name not in aside:
+                folders.append(path)
+        waiting += reversed(folders)
 
 
-def open_folder(folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER) -> FolderSnapshot:
-    """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`."""
-    if not os.path.isdir(folder):
-        raise SnapshotError(f"{shown or folder} is no folder", "usage")
-    return FolderSnapshot(folder, shown or folder, largest_header)
-
-
-def _downloaded(root: str, path: str, changed: float) -> str | None:
-    """The oid that ``hf download --local-dir`` noted for a file, unless the file was changed afterwards.
-
-    The note has three lines: commit, etag (git oid or sha256), time in seconds; one second of difference is allowed,
-    as in huggingface_hub.
-    """
-    note = os.path.join(root, ".cache", "huggingface", "download", *path.split("/")) + ".metadata"
-    content = read_whole(note, path, 4096) if os.path.isfile(note) else None
-    if not isinstance(content, bytes):
-        return None
-    lines = content.decode("ascii", "replace").split("\n")
+def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
     try:
-        match = _ETAG.match(lines[1].strip())
-        if match is None or changed - 1 > float(lines[2]):
-            return None
-    except (IndexError, ValueError):
-        return None
-    return f"sha1:{match[1]}" if match[1] else f"sha256:{match[2]}"
+        inside = os.path.commonpath([within, place]) == within
+    except ValueError:  # another drive
+        inside = False
+    if not inside:
+        return Unread(path, f"it is a link that leads out of {called}")
+    try:
+        status = os.stat(place)
+    except OSError:
+        return Found(path, place, None)
+    if not stat.S_ISREG(status.st_mode):
+        return Unread(path, f"it is {'a link to a folder' if stat.S_ISDIR(status.st_mode) else 'no regular file'}")
+    return Found(path, place, status)

@@ -2,89 +2,64 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.model.reading.model_file import read_bytes
-from envdoctor.text.cache_home import cache_home
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.text.cache import CacheFolder, cache_home
 
-__all__ = ["HeaderCache", "cache_folder"]
+__all__ = ["HeaderCache"]
 
 #: Changes when the layout of an entry does; older entries are then not found.
 _FORMAT = "1"
-_LARGEST = 100_000_008
+_LARGEST = 8 + LARGEST_HEADER
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 
 
-def cache_folder(environ: Mapping[str, str]) -> str | None:
-    """Where envdoctor keeps headers with these variables; None when no place is named."""
-    home = cache_home(environ)
-    return os.path.join(home, "headers") if home else None
-
-
 class HeaderCache:
-    """Headers below ``folder``, apart for each Hub: what one server says of a sha256 is not believed of another.
+    """Headers in envdoctor's cache, apart for each Hub: what one server says of a sha256 is not believed of another.
 
-    Every failure of the disk means "not there". An entry holds the sha256 of its content and the compressed content;
-    one that does not agree with itself is ignored. The reader of headers checks what comes from here like all others.
+    Without a place for a cache in the variables nothing is kept. An entry holds the sha256 of its content and the
+    compressed content; one that does not agree with itself is ignored. The reader of headers checks what comes from
+    here like all others.
     """
 
-    def __init__(self, folder: str | None, endpoint: str) -> None:
-        import hashlib
+    def __init__(self, environ: Mapping[str, str], endpoint: str) -> None:
+        from hashlib import sha256
 
-        server = hashlib.sha256(endpoint.encode()).hexdigest()[:16]
-        self._folder = os.path.join(folder, _FORMAT, server) if folder else None
+        server = sha256(endpoint.encode()).hexdigest()[:16]
+        self._entries = CacheFolder(cache_home(environ), f"headers/{_FORMAT}/{server}")
 
     def get(self, oid: str | None) -> bytes | None:
         """The header (8 length bytes and JSON) of a file, or None."""
-        import hashlib
         import zlib
+        from hashlib import sha256
 
-        path = self._path(oid)
-        if path is None:
-            return None
-        raw = read_bytes(os.path.dirname(path), os.path.basename(path), _LARGEST)
-        if isinstance(raw, Unknown):
+        name = _name(oid)
+        raw = self._entries.read(name, _LARGEST) if name else None
+        if raw is None:
             return None
         try:
             unpacker = zlib.decompressobj()
             header = unpacker.decompress(raw[32:], _LARGEST)
         except (zlib.error, MemoryError):
             return None
-        if not unpacker.eof or hashlib.sha256(header).digest() != raw[:32]:
-            return None
-        if len(header) < 8 or int.from_bytes(header[:8], "little") != len(header) - 8:
-            return None
-        return header
+        return header if unpacker.eof and sha256(header).digest() == raw[:32] and _is_header(header) else None
 
     def put(self, oid: str | None, header: bytes) -> None:
         """Keep a header; whole or not at all."""
-        import hashlib
-        import tempfile
         import zlib
+        from hashlib import sha256
 
-        path = self._path(oid)
-        if path is None or len(header) < 8 or int.from_bytes(header[:8], "little") != len(header) - 8:
-            return
-        folder = os.path.dirname(path)
-        temporary = ""
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(hashlib.sha256(header).digest() + zlib.compress(header, 1))
-            os.replace(temporary, path)
-        except OSError:
-            if temporary:
-                try:
-                    os.unlink(temporary)
-                except OSError:
-                    pass
+        name = _name(oid)
+        if name and _is_header(header):
+            self._entries.write(name, sha256(header).digest() + zlib.compress(header, 1))
 
-    def _path(self, oid: str | None) -> str | None:
-        match = _SHA256.match(oid or "")
-        if match is None or self._folder is None:
-            return None
-        return os.path.join(self._folder, match[1][:2], match[1])
+
+def _is_header(content: bytes) -> bool:
+    return len(content) >= 8 and int.from_bytes(content[:8], "little") == len(content) - 8
+
+
+def _name(oid: str | None) -> str | None:
+    match = _SHA256.match(oid or "")
+    return f"{match[1][:2]}/{match[1]}" if match else None

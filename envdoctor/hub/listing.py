@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from envdoctor.hub.file_names import refusal_of_name
+from envdoctor.hub.object_ids import oid_of_digest
 from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
+from envdoctor.models.names import printable
 
 __all__ = ["MOST_FILES", "Listing", "check_items", "fetch_listing", "pages"]
 
@@ -18,8 +20,8 @@ MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
-_SHA1 = re.compile(r"[0-9a-f]{40}\Z")
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
 _MOST_REFUSED = 100
 
 
@@ -30,7 +32,6 @@ class Listing(NamedTuple):
     commit: str
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    gated: bool
 
 
 def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
@@ -48,8 +49,8 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
     if present != repo:
         transport.moved[repo] = present
     commit = data.get("sha")
-    if not isinstance(commit, str) or not _SHA1.match(commit):
-        if not _SHA1.match(revision):
+    if not isinstance(commit, str) or not _COMMIT.match(commit):
+        if not _COMMIT.match(revision):
             raise _odd(transport, "a commit")
         commit = revision
     siblings = data.get("siblings")
@@ -60,10 +61,7 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
     if len(siblings) > MOST_FILES:
         raise TransportError(f"{repo} lists {len(siblings):,} files; at most {MOST_FILES:,} are compared", "protocol")
     files, refused = check_items(siblings)
-    return Listing(present, commit, files, refused, bool(data.get("gated")))
-
-
-_NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
+    return Listing(present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:
@@ -121,22 +119,16 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
 
 
 def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
-    lfs = item.get("lfs")
-    size, oid = item.get("size"), None
+    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
     if isinstance(lfs, dict):
-        sha256 = lfs.get("sha256") or lfs.get("oid")
-        size = lfs.get("size", size)
-        if isinstance(sha256, str) and _SHA256.match(sha256.removeprefix("sha256:")):
-            oid = "sha256:" + sha256.removeprefix("sha256:")
-    else:
-        blob = item.get("blobId")
-        if isinstance(blob, str) and _SHA1.match(blob):
-            oid = "sha1:" + blob
+        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
+    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
+    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
+        oid = None
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 63:
         return None
     return FileEntry(path, size, oid)
 
 
 def _shown(path: object) -> str:
-    text = path if isinstance(path, str) else "a file without a name"
-    return ascii(text[:80])[1:-1] if not text.isprintable() else text[:200]
+    return printable(path) if isinstance(path, str) else "a file without a name"

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from envdoctor.hub.cache import Cached, CachedSnapshot, open_cached
-from envdoctor.hub.named import parse_name
+from envdoctor.hub.access import Access
+from envdoctor.hub.file_names import is_text_about_the_model
 from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.reach import AnySnapshot, Reach, open_local, open_snapshot
+from envdoctor.hub.opening import from_cache, name_of, open_snapshot
 from envdoctor.hub.revisions import parent_that_matters
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
+from envdoctor.models.hub_cache import CachedCommit
 
-__all__ = ["Choice", "choose_pair"]
+__all__ = ["Pair", "open_pair"]
 
 _LISTED = 5
 
 
-class Choice(NamedTuple):
-    """Two snapshots, old and new, and sentences about how they were chosen."""
+class Pair(NamedTuple):
+    """Two snapshots, old and new, and sentences about how they were chosen.
 
-    old: AnySnapshot
-    new: AnySnapshot
-    notes: tuple[str, ...]
+    ``moved`` is the repository's present name when the one that was asked for redirects.
+    """
+
+    old: Snapshot
+    new: Snapshot
+    notes: tuple[str, ...] = ()
+    moved: str | None = None
 
 
-def choose_pair(model: str, old: str | None, new: str | None, reach: Reach) -> Choice:
+def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
     """The snapshots that ``MODEL [OLD] [NEW]`` means.
 
     NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
@@ -33,25 +38,34 @@ def choose_pair(model: str, old: str | None, new: str | None, reach: Reach) -> C
     with. Where a snapshot of the cache has no list of all its files, only files that both have are compared.
     Raises :class:`SnapshotError`.
     """
-    choice = _choose(model, old, new, reach)
-    for one, other in ((choice.old, choice.new), (choice.new, choice.old)):
-        if isinstance(one, CachedSnapshot) and not one.complete:
-            one.leave_out_of(other)
-    return choice
+    pair = _choose(model, old, new, access)
+    names = access.transport.moved if access.transport else {}
+    return Pair(
+        old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
+        new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
+        notes=pair.notes,
+        moved=names.get(pair.new.asked) or names.get(pair.old.asked),
+    )
 
 
-def _choose(model: str, old: str | None, new: str | None, reach: Reach) -> Choice:
-    named = parse_name(model, reach.cwd, reach.environ)
+def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
+    """The files that only the other has: whether they changed cannot be told. Text about the model is not missed."""
+    why = f"whether it changed is not known: it was not downloaded with {one.label}"
+    return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+
+
+def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
+    named = name_of(model, access)
     if named.folder is not None:
         if old is None or new is not None:
             raise SnapshotError(f"{model} is a folder: give one other folder or repository to compare it with", "usage")
-        return Choice(open_local(named.folder, model, reach), open_snapshot(old, None, reach), ())
+        return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
-    newer = _open(model, new, reach)
+    newer = _open(model, new, access)
     if old is not None:
-        return Choice(_open(model, old, reach), newer, _moved(newer))
-    cached = reach.cached(str(named.repo), newer.repo)
+        return Pair(_open(model, old, access), newer)
+    cached = access.cached(str(named.repo), newer.repo)
     if isinstance(newer, HubSnapshot) and not cached:
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
@@ -60,39 +74,39 @@ def _choose(model: str, old: str | None, new: str | None, reach: Reach) -> Choic
             " offline mode",
             "offline",
         )
-    return _with_the_cache(cached, str(named.repo), newer, reach)
+    return _with_the_cache(cached, str(named.repo), newer, access)
 
 
-def _before_the_last_change(newer: HubSnapshot) -> Choice:
+def _before_the_last_change(newer: HubSnapshot) -> Pair:
     parent = parent_that_matters(newer)
     title = " ".join(parent.changed_by.title.split())[:80]
     note = f'OLD is {parent.snapshot.label}, before "{title}" ({parent.changed_by.id[:7]})'
     plural = "s" if parent.skipped > 1 else ""
     later = f"; {parent.skipped} later commit{plural} changed only text about the model" if parent.skipped else ""
-    return Choice(parent.snapshot, newer, (*_moved(newer), note + later))
+    return Pair(parent.snapshot, newer, (note + later,))
 
 
-def _with_the_cache(cached: list[Cached], repo: str, newer: AnySnapshot, reach: Reach) -> Choice:
+def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
     chosen, why = _from_cache(cached, newer)
-    notes = [*_moved(newer), f"OLD is {chosen.commit[:7]}, {why}"]
+    notes = [f"OLD is {chosen.commit[:7]}, {why}"]
     if chosen.repo != newer.repo:
         notes.append(f"the local cache holds it under the name {chosen.repo}")
     others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
     if others:
         more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
         notes.append(f"the local cache also holds {', '.join(others[:_LISTED])}{more}; name one as OLD to compare it")
-    older, problem = _as_complete_as_can_be(chosen, repo, newer, reach)
-    return Choice(older, newer, (*notes, *problem))
+    older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
+    return Pair(older, newer, (*notes, *problem))
 
 
-def _open(model: str, text: str | None, reach: Reach) -> AnySnapshot:
+def _open(model: str, text: str | None, access: Access) -> Snapshot:
     """A revision of the model, or a folder."""
     if text is not None and text.startswith((".", "/", "~")):
-        return open_snapshot(text, None, reach)
-    return open_snapshot(model, text, reach)
+        return open_snapshot(text, None, access)
+    return open_snapshot(model, text, access)
 
 
-def _from_cache(cached: list[Cached], newer: AnySnapshot) -> tuple[Cached, str]:
+def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedCommit, str]:
     first = cached[0]
     named = "what main of the local cache points to" if "main" in first.refs else "the last used of the local cache"
     if first.commit != newer.revision:
@@ -104,22 +118,16 @@ def _from_cache(cached: list[Cached], newer: AnySnapshot) -> tuple[Cached, str]:
 
 
 def _as_complete_as_can_be(
-    chosen: Cached, repo: str, newer: AnySnapshot, reach: Reach
-) -> tuple[AnySnapshot, tuple[str, ...]]:
+    chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
+) -> tuple[Snapshot, tuple[str, ...]]:
     """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
-    local = open_cached(chosen, repo, largest_header=reach.largest_header)
+    local = from_cache(chosen, repo, access)
     if not isinstance(newer, HubSnapshot) or local.complete:
         return local, ()
     try:
-        older = open_snapshot(repo, chosen.commit, reach)
+        older = open_snapshot(repo, chosen.commit, access)
     except SnapshotError as error:
         return local, (f"{error}; what the local cache holds of {chosen.commit[:7]} is compared",)
     if isinstance(older, HubSnapshot):
         older.read_locally(local)
     return older, ()
-
-
-def _moved(snapshot: AnySnapshot) -> tuple[str, ...]:
-    if isinstance(snapshot, HubSnapshot) and snapshot.repo != snapshot.asked:
-        return (f"{snapshot.asked} is now {snapshot.repo} on {snapshot.transport.host}",)
-    return ()

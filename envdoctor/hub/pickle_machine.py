@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 __all__ = ["COMPUTED_NAME", "Broken", "Call", "Machine", "Name", "Stored", "Table", "names_only", "step"]
@@ -59,6 +58,13 @@ class Broken(Exception):
     """The pickle could not be loaded by anyone."""
 
 
+#: Opcodes whose argument is no value of its own.
+_WITH_ARGUMENT = frozenset(
+    {"GET", "BINGET", "LONG_BINGET", "PUT", "BINPUT", "LONG_BINPUT", "GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID"}
+    | {"PROTO", "FRAME"}
+)
+
+
 class _Mark:
     __slots__ = ()
 
@@ -98,198 +104,122 @@ class Machine:
 
         # Pickles of protocol 2, torch's own choice, spell modules as Python 2 did.
         module, attribute = NAME_MAPPING.get((module, attribute), (IMPORT_MAPPING.get(module, module), attribute))
-        text = f"{module}.{attribute}"
+        return self.found(f"{module}.{attribute}")
+
+    def written(self, argument: str) -> Name:
+        """The name of an opcode that has it as one text: module, blank, attribute."""
+        module, _, attribute = argument.partition(" ")
+        return self.name(module, attribute)
+
+    def found(self, text: str) -> Name:
         self.globals[text] = None
         return Name(text)
 
-
-def step(machine: Machine, opcode: str, argument: Any) -> None:
-    """Do what the opcode does, without importing or calling anything. Raises :class:`Broken`."""
-    action = _ACTIONS.get(opcode)
-    if action is not None:
-        action(machine, argument)
-    elif argument is not None or opcode in _CONSTANTS:
-        if type(argument) is str:
-            machine.strings = [*machine.strings[-1:], argument]
-        machine.stack.append(_CONSTANTS.get(opcode, argument))
-    elif opcode not in _IGNORED:
-        raise Broken(f"it uses the opcode {opcode}, which no checkpoint needs")
+    def heard(self, item: object) -> None:
+        """Remember a text: a name that is put together comes from the last two."""
+        if type(item) is str:
+            self.strings = [*self.strings[-1:], item]
 
 
 def names_only(machine: Machine, opcode: str, argument: Any) -> None:
     """Behind the point where the stack is lost: globals by name, and by the last two texts."""
     if opcode in ("GLOBAL", "INST"):
-        _split(machine, argument)
+        machine.written(argument)
     elif opcode == "STACK_GLOBAL":
         if len(machine.strings) == 2:
             machine.name(*machine.strings)
         else:
-            machine.globals[COMPUTED_NAME] = None
-    elif type(argument) is str:
-        machine.strings = [*machine.strings[-1:], argument]
-
-
-def _split(machine: Machine, argument: str) -> Name:
-    module, _, attribute = argument.partition(" ")
-    return machine.name(module, attribute)
-
-
-def _global(machine: Machine, argument: Any) -> None:
-    machine.stack.append(_split(machine, argument))
-
-
-def _stack_global(machine: Machine, argument: Any) -> None:
-    attribute, module = machine.pop(), machine.pop()
-    if type(attribute) is str and type(module) is str:
-        machine.stack.append(machine.name(module, attribute))
+            machine.found(COMPUTED_NAME)
     else:
-        machine.globals[COMPUTED_NAME] = None
-        machine.stack.append(Name(COMPUTED_NAME))
+        machine.heard(argument)
 
 
-def _extension(machine: Machine, argument: Any) -> None:
-    name = f"copyreg extension {argument}"
-    machine.globals[name] = None
-    machine.stack.append(Name(name))
-
-
-def _instance(machine: Machine, argument: Any) -> None:
-    arguments = tuple(machine.pop_mark())
-    machine.stack.append(Call(_split(machine, argument), arguments))
-
-
-def _object(machine: Machine, argument: Any) -> None:
-    items = machine.pop_mark()
-    if not items:
-        raise Broken("it builds an object of no class")
-    machine.stack.append(Call(items[0], tuple(items[1:])))
-
-
-def _call(machine: Machine, argument: Any) -> None:
-    arguments, function = machine.pop(), machine.pop()
-    machine.stack.append(Call(function, arguments))
-
-
-def _call_with_keywords(machine: Machine, argument: Any) -> None:
-    machine.pop()
-    _call(machine, argument)
-
-
-def _build(machine: Machine, argument: Any) -> None:
-    state, target = machine.pop(), machine.top()
-    if isinstance(target, Call):
-        target.state = state
-
-
-def _set_item(machine: Machine, argument: Any) -> None:
-    value, key, target = machine.pop(), machine.pop(), machine.top()
-    if isinstance(target, (Table, Call)):
-        target.items.append((key, value))
-
-
-def _set_items(machine: Machine, argument: Any) -> None:
-    pairs, target = machine.pop_mark(), machine.top()
-    if isinstance(target, (Table, Call)):
-        target.items += zip(pairs[::2], pairs[1::2], strict=False)
-
-
-def _append(machine: Machine, argument: Any) -> None:
-    item, target = machine.pop(), machine.top()
-    if isinstance(target, list):
-        target.append(item)
-
-
-def _append_all(machine: Machine, argument: Any) -> None:
-    items, target = machine.pop_mark(), machine.top()
-    if isinstance(target, list):
-        target += items
-
-
-def _table(machine: Machine, argument: Any) -> None:
-    pairs = machine.pop_mark()
-    table = Table()
-    table.items += zip(pairs[::2], pairs[1::2], strict=False)
-    machine.stack.append(table)
-
-
-def _tuple_of(size: int) -> Callable[[Machine, Any], None]:
-    def build(machine: Machine, argument: Any) -> None:
-        items = [machine.pop() for _ in range(size)]
-        machine.stack.append(tuple(reversed(items)))
-
-    return build
-
-
-def _pop(machine: Machine, argument: Any) -> None:
-    if not machine.stack:
-        raise Broken("it takes more from its stack than there is")
-    machine.stack.pop()
-
-
-def _pop_mark(machine: Machine, argument: Any) -> None:
-    machine.pop_mark()
-
-
-def _memoize(machine: Machine, argument: Any) -> None:
-    machine.memo[len(machine.memo)] = machine.top()
-
-
-def _put(machine: Machine, argument: Any) -> None:
-    machine.memo[int(argument)] = machine.top()
-
-
-def _get(machine: Machine, argument: Any) -> None:
-    if int(argument) not in machine.memo:
-        raise Broken("it refers to an object that it did not keep")
-    item = machine.memo[int(argument)]
-    if type(item) is str:
-        machine.strings = [*machine.strings[-1:], item]
-    machine.stack.append(item)
-
-
-_ACTIONS: dict[str, Callable[[Machine, Any], None]] = {
-    "GLOBAL": _global,
-    "STACK_GLOBAL": _stack_global,
-    "EXT1": _extension,
-    "EXT2": _extension,
-    "EXT4": _extension,
-    "INST": _instance,
-    "OBJ": _object,
-    "NEWOBJ": _call,
-    "REDUCE": _call,
-    "NEWOBJ_EX": _call_with_keywords,
-    "BUILD": _build,
-    "SETITEM": _set_item,
-    "SETITEMS": _set_items,
-    "APPEND": _append,
-    "APPENDS": _append_all,
-    "ADDITEMS": _append_all,
-    "MARK": lambda machine, argument: machine.stack.append(_MARK),
-    "POP": _pop,
-    "POP_MARK": _pop_mark,
-    "DUP": lambda machine, argument: machine.stack.append(machine.top()),
-    "EMPTY_DICT": lambda machine, argument: machine.stack.append(Table()),
-    "DICT": _table,
-    "EMPTY_LIST": lambda machine, argument: machine.stack.append([]),
-    "EMPTY_SET": lambda machine, argument: machine.stack.append([]),
-    "LIST": lambda machine, argument: machine.stack.append(machine.pop_mark()),
-    "FROZENSET": lambda machine, argument: machine.stack.append(machine.pop_mark()),
-    "EMPTY_TUPLE": lambda machine, argument: machine.stack.append(()),
-    "TUPLE": lambda machine, argument: machine.stack.append(tuple(machine.pop_mark())),
-    "TUPLE1": _tuple_of(1),
-    "TUPLE2": _tuple_of(2),
-    "TUPLE3": _tuple_of(3),
-    "MEMOIZE": _memoize,
-    "PUT": _put,
-    "BINPUT": _put,
-    "LONG_BINPUT": _put,
-    "GET": _get,
-    "BINGET": _get,
-    "LONG_BINGET": _get,
-    "PERSID": lambda machine, argument: machine.stack.append(Stored(argument)),
-    "BINPERSID": lambda machine, argument: machine.stack.append(Stored(machine.pop())),
-    "PROTO": lambda machine, argument: None,
-    "FRAME": lambda machine, argument: None,
-}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_IGNORED = frozenset({"STOP", "READONLY_BUFFER"})
+def step(machine: Machine, opcode: str, argument: Any) -> None:  # noqa: PLR0915 (one case an opcode)
+    """Do what the opcode does, without importing or calling anything. Raises :class:`Broken`."""
+    stack = machine.stack
+    if argument is not None and opcode not in _WITH_ARGUMENT:  # a text or a number
+        machine.heard(argument)
+        stack.append(argument)
+        return
+    # The opcodes of a tensor come first: a checkpoint repeats them for each of its tensors.
+    match opcode:
+        case "BINGET" | "LONG_BINGET" | "GET":
+            if int(argument) not in machine.memo:
+                raise Broken("it refers to an object that it did not keep")
+            machine.heard(machine.memo[int(argument)])
+            stack.append(machine.memo[int(argument)])
+        case "BINPUT" | "LONG_BINPUT" | "PUT":
+            machine.memo[int(argument)] = machine.top()
+        case "MARK":
+            stack.append(_MARK)
+        case "TUPLE":
+            stack.append(tuple(machine.pop_mark()))
+        case "TUPLE1" | "TUPLE2" | "TUPLE3":
+            items = [machine.pop() for _ in range(int(opcode[-1]))]
+            stack.append(tuple(reversed(items)))
+        case "BINPERSID":
+            stack.append(Stored(machine.pop()))
+        case "REDUCE" | "NEWOBJ" | "NEWOBJ_EX":
+            if opcode == "NEWOBJ_EX":
+                machine.pop()  # its keywords
+            arguments, function = machine.pop(), machine.pop()
+            stack.append(Call(function, arguments))
+        case "EMPTY_TUPLE":
+            stack.append(())
+        case "MEMOIZE":
+            machine.memo[len(machine.memo)] = machine.top()
+        case "GLOBAL":
+            stack.append(machine.written(argument))
+        case "STACK_GLOBAL":
+            attribute, module = machine.pop(), machine.pop()
+            known = type(attribute) is str and type(module) is str
+            stack.append(machine.name(module, attribute) if known else machine.found(COMPUTED_NAME))
+        case "EXT1" | "EXT2" | "EXT4":
+            stack.append(machine.found(f"copyreg extension {argument}"))
+        case "INST":
+            arguments = tuple(machine.pop_mark())
+            stack.append(Call(machine.written(argument), arguments))
+        case "OBJ":
+            items = machine.pop_mark()
+            if not items:
+                raise Broken("it builds an object of no class")
+            stack.append(Call(items[0], tuple(items[1:])))
+        case "BUILD":
+            state, target = machine.pop(), machine.top()
+            if isinstance(target, Call):
+                target.state = state
+        case "SETITEM" | "SETITEMS":
+            pairs = machine.pop_mark() if opcode == "SETITEMS" else [machine.pop(), machine.pop()][::-1]
+            target = machine.top()
+            if isinstance(target, (Table, Call)):
+                target.items += zip(pairs[::2], pairs[1::2], strict=False)
+        case "APPEND" | "APPENDS" | "ADDITEMS":
+            items = [machine.pop()] if opcode == "APPEND" else machine.pop_mark()
+            target = machine.top()
+            if isinstance(target, list):
+                target += items
+        case "EMPTY_DICT" | "DICT":
+            table = Table()
+            pairs = machine.pop_mark() if opcode == "DICT" else []
+            table.items += zip(pairs[::2], pairs[1::2], strict=False)
+            stack.append(table)
+        case "EMPTY_LIST" | "EMPTY_SET":
+            stack.append([])
+        case "LIST" | "FROZENSET":
+            stack.append(machine.pop_mark())
+        case "POP":
+            if not stack:
+                raise Broken("it takes more from its stack than there is")
+            stack.pop()
+        case "POP_MARK":
+            machine.pop_mark()
+        case "DUP":
+            stack.append(machine.top())
+        case "PERSID":
+            stack.append(Stored(argument))
+        case "PROTO" | "FRAME" | "STOP" | "READONLY_BUFFER":
+            pass
+        case "NONE" | "NEWTRUE" | "NEWFALSE":
+            stack.append({"NEWTRUE": True, "NEWFALSE": False}.get(opcode))
+        case _:
+            raise Broken(f"it uses the opcode {opcode}, which no checkpoint needs")

@@ -22,7 +22,7 @@ class RemoteFile:
     def __init__(self, transport: Transport, url: str, size: int) -> None:
         self._transport = transport
         self._url = url
-        self._size = size
+        self.size = size
         self._place: str | None = None
 
     def read(self, offset: int, length: int) -> bytes:
@@ -58,8 +58,8 @@ class RemoteFile:
             raise Again("the server does not say which range it sent (no valid Content-Range)")
         first, last, total = int(match[1]), int(match[2]), match[3]
         asked = f"{offset:,}-{offset + length - 1:,}"
-        if total != "*" and int(total) != self._size:
-            raise Again(f"the server has a file of {int(total):,} bytes, its list says {self._size:,}")
+        if total != "*" and int(total) != self.size:
+            raise Again(f"the server has a file of {int(total):,} bytes, its list says {self.size:,}")
         if (first, last) != (offset, offset + length - 1):
             raise Again(f"the server sent bytes {first:,}-{last:,} where {asked} were asked for")
         data = self._transport.body(reply, place, length)[:length]
@@ -69,7 +69,6 @@ class RemoteFile:
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
-        self._transport.without_ranges.add(place.split("/")[2])
         if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
             raise TransportError("the server answered with a web page where the file should be", "protocol")
         end = offset + length

@@ -20,7 +20,7 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
             " give two folders, or revisions that are in the local cache",
             "offline",
         )
-    if error.kind in ("network", "timeout"):
+    if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
         return SnapshotError(
             f"{repo} @ {revision}: {error}; check the network, the proxy and HF_ENDPOINT, or give two folders",
             error.kind,

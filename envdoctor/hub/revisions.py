@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
+from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit, commits
 from envdoctor.hub.file_names import is_text_about_the_model
-from envdoctor.hub.header_cache import HeaderCache
-from envdoctor.hub.header_plan import LARGEST_HEADER
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import FileEntry, SnapshotError
 from envdoctor.hub.transport import Transport
@@ -35,14 +34,7 @@ class Parent(NamedTuple):
     skipped: int
 
 
-def open_revision(
-    repo: str,
-    revision: str | None,
-    transport: Transport,
-    *,
-    cache: HeaderCache | None = None,
-    largest_header: int = LARGEST_HEADER,
-) -> HubSnapshot:
+def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     """The snapshot of a revision as a user writes it.
 
     None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
@@ -52,16 +44,16 @@ def open_revision(
     text = (revision or "main").removeprefix("@")
     when = _moment(text) if (revision or "").startswith("@") else None
     if when is not None:
-        text = _commit_at(transport, repo, when, text)
+        text = _commit_at(access.hub, repo, when, text)
     try:
-        return open_hub(repo, text, transport, cache=cache, largest_header=largest_header)
+        return open_hub(repo, text, access)
     except SnapshotError as error:
         if error.kind != "revision-not-found" or not _PREFIX.match(text):
             raise
-        commit = _commit_that_begins(transport, repo, text)
+        commit = _commit_that_begins(access.hub, repo, text)
         if commit is None:
             raise
-        return open_hub(repo, commit, transport, cache=cache, largest_header=largest_header)
+        return open_hub(repo, commit, access)
 
 
 def parent_that_matters(new: HubSnapshot) -> Parent:
@@ -73,9 +65,9 @@ def parent_that_matters(new: HubSnapshot) -> Parent:
     repo, commit = str(new.repo), str(new.revision)
     after: Commit | None = None
     looked_at = 0
-    for candidate in commits(new.transport, repo, commit, MOST_PARENTS + 1):
+    for candidate in commits(new.access.hub, repo, commit, MOST_PARENTS + 1):
         if after is not None:
-            old = open_hub(repo, candidate.id, new.transport, cache=new.cache, largest_header=new.largest_header)
+            old = open_hub(repo, candidate.id, new.access)
             if _essence(old.files) != _essence(new.files):
                 old.asked = new.asked
                 return Parent(old, after, looked_at)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
-__all__ = ["FileEntry", "Snapshot", "SnapshotError", "Unread"]
+__all__ = ["FileEntry", "Kind", "Snapshot", "SnapshotError", "Unread", "entry_of", "limited_to", "places_of"]
+
+_LARGEST_RANGE = 128 << 20
+
+#: What kept a snapshot from being had.
+Kind = Literal[
+    "not-found",
+    "revision-not-found",
+    "gated",
+    "private",
+    "disabled",
+    "offline",
+    "network",
+    "timeout",
+    "protocol",
+    "usage",
+]
 
 
 class SnapshotError(Exception):
     """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
 
-    The message is one sentence for the user: what was asked for, what came back, what to do. ``kind`` is one of
-    not-found, revision-not-found, gated, private, disabled, offline, network, timeout, protocol, usage.
+    The message is one sentence for the user: what was asked for, what came back, what to do. ``usage`` is true when
+    what the user wrote is wrong, and false when the job could not be done.
     """
 
-    def __init__(self, message: str, kind: str) -> None:
+    def __init__(self, message: str, kind: Kind) -> None:
         super().__init__(message)
         self.kind = kind
+        self.usage = kind == "usage"
 
 
 class Unread(NamedTuple):
@@ -45,14 +63,16 @@ class Snapshot(Protocol):
 
     ``repo`` is the repository as the source calls it now (``zai-org/chatglm3-6b``) or None for a folder; ``asked`` is
     the name the user gave; ``revision`` the commit, or None; ``label`` is short and for people
-    (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``refused`` are listed files that are not in ``files``, because
-    their names or oids cannot be trusted or they are not at hand.
+    (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``complete`` is False where not all files of the commit are known.
+    ``refused`` are listed files that are not in ``files``, because their names or oids cannot be trusted or they are
+    not at hand.
     """
 
     repo: str | None
     asked: str
     revision: str | None
     label: str
+    complete: bool
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
 
@@ -68,3 +88,34 @@ class Snapshot(Protocol):
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The safetensors headers of many files at once (the 8 length bytes and the JSON), read side by side."""
         ...
+
+
+AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)
+
+
+def limited_to(snapshot: AnySnapshot, paths: Container[str], refused: Iterable[Unread] = ()) -> AnySnapshot:
+    """The same snapshot with those of its files alone; ``refused`` are added to what it refuses."""
+    part = copy(snapshot)
+    part.files = {path: entry for path, entry in snapshot.files.items() if path in paths}
+    part.refused = (*snapshot.refused, *refused)
+    return part
+
+
+def entry_of(snapshot: Snapshot, path: str, limit: int | None = None) -> FileEntry | Unread:
+    """The file, unless the snapshot has none of that name or it is larger than ``limit`` bytes."""
+    entry = snapshot.files.get(path)
+    if entry is None:
+        return Unread(path, f"it is not among the files of {snapshot.label}")
+    if limit is not None and entry.size > limit:
+        return Unread(path, f"it has {entry.size:,} bytes; at most {limit:,} are read")
+    return entry
+
+
+def places_of(entry: FileEntry, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | Unread:
+    """The ranges with offsets from the start, when they lie in the file and are not too much to read."""
+    places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
+    if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
+        return Unread(entry.path, f"it has {entry.size:,} bytes, fewer than its contents say")
+    if sum(length for _, length in places) > _LARGEST_RANGE:
+        return Unread(entry.path, f"more than {_LARGEST_RANGE >> 20} MiB of it would have to be read")
+    return places

@@ -6,7 +6,9 @@ pickles in a row followed by raw storages. Weights are never read.
 
 from __future__ import annotations
 
+import zipfile
 import zlib
+from struct import error as StructError
 from typing import NamedTuple
 
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE, Scan, scan_pickle
@@ -19,11 +21,8 @@ _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20
 _PREFIX = 64 << 10
 _LARGEST_PREFIX = 8 << 20
-_END = b"PK\x05\x06"
-_END_64 = b"PK\x06\x06"
-_LOCATOR_64 = b"PK\x06\x07"
-_ENTRY = b"PK\x01\x02"
 _LOCAL = b"PK\x03\x04"
+_EMPTY = b"PK\x05\x06"
 #: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -43,16 +42,43 @@ class Checkpoint(NamedTuple):
     problem: str | None
 
 
-class _Member(NamedTuple):
-    name: str
-    method: int
-    packed: int
-    size: int
-    offset: int
-
-
 class _Unreadable(Exception):
     """The archive is damaged or not what it seems; the message is a clause."""
+
+
+class _Archive:
+    """The file as the standard library's reader of zip archives asks for it: its end is at hand, little else is read.
+
+    Raises :class:`_Unreadable` when a part cannot be had.
+    """
+
+    def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
+        self._snapshot, self._path, self._size, self._end = snapshot, path, size, end
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, length: int = -1) -> bytes:
+        stop = self._size if length < 0 else min(self._size, self._position + length)
+        start, self._position = self._position, max(self._position, stop)
+        return self.part(start, stop - start)
+
+    def part(self, start: int, length: int) -> bytes:
+        """Bytes of the file."""
+        inside = start - (self._size - len(self._end))
+        if inside >= 0:
+            return self._end[inside : inside + max(0, length)]
+        if length > max(_LARGEST_DIRECTORY, LARGEST_PICKLE):
+            raise _Unreadable(f"a part of its archive has {length:,} bytes, too many to read")
+        parts = self._snapshot.read_ranges(self._path, [(start, length)])
+        if isinstance(parts, Unread):
+            raise _Unreadable(parts.reason)
+        return parts[0]
 
 
 def read_checkpoint(snapshot: Snapshot, path: str) -> Checkpoint | Unread:
@@ -69,132 +95,56 @@ def read_checkpoint(snapshot: Snapshot, path: str) -> Checkpoint | Unread:
         return Unread(path, "it is a Git LFS pointer, not the checkpoint itself")
     if head[257:262] == b"ustar":
         return Unread(path, "it is a tar archive, torch's format before 0.1.10, which is not looked into")
-    if head[:4] not in (_LOCAL, _END):
+    if head[:4] not in (_LOCAL, _EMPTY):
         return _read_pickles(snapshot, path, size)
     try:
-        members = _directory(snapshot, path, size, end)
-        if isinstance(members, Unread):
-            return members
-        return _read_archive(snapshot, path, size, members)
+        return _read_archive(_Archive(snapshot, path, size, end), size)
     except _Unreadable as error:
         return Unread(path, str(error))
 
 
-def _read_archive(snapshot: Snapshot, path: str, size: int, members: list[_Member]) -> Checkpoint | Unread:
-    pickles = [member for member in members if member.name.rpartition("/")[2] == "data.pkl"]
+def _read_archive(archive: _Archive, size: int) -> Checkpoint:
+    try:
+        with zipfile.ZipFile(archive) as directory:
+            members = directory.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, StructError) as error:
+        raise _Unreadable(f"its archive is damaged, or the file is cut ({str(error)[:80]})") from None
+    pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
     if len(pickles) != 1:
         raise _Unreadable(f"the archive has {len(pickles)} files named data.pkl instead of one")
-    data = _member(snapshot, path, size, pickles[0])
-    if isinstance(data, Unread):
-        return data
-    script = any(member.name.rpartition("/")[2] == "constants.pkl" for member in members)
-    return _describe("torchscript" if script else "zip", scan_pickle(data))
+    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
+    return _describe("torchscript" if script else "zip", scan_pickle(_member(archive, size, pickles[0])))
 
 
-def _directory(snapshot: Snapshot, path: str, size: int, tail: bytes) -> list[_Member] | Unread:
-    at = tail.rfind(_END)
-    if at < 0 or len(tail) < at + 22:
-        raise _Unreadable("the end of its archive is missing: the file is cut, or it is not a zip archive")
-    count = int.from_bytes(tail[at + 10 : at + 12], "little")
-    length = int.from_bytes(tail[at + 12 : at + 16], "little")
-    start = int.from_bytes(tail[at + 16 : at + 20], "little")
-    if count == 0xFFFF or length == 0xFFFFFFFF or start == 0xFFFFFFFF:
-        at_64 = tail.rfind(_END_64, 0, at)
-        if at < 20 or tail[at - 20 : at - 16] != _LOCATOR_64 or at_64 < 0 or at_64 + 56 > at:
-            raise _Unreadable("the directory of its archive is damaged")
-        count = int.from_bytes(tail[at_64 + 32 : at_64 + 40], "little")
-        length = int.from_bytes(tail[at_64 + 40 : at_64 + 48], "little")
-        start = int.from_bytes(tail[at_64 + 48 : at_64 + 56], "little")
-    if start + length > size:
-        raise _Unreadable("the directory of its archive lies beyond its end: the file is cut")
-    if length > _LARGEST_DIRECTORY:
-        raise _Unreadable(f"the directory of its archive has {length:,} bytes, too many to read")
-    inside = start - (size - len(tail))
-    if inside >= 0:
-        raw = tail[inside : inside + length]
-    else:
-        parts = snapshot.read_ranges(path, [(start, length)])
-        if isinstance(parts, Unread):
-            return parts
-        raw = parts[0]
-    members = _members(raw)
-    if len(members) != count:
-        raise _Unreadable(f"the directory of its archive names {count} files and lists {len(members)}")
-    return members
-
-
-def _members(raw: bytes) -> list[_Member]:
-    found: list[_Member] = []
-    at = 0
-    while raw[at : at + 4] == _ENTRY and at + 46 <= len(raw):
-        name_length, extra_length, comment_length = (
-            int.from_bytes(raw[at + place : at + place + 2], "little") for place in (28, 30, 32)
-        )
-        packed, size = (int.from_bytes(raw[at + place : at + place + 4], "little") for place in (20, 24))
-        offset = int.from_bytes(raw[at + 42 : at + 46], "little")
-        extra = raw[at + 46 + name_length : at + 46 + name_length + extra_length]
-        size, packed, offset = _wide(extra, size, packed, offset)
-        name = raw[at + 46 : at + 46 + name_length].decode("utf-8", "replace")
-        found.append(_Member(name, int.from_bytes(raw[at + 10 : at + 12], "little"), packed, size, offset))
-        at += 46 + name_length + extra_length + comment_length
-    return found
-
-
-def _wide(extra: bytes, *narrow: int) -> tuple[int, int, int]:
-    """The 64-bit sizes and offset of the zip64 field (id 1), which holds only those that do not fit into 32 bits."""
-    values = list(narrow)
-    at = 0
-    while at + 4 <= len(extra):
-        kind = int.from_bytes(extra[at : at + 2], "little")
-        length = int.from_bytes(extra[at + 2 : at + 4], "little")
-        if kind == 1:
-            field = extra[at + 4 : at + 4 + length]
-            for index, value in enumerate(values):
-                if value == 0xFFFFFFFF and len(field) >= 8:
-                    values[index] = int.from_bytes(field[:8], "little")
-                    field = field[8:]
-            break
-        at += 4 + length
-    return values[0], values[1], values[2]
-
-
-def _member(snapshot: Snapshot, path: str, size: int, member: _Member) -> bytes | Unread:
-    if member.size > LARGEST_PICKLE or member.packed > LARGEST_PICKLE:
-        raise _Unreadable(f"its data.pkl has {max(member.size, member.packed):,} bytes, too many to look at")
+def _member(archive: _Archive, size: int, member: zipfile.ZipInfo) -> bytes:
+    """The content of a file in the archive. Its checksum is not looked at: torch does not either."""
+    largest = max(member.file_size, member.compress_size)
+    if largest > LARGEST_PICKLE:
+        raise _Unreadable(f"its data.pkl has {largest:,} bytes, too many to look at")
     # The local header repeats the name and has padding of its own, which torch uses to align the data.
-    guess = 30 + len(member.name.encode()) + 256 + member.packed
-    if member.offset < 0 or member.offset + 30 > size:
-        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
-    parts = snapshot.read_ranges(path, [(member.offset, min(guess, size - member.offset))])
-    if isinstance(parts, Unread):
-        return parts
-    raw = parts[0]
+    begin, packed = member.header_offset, member.compress_size
+    guess = min(30 + len(member.filename.encode()) + 256 + packed, size - begin)
+    raw = archive.part(begin, guess) if 0 <= begin <= size - 30 else b""
     if raw[:4] != _LOCAL:
-        raise _Unreadable("its data.pkl is not where the directory of its archive says")
+        raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
     start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
-    if start + member.packed > len(raw):
-        if member.offset + start + member.packed > size:
-            raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
-        parts = snapshot.read_ranges(path, [(member.offset + start, member.packed)])
-        if isinstance(parts, Unread):
-            return parts
-        packed = parts[0]
-    else:
-        packed = raw[start : start + member.packed]
-    return _unpack(member, packed)
+    if begin + start + packed > size:
+        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
+    data = raw[start : start + packed]
+    return _unpack(member, data if len(data) == packed else archive.part(begin + start, packed))
 
 
-def _unpack(member: _Member, packed: bytes) -> bytes:
-    if member.method == 0:
+def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
+    if member.compress_type == zipfile.ZIP_STORED:
         data = packed
-    elif member.method == 8:
+    elif member.compress_type == zipfile.ZIP_DEFLATED:
         try:
             data = zlib.decompressobj(-15).decompress(packed, LARGEST_PICKLE + 1)
         except zlib.error:
             raise _Unreadable("its data.pkl cannot be decompressed") from None
     else:
-        raise _Unreadable(f"its data.pkl is compressed by a method (number {member.method}) that torch does not use")
-    if len(data) != member.size:
+        raise _Unreadable(f"its data.pkl is compressed in a way that torch does not use ({member.compress_type})")
+    if len(data) != member.file_size:
         raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
     return data
 

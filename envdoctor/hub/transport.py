@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,37 +12,26 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.hub.attempts import Again, asked_wait, persist
+from envdoctor.hub.attempts import Again, asked_wait
 from envdoctor.hub.identity import endpoint_host, identity, is_endpoint
 from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import TransportError, describe
 from envdoctor.hub.workers import Late, Workers
 
-__all__ = ["Answer", "Exchange", "Transport"]
+__all__ = ["Answer", "Transport", "is_web_page"]
 
 Result = TypeVar("Result")
 
-REDIRECTS = 5
+_ATTEMPTS = 4
+_REDIRECTS = 5
 #: Bodies of refusals and redirects up to this size are read, so that the connection can be used again.
 _DRAIN = 1 << 16
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 
-class Exchange(NamedTuple):
-    """One request in the log. ``path`` is without its query (the CDN's holds a signature); ``received`` in bytes."""
-
-    host: str
-    path: str
-    range: str
-    status: int
-    received: int
-    seconds: float
-
-
 class Answer(NamedTuple):
     """A whole answer. ``url`` is where the redirects led."""
 
-    status: int
     headers: Mapping[str, str]
     body: bytes
     url: str
@@ -82,12 +72,11 @@ class Transport:
         self.host = endpoint_host(self.endpoint)
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
-        self.log: list[Exchange] = []
+        #: Requests so far, every hop of a redirect counted, and bytes of bodies.
+        self.requests = self.received = 0
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
         self.moved: dict[str, str] = {}
         self.header_sizes: dict[str, int] = {}
-        #: Hosts that answered a ranged request with the whole file.
-        self.without_ranges: set[str] = set()
         self._end = time.monotonic() + timeout
         self._token = token
         self._base: dict[str, str] | None = None
@@ -97,16 +86,6 @@ class Transport:
         self._not_before = 0.0
 
     # --- what was used -----------------------------------------------------------------------------------------------
-
-    @property
-    def requests(self) -> int:
-        """Requests so far, every hop of a redirect counted."""
-        return len(self.log)
-
-    @property
-    def received(self) -> int:
-        """Body bytes so far."""
-        return sum(exchange.received for exchange in list(self.log))
 
     @property
     def seconds_left(self) -> float:
@@ -154,7 +133,7 @@ class Transport:
                 if len(body) > limit:
                     what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
                     raise TransportError(f"the answer of {_host(place)} {what}", "protocol", server=_host(place))
-                return Answer(reply.status, reply.headers, body, place)
+                return Answer(reply.headers, body, place)
 
         return self.persist(once)
 
@@ -191,7 +170,7 @@ class Transport:
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
         session = get_session()
         place = url
-        for _ in builtins.range(REDIRECTS + 1):
+        for _ in builtins.range(_REDIRECTS + 1):
             headers = self._headers_for(place)
             headers["Accept-Encoding"] = "gzip" if compressed else "identity"
             if range:
@@ -200,31 +179,29 @@ class Transport:
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
+            with self._lock:
+                self.requests += 1
             try:
                 reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
             except Exception as error:  # the library's own exceptions have no common base
-                self._note(place, range, 0, [], began)
                 raise self._failed(error, place) from None
             self._reached = True
-            counts: list[int] = []
+            reply = reply._replace(pieces=self._counted(reply))
             try:
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
-                    yield reply._replace(pieces=_counted(reply, counts)), place
+                    yield reply, place
                     return
                 following = self._redirected(place, target)
-                self._drain(reply._replace(pieces=_counted(reply, counts)))
-            except TransportError:
-                raise
-            except Again:
+                self._drain(reply)
+            except (TransportError, Again):
                 raise
             except Exception as error:
                 raise self._failed(error, place) from None
             finally:
                 reply.close()
-                self._note(place, range, reply.status, counts, began)
             place = following
-        raise TransportError(f"more than {REDIRECTS} redirects", "protocol", server=_host(place))
+        raise TransportError(f"more than {_REDIRECTS} redirects", "protocol", server=_host(place))
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
@@ -244,14 +221,28 @@ class Transport:
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
-        """Try again after :class:`Again`, within the deadline. Raises :class:`TransportError`."""
-        return persist(
-            once,
-            host=self.host,
-            pause=self.pause,
-            seconds_left=lambda: self.seconds_left,
-            notice=self.notice,
-        )
+        """Try up to four times, with pauses that grow or that the server names.
+
+        Raises :class:`TransportError`, at once when the pause would go beyond the deadline.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return once()
+            except Again as again:
+                grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+                wait = grown if again.wait is None else again.wait
+                message, kind, status = str(again), again.kind, again.status
+                # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
+                last = attempt == (2 if kind in ("timeout", "protocol") else _ATTEMPTS)
+                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+            if last or wait >= self.seconds_left:
+                tried = f" ({attempt} attempts)" if attempt > 1 else ""
+                raise TransportError(f"{message}{tried}{asks}", kind, server=self.host, status=status)
+            if wait > 2:
+                self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
+            time.sleep(wait)
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
@@ -338,25 +329,20 @@ class Transport:
             f"{self.host} did not give everything within {self.timeout:.3g} s (--timeout)", "timeout", server=self.host
         )
 
-    def _note(self, place: str, range: str, status: int, counts: list[int], began: float) -> None:
-        parts = urlsplit(place)
-        path = parts.path
-        self.log.append(Exchange(_host(place), path, range, status, sum(counts), time.monotonic() - began))
+    def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
+        def pieces(decoded: bool) -> Iterator[bytes]:
+            for piece in reply.pieces(decoded):
+                with self._lock:
+                    self.received += len(piece)
+                yield piece
+
+        return pieces
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     """Whether a body is HTML: what login pages of networks and error pages of proxies are."""
     begin = body[:64].lstrip().lower()
     return "text/html" in headers.get("content-type", "") or begin.startswith((b"<!doctype", b"<html"))
-
-
-def _counted(reply: Reply, counts: list[int]) -> Callable[[bool], Iterator[bytes]]:
-    def pieces(decoded: bool) -> Iterator[bytes]:
-        for piece in reply.pieces(decoded):
-            counts.append(len(piece))
-            yield piece
-
-    return pieces
 
 
 def _host(url: str) -> str:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import socket
 import ssl
+from typing import Literal
 
-__all__ = ["TransportError", "describe"]
+__all__ = ["Failure", "TransportError", "describe"]
+
+#: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
+Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
 
 
 class TransportError(Exception):
     """A request that did not bring what was asked for, after all retries.
 
-    ``kind`` is one of offline, network, timeout, protocol, refused, limit (one of ours), usage; the message is a
-    clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said``
-    (its own words, printable) are given. ``server`` is the host that answered or did not.
+    The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
+    and ``said`` (its own words, printable) are given. ``server`` is the host that answered or did not.
     """
 
     def __init__(
-        self, message: str, kind: str, *, server: str = "", status: int = 0, code: str = "", said: str = ""
+        self, message: str, kind: Failure, *, server: str = "", status: int = 0, code: str = "", said: str = ""
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -27,8 +30,10 @@ class TransportError(Exception):
         self.said = said
 
 
-def describe(error: BaseException) -> tuple[str, str]:
-    """Kind (offline, timeout, connect, certificate, dropped or other) and a clause for a library's exception.
+def describe(
+    error: BaseException,
+) -> tuple[Literal["offline", "timeout", "connect", "certificate", "dropped", "other"], str]:
+    """What happened, and a clause for people, from a library's exception.
 
     The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
     library; where it does not, the class names that all three share decide. No text of the exception is shown: it

@@ -35,7 +35,7 @@ def python_forbids(name: str, version: str, facts: FactSet, matrix: Matrix) -> s
     base = base_release(python) if isinstance(python, str) else None
     if base is None:
         return None
-    spans = matrix.table("releases").get("requires_python", {}).get(name, [])
+    spans = matrix.part("releases", "requires_python").get(name, [])
     wanted = [span["python"] for span in spans if satisfies(version, span["versions"])]
     row = torch_row(version, matrix) if name == "torch" else None
     if row is not None:

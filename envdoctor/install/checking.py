@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from envdoctor.install.fixes import offer_fixes
-from envdoctor.judge.selftest import facts_of
+from envdoctor.judge.selftest import Case
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
 __all__ = ["check_fixes"]
 
 
-def check_fixes(rule: Rule, matrix: Matrix) -> Iterator[str]:
-    """A fix, applied to an environment that matches, must end the match. The rule's tests must have been run before."""
-    texts = matrix.texts(rule)
-    matching = [facts_of(test, matrix) for test in texts["test"] if test["expect"] == "match"]
-    if not matching:
-        return
+def check_fixes(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
+    """A fix, applied to an environment that matches, must end the match. ``cases`` are the rule's tests."""
+    matching = [case.facts for case in cases if case.got == "match"]
     offered = [offer_fixes(rule, facts, matrix, (), alone=True) for facts in matching]
-    for number, fix in enumerate(texts["fix"]):
+    for number, fix in enumerate(matrix.texts(rule)["fix"] if matching else ()):
         reasons = [fixes[number].withheld for fixes in offered]
         # A fix may help only some of the environments that a rule covers; one that never helps is wrong.
         if all(reasons):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
@@ -178,17 +179,21 @@ class _Trial(NamedTuple):
         tried as its lower bound."""
         if len(wanted) == 1:
             name, specifier = wanted[0]
-            for version in self._versions(name, specifier)[:_TRIES]:
+            fitting = self._versions(name, specifier)
+            # When none of the nearest will do, one from the other end of the range may.
+            for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
             return
-        pins = [(name, f"=={version}") for name, spec in wanted for version in self._versions(name, spec)[:1]]
-        if len(pins) == len(wanted):
-            yield self._with_companions(pins)
+        ranges = [self._versions(name, spec) for name, spec in wanted]
+        if all(ranges):
+            for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
+                pins = [(name, f"=={version}") for (name, _), version in zip(wanted, versions, strict=True)]
+                yield self._with_companions(pins)
 
     def _versions(self, name: str, specifier: str) -> list[str]:
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
-        released: list[str] = self.matrix.table("releases").get("releases", {}).get(name, [])
+        released: list[str] = self.matrix.part("releases", "releases").get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 from envdoctor.facts.values import Absent, Records, Unknown, Value
+from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.versions.dotted import compare, dotted
 from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds
 
@@ -38,21 +38,14 @@ def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
     if kind == "boolean":
         return Answer(value is alternative)
     if kind == "text":
-        return Answer(isinstance(value, str) and _fits(value.lower(), alternative))
+        return Answer(isinstance(value, str) and glob_fits(value.lower(), alternative))
     if kind == "texts":
-        return Answer(isinstance(value, tuple) and any(_fits(item.lower(), alternative) for item in value))
+        return Answer(isinstance(value, tuple) and any(glob_fits(item.lower(), alternative) for item in value))
     if kind == "number":
         return Answer(all(_numbers(value, operator, float(operand)) for operator, operand in alternative))
     if kind == "dotted":
         return _dotted(str(value), alternative)
     return _version(str(value), alternative)
-
-
-def _fits(text: str, pattern: str) -> bool:
-    """Exact, or a glob of ``*`` and ``?``; brackets stand for themselves."""
-    if "*" not in pattern and "?" not in pattern:
-        return text == pattern
-    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _is_absent(value: Value) -> bool:

@@ -12,7 +12,7 @@ from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Match", "Outcome", "evaluate"]
+__all__ = ["Match", "Outcome", "Read", "assuming", "evaluate", "of_item"]
 
 Read = Callable[[str], Fact]
 
@@ -58,7 +58,7 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
         return Outcome(False)
     if not isinstance(records, Records):
         # The list is unknown, but a condition on something else may already say no.
-        outcome = _judge(rule, _overlay(facts, rule.each, {}, _reason(records)), registry, None)
+        outcome = _judge(rule, of_item(facts, rule.each, {}, _reason(records)), registry, None)
         if outcome.holds is False:
             return Outcome(False)
         return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
@@ -69,7 +69,7 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
     matches: list[Match] = []
     missing: dict[str, str] = {}
     for item in records:
-        outcome = _judge(rule, _overlay(facts, str(rule.each), item), registry, item)
+        outcome = _judge(rule, of_item(facts, str(rule.each), item), registry, item)
         matches += outcome.matches
         missing.update(outcome.missing)
     if matches:
@@ -78,21 +78,21 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
         return Outcome(None, (), missing)
     if records.incomplete is not None:
         # Would an item that was not seen matter? Only when nothing else says no already.
-        outcome = _judge(rule, _overlay(facts, str(rule.each), {}), registry, None)
+        outcome = _judge(rule, of_item(facts, str(rule.each), {}), registry, None)
         if outcome.holds is not False:
             return Outcome(None, (), {str(rule.each): records.incomplete})
     return Outcome(False)
 
 
-def _overlay(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | None = None) -> Read:
-    """Reads columns from the item. ``reason`` says why its other columns are unknown."""
-    prefix = name + "."
+def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | None = None) -> Read:
+    """Reads the columns of the list ``name`` from one item. ``reason`` says why its other columns are unknown."""
+    prefix, origin = name + ".", facts.get(name).origin
 
     def read(key: str) -> Fact:
         if key.startswith(prefix):
             column = key[len(prefix) :]
             if column in item:
-                return Fact(key, item[column], "", "")
+                return Fact(key, item[column], origin, "")
             if key not in facts:  # gpu.count is a fact of its own, not a column
                 return Fact(key, Unknown(reason or f"not known of this {name}"), "", "")
         return facts.get(key)
@@ -107,7 +107,7 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     for entries in ([entry for entry in needed if entry[3]], needed):
         if outcome.holds is False or not _would_help(outcome, entries):
             continue
-        with_assumed = _assuming(read, entries, registry)
+        with_assumed = assuming(read, entries, registry)
         second = _attempt(rule, with_assumed, read, entries, item)
         if second.holds is not False or all(default for _, _, _, default in entries):
             outcome = second
@@ -122,7 +122,8 @@ def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:
     return any(key in assumed for match in outcome.matches for key in match.open_exceptions)
 
 
-def _assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -> Read:
+def assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -> Read:
+    """Reads the assumed values where nothing is known."""
     assumed: dict[str, Value] = {}
     for key, raw, _, _ in entries:
         spec = registry.find(key)

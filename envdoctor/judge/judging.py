@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value, place_of, spell
+from envdoctor.facts.registry import Registry
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, place_of, spell
 from envdoctor.judge.compare import answer
-from envdoctor.judge.evaluate import Match, Outcome, evaluate
+from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
     CONFIDENCES,
     EFFECTS,
@@ -45,7 +44,7 @@ class Judgement(NamedTuple):
     dead: tuple[Ignore, ...] = ()
 
 
-def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Judgement:
+def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     """Evaluate every rule on derived facts; what to do about the findings is added by install."""
     applied: list[tuple[Rule, Match]] = []
     open_rules: list[NotChecked] = [
@@ -62,7 +61,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy, *, today: date) -> Jud
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
-    findings, used, expired = _ignore(findings, policy, today)
+    findings, used, expired = _ignore(findings, policy)
     stands_for = fold(findings, applied)
     findings = [
         replace(finding, superseded_by=findings[stands_for[number]].id) if number in stands_for else finding
@@ -134,26 +133,18 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     )
 
 
-def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Callable[[str], Fact]:
-    assumed: dict[str, Value] = {}
-    for key, raw, _, _ in match.assumed:
-        spec = registry.find(key)
-        assert spec is not None, "parse_rule checks the keys of assume"
-        assumed[key] = parse_value(spec, raw)
+def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:
+    """Reads facts as they are in a finding: of its record, with what was assumed."""
+    item = match.item if rule.each is not None and match.item is not None else {}
+    read = assuming(of_item(facts, rule.each, item) if rule.each and item else facts.get, match.assumed, registry)
 
-    def read(key: str) -> Fact:
-        if rule.each and match.item is not None and key.startswith(rule.each + "."):
-            column = key[len(rule.each) + 1 :]
-            if column in match.item:
-                origin = facts.get(rule.each).origin
-                return Fact(key, match.item[column], origin, "")
-        if key in assumed:
-            return Fact(key, assumed[key], "assumed", "assumed")
-        if registry.records_of(key) is not None:
-            return _column(rule, key, facts)
-        return facts.get(key)
+    def with_columns(key: str) -> Fact:
+        head, _, column = key.partition(".")
+        if registry.records_of(key) is None or (head == rule.each and column in item):
+            return read(key)
+        return _column(rule, key, facts)
 
-    return read
+    return with_columns
 
 
 def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
@@ -178,7 +169,7 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 
-def _confidence(rule: Rule, match: Match, read: Callable[[str], Fact]) -> tuple[str, tuple[str, ...]]:
+def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
     """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
     guesses = sum(not default for _, _, _, default in match.assumed)
     caveats: list[str] = []
@@ -210,14 +201,12 @@ def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _ignore(
-    findings: Iterable[Finding], policy: Policy, today: date
-) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
+def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
     used: list[Ignore] = []
     expired: list[Ignore] = []
     result: list[Finding] = []
     for finding in findings:
-        accepted = ignore_reason(finding, policy, today)
+        accepted = ignore_reason(finding, policy)
         if accepted is None:
             result.append(finding)
             continue

@@ -28,12 +28,15 @@ class Ignore:
 
 @dataclass(frozen=True)
 class Policy:
-    """``fail_on`` and ``fail_confidence`` set the gate; ``severities`` maps rule ids to ``off`` or a severity."""
+    """``fail_on`` and ``fail_confidence`` set the gate; ``severities`` maps rule ids to ``off`` or a severity.
+
+    ``today`` is the day by which ignores end."""
 
     fail_on: str = "error"
     fail_confidence: str = "reported"
     ignores: tuple[Ignore, ...] = ()
     severities: Mapping[str, str] = field(default_factory=dict)
+    today: date = field(default_factory=date.today)
 
 
 def fails_gate(finding: Finding, policy: Policy) -> bool:
@@ -47,13 +50,13 @@ def fails_gate(finding: Finding, policy: Policy) -> bool:
     )
 
 
-def ignore_reason(finding: Finding, policy: Policy, today: date) -> tuple[Ignore, bool] | None:
+def ignore_reason(finding: Finding, policy: Policy) -> tuple[Ignore, bool] | None:
     """The entry that accepts the finding and whether it is still in force; None when no entry names it."""
     expired: Ignore | None = None
     for entry in policy.ignores:
         if entry.id != finding.id or not where_matches(entry.where, finding):
             continue
-        if entry.until is None or today <= entry.until:
+        if entry.until is None or policy.today <= entry.until:
             return entry, True
         expired = entry
     return (expired, False) if expired else None

@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import Fact
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.knowledge.conditions import Condition
+from envdoctor.knowledge.conditions import Condition, bounds
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
-__all__ = ["CaseResult", "check_bounds", "check_coverage", "check_mutations", "facts_of", "run_tests"]
+__all__ = ["Case", "check_bounds", "check_coverage", "check_mutations", "facts_of", "try_tests"]
 
 _WORDS = {True: "match", False: "no", None: "unknown"}
 
 
-class CaseResult(NamedTuple):
-    """One embedded test: its number (from 1), name, what it expected and what came out (or why it could not run)."""
+class Case(NamedTuple):
+    """One embedded test that was tried: its number (from 1), name, what it expected and what came out, or why it could
+    not run. ``facts`` are those given and what follows from them."""
 
     number: int
     name: str
     expected: str
     got: str
+    facts: FactSet
 
     @property
     def passed(self) -> bool:
         """Whether the rule answered as expected."""
         return self.expected == self.got
 
+    def __str__(self) -> str:
+        return f"test {self.number} ({self.name}): expected {self.expected}, got {self.got}"
 
-def run_tests(rule: Rule, matrix: Matrix) -> list[CaseResult]:
+
+def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
     """Every embedded test of the rule, in order."""
-    results = []
+    cases = []
     for number, test in enumerate(matrix.texts(rule)["test"], 1):
         name = test["name"] or ", ".join(f"{key}={value}" for key, value in test["facts"].items())
+        facts = FactSet()
         try:
-            got = _WORDS[evaluate(rule, facts_of(test, matrix), matrix.registry).holds]
-        except FactTypeError as error:
+            facts = facts_of(test, matrix)
+            got = _answer(rule, facts, matrix)
+        except FactsFileError as error:
             got = f"error: {error}"
-        results.append(CaseResult(number, name, test["expect"], got))
-    return results
+        cases.append(Case(number, name, test["expect"], got, facts))
+    return cases
+
+
+def _answer(rule: Rule, facts: FactSet, matrix: Matrix) -> str:
+    return _WORDS[evaluate(rule, facts, matrix.registry).holds]
 
 
 def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
-    """The facts of a test, derived. Raises :class:`FactTypeError` with the key."""
-    facts = FactSet()
-    for key, raw in test["facts"].items():
-        spec = matrix.registry.find(key)
-        if spec is None:
-            raise FactTypeError(f"{key} is not a registered fact")
-        try:
-            facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
-        except FactTypeError as error:
-            raise FactTypeError(f"{key}: {error}") from None
-    for prefix in test["complete"]:
-        if prefix not in matrix.registry.prefixes():
-            raise FactTypeError(f"complete: {prefix!r} is none of {', '.join(matrix.registry.prefixes())}")
-        facts.declare_complete(prefix, "test")
+    """The facts of a test, derived. Raises :class:`~envdoctor.observe.documents.facts_file.FactsFileError`."""
+    document = {"schema": SCHEMA, "facts": test["facts"], "complete": test["complete"]}
+    facts = facts_of_document(document, "its facts", matrix.registry)
     derive(facts, matrix)
     return facts
 
@@ -79,18 +78,18 @@ def check_coverage(rule: Rule, matrix: Matrix) -> Iterator[str]:
 def check_bounds(rule: Rule, matrix: Matrix) -> Iterator[str]:
     """For every bound two tests that differ in that fact alone, lie on its two sides, and get different answers."""
     tests = [(test["expect"], _flat(test)) for test in matrix.texts(rule)["test"]]
-    seen: set[tuple[str, str, str]] = set()
-    for clause in (*rule.affects, *rule.unless):
-        for condition in clause:
-            for alternative in condition.alternatives:
-                if not isinstance(alternative, list):
-                    continue
-                for operator, operand in alternative:
-                    if (condition.key, operator, operand) in seen:
-                        continue
-                    seen.add((condition.key, operator, operand))
-                    if not _both_sides(condition, operator, operand, tests, rule.each):
-                        yield f"{condition.key} {operator}{operand}: no two tests on its two sides, otherwise equal"
+    comparisons = [
+        (condition, *bound)
+        for clause in (*rule.affects, *rule.unless)
+        for condition in clause
+        for bound in bounds(condition)
+    ]
+    told: set[str] = set()
+    for condition, operator, operand in comparisons:
+        bound = f"{condition.key} {operator}{operand}"
+        if bound not in told and not _both_sides(condition, operator, operand, tests):
+            yield f"{bound}: no two tests on its two sides, otherwise equal"
+        told.add(bound)
 
 
 def _flat(test: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,9 +106,7 @@ def _flat(test: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _both_sides(
-    condition: Condition, operator: str, operand: str, tests: list[tuple[str, dict[str, Any]]], each: str | None
-) -> bool:
+def _both_sides(condition: Condition, operator: str, operand: str, tests: Sequence[tuple[str, dict[str, Any]]]) -> bool:
     for first_number, (first_expect, first) in enumerate(tests):
         for second_expect, second in tests[first_number + 1 :]:
             if first_expect == second_expect:
@@ -130,16 +127,10 @@ def _side(kind: str, operator: str, operand: str, value: Any) -> bool | None:
     return answer(kind, [[[operator, operand]]], value).holds
 
 
-def check_mutations(rule: Rule, matrix: Matrix) -> Iterator[str]:
+def check_mutations(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterator[str]:
     """Dropping any condition, item of an any-of list, clause or exception must make a test fail."""
-    facts = []
-    for test in matrix.texts(rule)["test"]:
-        try:
-            facts.append((test["expect"], facts_of(test, matrix)))
-        except FactTypeError:
-            return  # reported by the tests themselves
     for what, mutant in _mutants(rule):
-        if all(_WORDS[evaluate(mutant, given, matrix.registry).holds] == expect for expect, given in facts):
+        if all(_answer(mutant, case.facts, matrix) == case.expected for case in cases):
             yield f"{what} can be dropped and every test still passes"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "parse_condition"]
+__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "glob_fits", "parse_condition"]
 
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
@@ -112,6 +113,13 @@ def _compatible(operand: str, text: str) -> list[list[str]]:
     if len(release) < 2 or not _RELEASE.match(operand):
         raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
     return [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
+
+
+def glob_fits(text: str, pattern: str) -> bool:
+    """Whether a text is the pattern, or fits it as a glob of ``*`` and ``?``; brackets stand for themselves."""
+    if "*" not in pattern and "?" not in pattern:
+        return text == pattern
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def bounds(condition: Condition) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
     if device is None:
         return None
     exceptions = {row["key"]: row for row in matrix.rows("gpu-code")}
-    first_ptx = capability(matrix.table("gpu-code").get("ptx", {}).get("since", "")) or (0, 0)
+    first_ptx = capability(matrix.part("gpu-code", "ptx").get("since", "")) or (0, 0)
     found = "none"
     for arch in archs:
         match = _ARCH.match(arch)

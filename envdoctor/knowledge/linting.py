@@ -1,17 +1,21 @@
-"""What a rule file must have beyond being readable: bounds, evidence, wording, translations, ids."""
+"""What must hold beyond what a schema says: bounds, evidence, wording, translations, ids, words that sources give."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge.conditions import bounds
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
+from envdoctor.knowledge.schema import SOURCE
+from envdoctor.knowledge.table_schemas import document_schema
+from envdoctor.knowledge.toml_files import TomlError, load_toml
 
-__all__ = ["lint_matrix", "lint_rule"]
+__all__ = ["lint_documents", "lint_rule"]
 
 _LONGEST_MESSAGE = 120
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
@@ -20,9 +24,6 @@ _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
 _BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
 _REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-#: An address, or for a released file its package URL (https://github.com/package-url/purl-spec).
-_URL = re.compile(r"(https://[^\s]+|pkg:pypi/[a-z0-9][a-z0-9._-]*(@[0-9][A-Za-z0-9.+!-]*)?)\Z")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 
 
 def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
@@ -32,7 +33,7 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _bound(rule, texts)
     yield from _evidence(rule, texts, today)
     yield from _wording(rule, texts, matrix)
-    yield from _fixes(texts, matrix)
+    yield from _fixes(texts)
     for other in rule.supersedes:
         superseded = matrix.find(other)
         if superseded is None:
@@ -41,39 +42,72 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
             yield f"supersedes: {rule.id} and {other} stand for each other"
 
 
-def lint_matrix(matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """Complaints about the matrix as a whole, as (file, complaint)."""
-    for retired in matrix.retired():
-        if matrix.find(retired) is not None:
-            yield "retired.toml", f"{retired} is retired and is also a rule: an id is never used again"
+def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
+    """Complaints about tables and registry of a checkout, as (file, complaint); those of a wheel were linted before."""
+    complaints = list(_documents(matrix.home))
+    yield from complaints
+    if not complaints:
+        yield from (("facts.toml", problem) for problem in _registry(matrix))
+        yield from (("retired.toml", problem) for problem in _retired(matrix))
+        yield from (("families.toml", problem) for problem in _families(matrix))
+
+
+def _documents(home: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted((*home.glob("*.toml"), *home.glob("tables/*.toml"))):
+        check = document_schema(path.stem)
+        try:
+            problems = check(load_toml(path)) if check else ["no schema says what is in it"]
+        except TomlError as error:
+            problems = [error.problem]
+        for problem in problems:
+            yield path.relative_to(home).as_posix(), problem
+
+
+def _registry(matrix: Matrix) -> Iterator[str]:
+    known = {spec.key for spec in matrix.registry}
+    for spec in matrix.registry:
+        if spec.help not in matrix.registry.help_texts:
+            yield f"{spec.key}: help: there is no advice {spec.help!r}"
+        for column in (*spec.identity, *spec.concerns.values()):
+            if column not in spec.columns:
+                yield f"{spec.key}: {column} is no column of it"
+        for key in (
+            *spec.depends_on,
+            *spec.concerns,
+            *(key for one in spec.columns.values() for key in one.depends_on),
+        ):
+            if matrix.registry.find(key) is None and key not in known:
+                yield f"{spec.key}: depends_on: {key} is not a registered fact"
+
+
+def _retired(matrix: Matrix) -> Iterator[str]:
+    for rule_id in matrix.part("retired", "retired"):
+        entry = matrix.retired(rule_id)
+        if matrix.find(rule_id) is not None:
+            yield f"{rule_id} is retired and is also a rule: an id is never used again"
+        elif entry is not None and entry.now is not None and matrix.find(entry.now) is None:
+            yield f"{rule_id}: now: there is no rule {entry.now}"
+
+
+def _families(matrix: Matrix) -> Iterator[str]:
     seen: dict[str, str] = {}
     for family in matrix.rows("families", "family"):
-        for kind in family.get("types", []):
+        for kind in (*family["types"], *family["architectures"]):
             if kind in seen:
-                yield "families.toml", f"model type {kind} belongs to {seen[kind]} and to {family['id']}"
+                yield f"{kind} belongs to {seen[kind]} and to {family['id']}"
             seen[kind] = family["id"]
-        for known in family.get("known", []):
-            for key in known.get("facts", {}):
+        for known in family.get("known", ()):
+            for key in known["facts"]:
                 if matrix.registry.find(key) is None:
-                    yield "families.toml", f"{family['id']}: {key} is not a registered fact"
+                    yield f"{family['id']}: {key} is not a registered fact"
 
 
 def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:
     for key in ("added", "modified"):
-        day = _day(texts[key])
-        if day is None:
-            yield f"rule: {key}: a date such as 2026-11-20 is expected"
-        elif day > today:
+        if texts[key] > today.isoformat():
             yield f"rule: {key}: {texts[key]} lies in the future"
     if texts["modified"] < texts["added"]:
         yield "rule: modified lies before added"
-
-
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if _DATE.match(text) else None
-    except ValueError:
-        return None
 
 
 def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
@@ -117,12 +151,9 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
     if rule.severity == "error" and not any(entry["kind"] in _PROOF for entry in evidence):
         yield f"evidence: an error needs one of {', '.join(_PROOF)}"
     for number, entry in enumerate(evidence, 1):
-        if not _URL.match(entry["url"]):
-            yield f"evidence {number}: url: an https address, or pkg:pypi/NAME@VERSION for a released file, is expected"
-        day = _day(entry["checked"])
-        if day is None:
-            yield f"evidence {number}: checked: a date such as 2026-11-20 is expected"
-        elif day > today:
+        for problem in SOURCE(entry["url"]):
+            yield f"evidence {number}: url: {problem}"
+        if entry["checked"] > today.isoformat():
             yield f"evidence {number}: checked: {entry['checked']} lies in the future"
 
 
@@ -160,7 +191,7 @@ def _follows(key: str, known: set[str]) -> bool:
     return key == "model.name" and any(other.startswith("model.") for other in known)
 
 
-def _fixes(texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
+def _fixes(texts: Mapping[str, Any]) -> Iterator[str]:
     for number, fix in enumerate(texts["fix"], 1):
         if any(placeholders(text) for text in fix["summary"].values()):
             yield f"fix {number}: summary: placeholders are filled in message and why only"
@@ -170,9 +201,6 @@ def _fixes(texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
             yield f"fix {number}: command: torch is installed by constraints (and cuda), which are judged before"
         if fix["kind"] == "advice" and fix["safety"] != "manual":
             yield f'fix {number}: advice without anything to apply has safety = "manual"'
-        for key in fix["set"]:
-            if matrix.registry.find(key) is None:
-                yield f"fix {number}: set: {key} is not a registered fact"
         for variable in fix["env"]:
             if not _VARIABLE.match(variable):
                 yield f"fix {number}: env: {variable!r} is not the name of a variable"

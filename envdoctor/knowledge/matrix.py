@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.rules import Rule, RuleError, parse_rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
-__all__ = ["BrokenRule", "Matrix", "MatrixError", "load_matrix", "load_source"]
+__all__ = ["BrokenRule", "Matrix", "MatrixError", "Retired", "load_matrix", "load_source", "read_matrix", "read_source"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
@@ -24,52 +25,43 @@ class MatrixError(ValueError):
 
 
 class BrokenRule(NamedTuple):
-    """A rule file that parses as TOML and that this engine cannot evaluate."""
+    """A rule file that this engine cannot evaluate. ``unusable`` is the sentence for the user when nothing may be
+    judged before it is mended: the file is no TOML, or its id is not free."""
 
     id: str
     origin: str
     problems: list[str]
+    unusable: str | None = None
+
+
+class Retired(NamedTuple):
+    """What became of a former id: ``now`` is the present one, None for a rule that was withdrawn."""
+
+    now: str | None
+    date: str
+    because: str
 
 
 class Matrix:
     """Rules, tables, families and the registry.
 
     ``version`` is the date of the newest change to a rule, ``source`` says where the matrix was read
-    ("bundled", "checkout", followed by private folders).
+    ("bundled", "checkout", followed by private folders). ``home`` is the folder of its files, TOML ones in a checkout.
     """
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        rules: Sequence[Rule],
-        broken: Sequence[BrokenRule],
-        version: str,
-        source: str,
-        home: Path,
-        compiled: bool,
-    ) -> None:
+    def __init__(self, registry: Registry, *, source: str, home: Path) -> None:
         self.registry = registry
-        self.rules = list(rules)
-        self.broken = list(broken)
-        self.version = version
+        self.rules: list[Rule] = []
+        self.broken: list[BrokenRule] = []
+        self.version = ""
         self.source = source
-        self._home = home
-        self._compiled = compiled
+        self.home = home
         self._tables: dict[str, Mapping[str, Any]] = {}
 
     def only(self, concerns: Callable[[Rule], bool]) -> Matrix:
         """The same matrix with those rules alone that ``concerns`` lets through."""
-        part = Matrix(
-            registry=self.registry,
-            rules=[rule for rule in self.rules if concerns(rule)],
-            broken=self.broken,
-            version=self.version,
-            source=self.source,
-            home=self._home,
-            compiled=self._compiled,
-        )
-        part._tables = self._tables
+        part = copy(self)
+        part.rules = [rule for rule in self.rules if concerns(rule)]
         return part
 
     def table(self, name: str) -> Mapping[str, Any]:
@@ -85,8 +77,16 @@ class Matrix:
         return self._tables[name]
 
     def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
-        """The rows of a part of a table (``[[row]]``, ``[[family]]``); none where there is no such table."""
+        """The rows of an array of tables (``[[row]]``, ``[[family]]``); none where there is no such table.
+
+        :mod:`envdoctor.knowledge.table_schemas` says which columns they have; the lint holds it.
+        """
         found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
+        return found
+
+    def part(self, name: str, part: str) -> Mapping[str, Any]:
+        """A part of a table that is one table itself (``[organisations]``, ``[ptx]``); empty where there is none."""
+        found: Mapping[str, Any] = self.table(name).get(part, {})
         return found
 
     def texts(self, rule: Rule) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ class Matrix:
         if isinstance(rule.texts, Mapping):
             return rule.texts
         offset, length = rule.texts
-        with open(self._home / "texts.jsonl", "rb") as file:
+        with open(self.home / "texts.jsonl", "rb") as file:
             file.seek(offset)
             texts: Mapping[str, Any] = json.loads(file.read(length))
         return texts
@@ -103,19 +103,21 @@ class Matrix:
         """The rule of that id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
-    def retired(self) -> Mapping[str, Any]:
-        """Renamed and withdrawn ids with date and reason."""
-        retired: Mapping[str, Any] = self.table("retired").get("retired", {})
-        return retired
+    def origins(self) -> dict[str, str]:
+        """The file of every rule by its id, of those too that cannot be evaluated."""
+        return {rule.id: rule.origin for rule in self.rules} | {rule.id: rule.origin for rule in self.broken}
+
+    def retired(self, rule_id: str) -> Retired | None:
+        """What became of a former id; None for one that never was a rule's, or still is."""
+        entry = self.part("retired", "retired").get(rule_id)
+        return Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
 
     def _read_table(self, name: str) -> Mapping[str, Any]:
-        if self._compiled:
-            path = self._home / f"{name}.json"
-            if not path.is_file():
-                return {}
-            data: Mapping[str, Any] = json.loads(path.read_bytes())
+        compiled = self.home / f"{name}.json"
+        if compiled.is_file():
+            data: Mapping[str, Any] = json.loads(compiled.read_bytes())
             return data
-        for path in (self._home / f"{name}.toml", self._home / "tables" / f"{name}.toml"):
+        for path in (self.home / f"{name}.toml", self.home / "tables" / f"{name}.toml"):
             if path.is_file():
                 return load_toml(path)
         return {}
@@ -123,10 +125,30 @@ class Matrix:
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:
     """The shipped matrix and the private rules of the given folders. Raises :class:`MatrixError`."""
+    return _usable(read_matrix(private))
+
+
+def load_source(home: Path, *, source: str) -> Matrix:
+    """A matrix from TOML files, as they lie in a checkout. Raises :class:`MatrixError`."""
+    return _usable(read_source(home, source=source))
+
+
+def _usable(matrix: Matrix) -> Matrix:
+    for rule in matrix.broken:
+        if rule.unusable is not None:
+            raise MatrixError(rule.unusable)
+    return matrix
+
+
+def read_matrix(private: Iterable[Path] = ()) -> Matrix:
+    """The same, with rule files that make it unusable among ``broken``: for the lint, which names them all.
+
+    Raises :class:`MatrixError` when there is no matrix, or no rule in a private folder.
+    """
     if (_COMPILED / "index.json").is_file():
         matrix = _load_compiled(_COMPILED)
     elif _CHECKOUT.is_dir():
-        matrix = load_source(_CHECKOUT, source="checkout")
+        matrix = read_source(_CHECKOUT, source="checkout")
     else:
         raise MatrixError("the matrix is missing from this installation of envdoctor: install it again")
     for folder in private:
@@ -134,66 +156,54 @@ def load_matrix(private: Iterable[Path] = ()) -> Matrix:
     return matrix
 
 
-def load_source(home: Path, *, source: str) -> Matrix:
-    """A matrix from TOML files, as they lie in a checkout. Raises :class:`MatrixError`."""
+def read_source(home: Path, *, source: str) -> Matrix:
+    """A matrix from TOML files, with rule files that make it unusable among ``broken``.
+
+    Raises :class:`MatrixError` when its registry of facts cannot be read.
+    """
     try:
         registry = Registry.from_mapping(load_toml(home / "facts.toml"))
     except ValueError as error:
         raise MatrixError(str(error)) from None
-    rules, broken = _read_rules(home / "rules", registry)
-    return Matrix(
-        registry=registry,
-        rules=rules,
-        broken=broken,
-        version=_version(rules),
-        source=source,
-        home=home,
-        compiled=False,
-    )
-
-
-def _read_rules(folder: Path, registry: Registry) -> tuple[list[Rule], list[BrokenRule]]:
-    rules: list[Rule] = []
-    broken: list[BrokenRule] = []
-    seen: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*.toml")):
-        if path.stem in seen:
-            raise MatrixError(f"{path}: the id {path.stem} is also that of {seen[path.stem]}")
-        seen[path.stem] = path
-        try:
-            data = load_toml(path)
-        except TomlError as error:
-            raise MatrixError(str(error)) from None
-        origin = path.relative_to(folder.parent).as_posix()
-        try:
-            rules.append(parse_rule(path.stem, origin, data, registry))
-        except RuleError as error:
-            broken.append(BrokenRule(path.stem, origin, error.problems))
-    return rules, broken
+    matrix = Matrix(registry, source=source, home=home)
+    _read_rules(matrix, home / "rules")
+    matrix.version = max((rule.texts["modified"] for rule in matrix.rules), default="").replace("-", ".")
+    return matrix
 
 
 def _add_private(matrix: Matrix, folder: Path) -> None:
+    option = f"--matrix {folder}: "
     if not folder.is_dir():
-        raise MatrixError(f"--matrix {folder}: no such folder")
-    rules, broken = _read_rules(folder / "rules" if (folder / "rules").is_dir() else folder, matrix.registry)
-    if not rules and not broken:
-        raise MatrixError(f"--matrix {folder}: no rule file (*.toml) in it")
-    known = {rule.id for rule in matrix.rules} | {rule.id for rule in matrix.broken}
-    found = [(rule.id, rule.origin) for rule in rules] + [(rule.id, rule.origin) for rule in broken]
-    for rule_id, origin in found:
-        if not rule_id.startswith(_PRIVATE):
-            raise MatrixError(f"--matrix {folder}: {origin}: the id of a private rule starts with {_PRIVATE}")
-        if rule_id in known:
-            raise MatrixError(f"--matrix {folder}: {origin}: the id is already taken")
-        known.add(rule_id)
-    matrix.rules += rules
-    matrix.broken += broken
+        raise MatrixError(f"{option}no such folder")
+    known = len(matrix.rules) + len(matrix.broken)
+    _read_rules(matrix, folder / "rules" if (folder / "rules").is_dir() else folder, option)
+    if len(matrix.rules) + len(matrix.broken) == known:
+        raise MatrixError(f"{option}no rule file (*.toml) in it")
     matrix.source += f" + {folder}"
 
 
-def _version(rules: Iterable[Rule]) -> str:
-    newest = max((str(rule.texts["modified"]) for rule in rules), default="")
-    return newest.replace("-", ".")
+def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
+    """Add the rules of a folder; ``option`` gave it when they are private ones."""
+    places = matrix.origins()
+    for path in sorted(folder.rglob("*.toml")):
+        origin = path.relative_to(folder.parent).as_posix()
+        problem = None
+        if option and not path.stem.startswith(_PRIVATE):
+            problem = f"the id of a private rule starts with {_PRIVATE}"
+        elif path.stem in places:
+            problem = f"the id {path.stem} is also that of {places[path.stem]}"
+        places.setdefault(path.stem, origin)
+        try:
+            if problem is None:
+                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry))
+                continue
+        except RuleError as error:
+            matrix.broken.append(BrokenRule(path.stem, origin, error.problems))
+            continue
+        except TomlError as error:
+            problem = error.problem
+        where = f"{option}{origin}" if option else str(path)
+        matrix.broken.append(BrokenRule(path.stem, origin, [problem], f"{where}: {problem}"))
 
 
 def _load_compiled(home: Path) -> Matrix:
@@ -203,12 +213,7 @@ def _load_compiled(home: Path) -> Matrix:
         raise MatrixError(
             f"the matrix of this installation cannot be read ({error}): install envdoctor again"
         ) from None
-    return Matrix(
-        registry=Registry.from_mapping(index["registry"]),
-        rules=[Rule._make(entry) for entry in index["rules"]],
-        broken=[],
-        version=index["version"],
-        source="bundled",
-        home=home,
-        compiled=True,
-    )
+    matrix = Matrix(Registry.from_mapping(index["registry"]), source="bundled", home=home)
+    matrix.rules = [Rule._make(entry) for entry in index["rules"]]
+    matrix.version = index["version"]
+    return matrix

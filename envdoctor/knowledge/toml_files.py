@@ -2,42 +2,53 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from envdoctor.text.files import Files, because_of
+
 __all__ = ["TomlError", "load_toml", "parse_toml"]
 
-_LARGEST = 8 * 1024 * 1024
+_LARGEST = 8 << 20
+#: tomllib takes time that grows with the square of a key's parts; nobody writes so many.
+_LONG_KEY = rb"(?:(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){200}"
 
 
 class TomlError(ValueError):
-    """A TOML file cannot be read; the message names the file and the place."""
+    """A TOML file cannot be read: which, and what is wrong with it (with the parser's line and column)."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """The parsed document. Raises :class:`TomlError`."""
+    """The parsed document of a regular file. Raises :class:`TomlError`."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise TomlError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
-        data = path.read_bytes()
+        data = Files().whole(str(path), _LARGEST)
     except OSError as error:
-        raise TomlError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise TomlError(str(path), f"cannot be read: {because_of(error)}") from None
     return parse_toml(data, str(path))
 
 
 def parse_toml(data: bytes, name: str) -> dict[str, Any]:
-    """Parse UTF-8 bytes. Raises :class:`TomlError`, which carries the parser's line and column."""
+    """Parse UTF-8 bytes. Raises :class:`TomlError`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
+    if data.count(b".") >= 200 and re.search(_LONG_KEY, data):
+        raise TomlError(name, "a key has 200 parts or more")
     try:
         document: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
-        raise TomlError(f"{name}: not UTF-8 text (byte {error.start})") from None
+        raise TomlError(name, f"not UTF-8 text (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
-        raise TomlError(f"{name}: not TOML: {error}") from None
+        raise TomlError(name, f"not TOML: {error}") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise TomlError(name, f"not TOML that can be read: {error}") from None
     except RecursionError:
-        raise TomlError(f"{name}: nested too deeply to be read") from None
+        raise TomlError(name, "nested too deeply to be read") from None
     return document

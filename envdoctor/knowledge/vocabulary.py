@@ -1,10 +1,11 @@
-"""The closed lists of words that rules use for severity, confidence and effect."""
+"""The closed lists of words that rules use for status, severity, confidence and effect."""
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES"]
+__all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES", "STATUSES"]
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")
 EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
+STATUSES = ("preview", "active", "withdrawn")

@@ -19,6 +19,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Spent
 
 __all__ = ["gather"]
 
@@ -46,12 +47,14 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
         return observer.observe(request)
     except ObservationError:
         raise
+    except Spent as spent:
+        name, reason = "", Unknown(str(spent))
     except Exception as error:
         if os.environ.get("ENVDOCTOR_DEBUG"):
             raise
         name = str(getattr(observer, "__name__", "")).rpartition(".")[2]
         reason = Unknown(f"the observation {name} failed: {type(error).__name__}")
-        return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
+    return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
 
 
 @lru_cache(maxsize=8)

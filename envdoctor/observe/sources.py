@@ -16,6 +16,7 @@ from envdoctor.facts.values import Records
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
 from envdoctor.observe.target import Target
+from envdoctor.text.files import Spent
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
@@ -55,11 +56,14 @@ class Source(NamedTuple):
 
 def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
+        from envdoctor.observe.locate.layout import EnvironmentUnreadable
         from envdoctor.observe.locate.target import choose
 
         python, path, root = (given if name == kind else None for name in ("python", "path", "root"))
         try:
             layout = choose(python, path, root, environ=ask.environ, cwd=ask.cwd)
+        except Spent as spent:
+            raise EnvironmentUnreadable(f"{given or 'the environment'} was {spent}") from None
         except ObservationError as error:
             error.usage = error.usage and bool(kind)
             raise
@@ -113,7 +117,9 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
     """Sentences for the user about what was read, and what could not be."""
     dists = facts.value("dist") if environment.layout is not None else None
     missing = dists.incomplete if isinstance(dists, Records) else None
-    return environment.notes + ((missing,) if missing is not None and missing not in environment.notes else ())
+    budget = environment.layout.files.budget if environment.layout is not None else None
+    spent = f"the environment was {budget.spent}" if budget is not None and budget.spent else None
+    return environment.notes + tuple(note for note in (missing, spent) if note and note not in environment.notes)
 
 
 def platform_name() -> str:

@@ -122,7 +122,5 @@ def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
         said.append(page.say("stands for {ids} when both apply", ids=", ".join(rule.supersedes)))
     if rule.folds_into:
         said.append(page.say("is folded into a finding that says what these packages do to each other"))
-    if texts["aliases"]:
-        said.append(page.say("also known as {names}", names=", ".join(texts["aliases"])))
     for text in said:
         yield from page.lines(text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.change import Change
+from envdoctor.revision.comparer import Change
 
 __all__ = ["Cost", "Introduced", "Moved", "RevisionSection", "Side"]
 

@@ -9,7 +9,7 @@ from envdoctor.report.layout import shortened
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
-from envdoctor.revision.change import AREAS, Change
+from envdoctor.revision.comparer import AREAS, Change
 
 __all__ = ["DETAILS", "revision_header", "revision_summary", "verdict"]
 

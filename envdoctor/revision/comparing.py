@@ -2,69 +2,96 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
-from inspect import signature
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.change import AREAS, Change, Compared
-from envdoctor.revision.without import Without
+from envdoctor.facts.values import ABSENT, Fact, Records, Value
+from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
 
-__all__ = ["Comparison", "change_facts", "compare_snapshots"]
-
-#: Comparers that add changes to an area beside the module of its name.
-_BESIDE = {"files": ("pickles",), "code": ("transformers_window",)}
+__all__ = ["Comparison", "change_facts", "compare_snapshots", "files_of"]
 
 
 class Comparison(NamedTuple):
-    """The outcome of every comparer, by its module's name, in the order of the areas."""
+    """The area and the outcome of each comparer, in the order of the areas, and which listed files none may see."""
 
-    parts: Mapping[str, Compared]
+    parts: Sequence[tuple[str, Compared]]
+    refused: tuple[Unread, ...] = ()
 
     @property
     def changes(self) -> list[Change]:
         """Every change."""
-        return [change for compared in self.parts.values() for change in compared.changes]
+        return [change for _, compared in self.parts for change in compared.changes]
+
+    @property
+    def listing(self) -> list[Change]:
+        """Every single difference where ``changes`` tells one cause once."""
+        return [change for _, compared in self.parts for change in compared.listing]
+
+    @property
+    def amounts(self) -> Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]]:
+        """What each side holds; see :class:`~envdoctor.revision.comparer.Compared`."""
+        return {side: amounts for _, compared in self.parts for side, amounts in compared.amounts.items()}
 
     @property
     def unread(self) -> list[Unread]:
-        """Every part that could not be read or decided, once."""
-        return list(dict.fromkeys(part for compared in self.parts.values() for part in compared.unread))
+        """Every part that could not be read or decided, once. A listed file that cannot be trusted is not unchanged."""
+        return list(dict.fromkeys([*(part for _, compared in self.parts for part in compared.unread), *self.refused]))
 
-    @property
-    def equal(self) -> list[str]:
-        """What is equal, in words."""
-        return [text for compared in self.parts.values() for text in compared.equal]
+    def equal(self, area: str | None = None) -> list[str]:
+        """What is equal, in words; in one area, or in all."""
+        return [text for name, compared in self.parts if area in (None, name) for text in compared.equal]
 
 
 def compare_snapshots(
     old: Snapshot,
     new: Snapshot,
+    matrix: Matrix,
     *,
     areas: Iterable[str] = AREAS,
-    table: Callable[[str], Mapping[str, Any]] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next.
-
-    ``table`` gives the matrix's tables by name (``Matrix.table``), so that they are read once.
-    """
-    parts: dict[str, Compared] = {}
+    """Compare area by area; ``progress`` is told which one comes next."""
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
-        old, new = Without(old, unsure), Without(new, unsure)
-    for area in areas:
-        if progress is not None:
-            progress(f"comparing {area}")
-        for name in (area, *_BESIDE.get(area, ())):
-            compare: Callable[..., Compared] = import_module(f"envdoctor.revision.{name}").compare
-            tables = {"table": table} if table is not None and "table" in signature(compare).parameters else {}
-            parts[name] = compare(old, new, **tables)
-    # Files that a source lists and that cannot be trusted or compared: no area sees them, and they are not unchanged.
-    parts["listing"] = Compared(unread=tuple(dict.fromkeys((*old.refused, *new.refused))))
-    return Comparison(parts)
+        old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
+    paths = sorted(old.files.keys() | new.files.keys())
+    wanted = set(areas)
+    parts: list[tuple[str, Compared]] = []
+    for comparer in _comparers():
+        if comparer.AREA in wanted:
+            if progress is not None:
+                progress(f"comparing {comparer.AREA}")
+            parts.append((comparer.AREA, comparer.compare(Revisions(old, new, matrix, files_of(comparer, paths)))))
+    return Comparison(parts, (*old.refused, *new.refused))
+
+
+@lru_cache(maxsize=1)
+def _comparers() -> tuple[Comparer, ...]:
+    """The modules that stand in a folder of this room, in the order of their areas."""
+    here = os.path.dirname(__file__)
+    names = [
+        f"{room}.{name.removesuffix('.py')}"
+        for room in sorted(os.listdir(here))
+        if os.path.isdir(os.path.join(here, room))
+        for name in sorted(os.listdir(os.path.join(here, room)))
+        if name.endswith(".py")
+    ]
+    found = [cast(Comparer, import_module(f"envdoctor.revision.{name}")) for name in names]
+    return tuple(sorted(found, key=lambda comparer: AREAS.index(comparer.AREA)))
+
+
+def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of the paths that the comparer compares."""
+    wants = getattr(comparer, "wants", None)
+    if wants is not None:
+        return tuple(path for path in paths if wants(path))
+    others = [other.wants for other in _comparers() if other.AREA != comparer.AREA]
+    return tuple(path for path in paths if not any(wants(path) for wants in others))
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
@@ -78,31 +105,9 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
         more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
         incomplete = f"{unread[0].path}: {unread[0].reason}{more}"
     records = Records(tuple(_record(change) for change in comparison.changes), incomplete)
-    facts = [Fact("change", records, origin, "revision")]
-    for compared in comparison.parts.values():
-        for key, value in compared.facts:
-            facts.append(Fact(key, _value(value), origin, "revision"))
-    return facts
+    facts = {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
+    return [Fact(key, value, origin, "revision") for key, value in {"change": records, **facts}.items()]
 
 
 def _record(change: Change) -> dict[str, Value]:
-    return {
-        "area": change.area,
-        "kind": change.kind,
-        "path": change.path,
-        "symbol": change.symbol,
-        "before": ABSENT if change.before is None else change.before,
-        "after": ABSENT if change.after is None else change.after,
-        "count": change.count,
-        "detail": ABSENT if change.detail is None else change.detail,
-    }
-
-
-def _value(value: object) -> Value:
-    if value is None:
-        return ABSENT
-    if isinstance(value, (str, int, float, bool, Unknown)):
-        return value
-    if isinstance(value, Sequence):
-        return tuple(str(item) for item in value)
-    raise TypeError(f"no fact can have the value {value!r}")
+    return {name: ABSENT if value is None else value for name, value in change._asdict().items()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from envdoctor.hub.commits import Commit, commits_between
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparing import compare_snapshots
 
 __all__ = ["Wanted", "attribute"]
@@ -23,8 +23,8 @@ def attribute(
     old: Snapshot,
     new: Snapshot,
     wanted: Iterable[Wanted],
+    matrix: Matrix,
     *,
-    table: Callable[[str], Mapping[str, Any]] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[Wanted, Commit]:
     """The oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows gets
@@ -36,7 +36,7 @@ def attribute(
     if not isinstance(new, HubSnapshot) or old.revision is None:
         raise SnapshotError("--history needs two revisions of one repository on the Hub", "usage")
     repo = str(new.repo)
-    newest_first, related = commits_between(new.transport, repo, old.revision, str(new.revision), MOST_STEPS + 1)
+    newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), MOST_STEPS + 1)
     if not related:
         raise SnapshotError(
             f"{old.label} is not among the {MOST_STEPS} commits before {new.label}: their history cannot be walked",
@@ -49,10 +49,10 @@ def attribute(
     for number, commit in enumerate(reversed(newest_first), 1):
         if progress is not None:
             progress(f"history: commit {number} of {len(newest_first)}")
-        after = open_hub(repo, commit.id, new.transport, cache=new.cache, largest_header=new.largest_header)
+        after = open_hub(repo, commit.id, new.access)
         concerned = [change for change in pending if change not in found and _differs(before, after, change[2])]
         for area in dict.fromkeys(change[0] for change in concerned):
-            step = compare_snapshots(before, after, areas=[area], table=table)
+            step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
             for change in concerned:
                 if change[0] == area:

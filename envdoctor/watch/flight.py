@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
         spec = matrix.registry.find(key)
         if spec is not None:
             known.add(Fact(key, parse_value(spec, raw), "the watched run", "watch"))
-    found = judge(known, matrix.only(lambda rule: rule.scope == "watch"), Policy(), today=date.today()).findings
+    found = judge(known, matrix.only(lambda rule: rule.scope == "watch"), Policy()).findings
     return tuple(finding for finding in found if finding.superseded_by is None)
 
 

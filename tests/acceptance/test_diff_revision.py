@@ -73,7 +73,7 @@ def test_the_cause_is_named_although_the_weights_are_identical(diff, hub):
     publish(hub)
     result = diff("zai-org/chatglm3-6b", OLD, "main", "--format", "json")
     assert result.code == 1, result.err
-    found = by_id(result.json)["rc-gc-noop"]
+    found = by_id(result.json)["remote-code-checkpointing-does-nothing"]
     assert "gradient_checkpointing_enable" in found["message"] and "TinyPreTrainedModel" in found["message"]
     section = result.json["sections"]["revision"]
     assert section["verdict"].startswith("weights identical")
@@ -85,7 +85,7 @@ def test_the_verdict_is_the_first_line(diff, hub):
     result = diff("zai-org/chatglm3-6b", OLD)
     first = result.out.splitlines()[0]
     assert first.startswith("weights identical") and f"pin {OLD}" in first
-    assert "error[rc-gc-noop]" in result.out
+    assert "error[remote-code-checkpointing-does-nothing]" in result.out
 
 
 def test_the_changed_rendering_of_the_template_is_shown(diff, hub):
@@ -95,7 +95,7 @@ def test_the_changed_rendering_of_the_template_is_shown(diff, hub):
         entry for entry in result.json["sections"]["revision"]["changes"] if entry["kind"] == "rendering-changed"
     ]
     assert change["before"] != change["after"]
-    assert "template-render" in by_id(result.json)
+    assert "chat-template-renders-differently" in by_id(result.json)
 
 
 def test_unchanged_weights_cost_no_byte_of_any_weight_file(diff, hub):
@@ -124,7 +124,7 @@ def test_without_revisions_the_last_change_that_matters_is_compared(diff, hub):
 def test_history_names_the_commit_behind_the_finding(diff, hub):
     publish(hub)
     result = diff("zai-org/chatglm3-6b", OLD, "main", "--history", "--format", "json")
-    found = by_id(result.json)["rc-gc-noop"]
+    found = by_id(result.json)["remote-code-checkpointing-does-nothing"]
     commits = {entry["fingerprint"]: entry["commit"] for entry in result.json["sections"]["revision"]["introduced"]}
     assert commits[found["fingerprint"]].startswith(NEW)
     assert "support for newer transformers" in commits[found["fingerprint"]]
@@ -170,22 +170,22 @@ def test_two_folders_are_compared_without_any_hub(run, tmp_path):
         (folder / "config.json").write_text(json.dumps({"model_type": "chatglm"}))
         (folder / "modeling_chatglm.py").write_text((CODE / side / "modeling_tiny.py").read_text())
     result = run("diff-revision", "./old", "./new", "--no-config", "--no-environment", "--format", "json")
-    assert "rc-gc-noop" in by_id(result.json)
+    assert "remote-code-checkpointing-does-nothing" in by_id(result.json)
 
 
-def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tmp_path):
+def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(run, hub, tmp_path):
     repo = publish(hub)
     environ = hub.environ(tmp_path)
     pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=environ)
     assert pinned.code == 0, pinned.err
-    lock = json.loads((tmp_path / "envdoctor.lock").read_text())
-    entry = lock["models"]["zai-org/chatglm3-6b"]
+    pins = json.loads((tmp_path / "envdoctor-pins.json").read_text())
+    entry = pins["models"]["zai-org/chatglm3-6b"]
     assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
     assert repo is not None
     moved = run(
         "diff-revision",
         "zai-org/chatglm3-6b",
-        "--lock",
+        "--pin",
         "--no-config",
         "--no-environment",
         "--format",
@@ -193,7 +193,7 @@ def test_pin_writes_a_lock_and_check_says_when_the_files_are_others(run, hub, tm
         env=environ,
     )
     assert moved.code == 1
-    assert "model-differs-from-lock" in by_id(moved.json)
+    assert "model-differs-from-pin" in by_id(moved.json)
 
 
 def retyped(name: str, dtype: str) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def test_weights_in_float32_under_an_equal_config_are_named(diff, hub):
     repo.commit({**retyped("qwen2.5-7b-instruct", "F16"), "config.json": "{}"}, id="aaaaaaa")
     repo.commit(retyped("qwen2.5-7b-instruct", "F32"))
     result = diff("org/retyped", "aaaaaaa", "main", "--format", "json")
-    assert "weights-retyped-float32" in by_id(result.json)
+    assert "weights-dtype-changed-to-float32" in by_id(result.json)
     amounts = result.json["sections"]["revision"]["amounts"]
     assert amounts["new"]["dtype"]["F32"][2] == 2 * amounts["old"]["dtype"]["F16"][2]
     text = diff("org/retyped", "aaaaaaa", "main").out
@@ -222,7 +222,7 @@ def test_a_pickle_in_the_place_of_safetensors_is_named(diff, hub):
     repo.commit({**weights("chatglm3-6b"), "config.json": "{}"}, id="aaaaaaa")
     repo.commit({"pytorch_model.bin": b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R."})
     found = by_id(diff("org/pickled", "aaaaaaa", "main", "--format", "json").json)
-    assert "pickle-added" in found or "pickle-runs-code" in found
+    assert "pickle-file-added" in found or "pickle-runs-code" in found
 
 
 def test_tensors_lists_every_pattern(diff, hub):
@@ -243,7 +243,7 @@ def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(diff, hu
     assert not list(tmp_path.rglob("id_rsa*"))
 
 
-def test_check_compares_a_folder_with_the_lock(run, hub, tmp_path):
+def test_check_compares_a_folder_with_its_pin(run, hub, tmp_path):
     publish(hub)
     assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
     folder = tmp_path / "chatglm3-6b"
@@ -252,17 +252,17 @@ def test_check_compares_a_folder_with_the_lock(run, hub, tmp_path):
     (folder / "modeling_chatglm.py").write_text((CODE / "old" / "modeling_tiny.py").read_text())
     (folder / "trainer_state.json").write_text("{}")
     same = run("check", "--no-config", "--model", str(folder), "--format", "json")
-    assert "model-differs-from-lock" not in by_id(same.json)
+    assert "model-differs-from-pin" not in by_id(same.json)
     (folder / "modeling_chatglm.py").write_text((CODE / "new" / "modeling_tiny.py").read_text())
     other = run("check", "--no-config", "--model", str(folder), "--format", "json")
     assert other.code == 1
-    assert "modeling_chatglm.py" in by_id(other.json)["model-differs-from-lock"]["message"]
+    assert "modeling_chatglm.py" in by_id(other.json)["model-differs-from-pin"]["message"]
 
 
-def test_a_lock_without_this_model_is_said_and_is_no_pass(run, hub, tmp_path):
+def test_pins_without_this_model_are_said_and_are_no_pass(run, hub, tmp_path):
     publish(hub)
     assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
-    result = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "lock.state")
+    result = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "pin.state")
     assert result.code == 3
     assert "pins other models" in result.out
 

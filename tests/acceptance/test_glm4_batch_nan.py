@@ -102,3 +102,30 @@ def test_the_terminal_report_can_be_acted_on(run, facts_file):
     assert any(line.strip().startswith("fix") and "2.4.1" in line for line in lines)
     assert "github.com/zai-org/GLM-4/issues/724" in result.out
     assert "1 error" in result.out
+
+
+COMPANIONS = {
+    "torch": ("2.5.0+cu118", ()),
+    "torchvision": ("0.20.0+cu118", ("torch==2.5.0",)),
+    "torchaudio": ("2.5.0+cu118", ("torch==2.5.0",)),
+    "transformers": ("4.48.3", ()),
+}
+
+
+def test_the_fix_brings_torchvision_and_torchaudio_of_its_release(run, tmp_path):
+    """In an environment where they were installed with torch 2.5.0, as its own instructions say."""
+    for name, (version, requires) in COMPANIONS.items():
+        info = tmp_path / "site" / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        head = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {x}" for x in requires)]
+        (info / "METADATA").write_text("\n".join(head) + "\n\n")
+    where = ("--path", str(tmp_path / "site"), "--set", "model.repo=THUDM/glm-4-9b-chat-hf")
+    report = run("check", *where, "--set", "recipe.batch_size=2", "--format", "json").json
+    finding = next(finding for finding in report["findings"] if finding["id"] == RULE)
+    first = finding["fixes"][0]
+    assert first["constraints"] == ["torch==2.4.1"]
+    assert all(
+        part in first["commands"][0]
+        for part in ("torch==2.4.1", "torchvision==0.19.1", "torchaudio==2.4.1", "download.pytorch.org/whl/cu118")
+    )
+    assert not finding["withheld_fixes"] or all("2.4.1" not in fix["summary"] for fix in finding["withheld_fixes"])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 STORY = Path(__file__).resolve().parents[2] / "fixtures" / "environments" / "openrlhf-dpo-glm4.json"
-RULE = "openrlhf-dpo-glm4-without-flash-attention"
+RULE = "openrlhf-glm4-dpo-out-of-memory-without-flash-attention"
 
 
 def found(run, facts_file, **changes):

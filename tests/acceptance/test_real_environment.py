@@ -128,7 +128,7 @@ def test_two_dist_infos_of_one_package_are_a_finding(run, copy):
     version = info.name.removeprefix("numpy-").removesuffix(".dist-info")
     rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1))
     report = check(run, copy).json
-    found = [entry for entry in report["findings"] if entry["id"] == "duplicate-metadata"]
+    found = [entry for entry in report["findings"] if entry["id"] == "package-metadata-duplicated"]
     assert found and found[0]["item"]["name"] == "numpy"
 
 

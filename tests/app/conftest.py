@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RULE = """schema = 1
 rule = {{ status = "active", severity = "{severity}", confidence = "upstream", effect = "crash", \
-added = 2026-11-01, modified = 2026-11-01, open_ended = true, aliases = ["old#{name}"] }}
+added = 2026-11-01, modified = 2026-11-01, open_ended = true }}
 affects = [{{ {condition} }}]
 message = {{ en = "it fails" }}
 why = {{ en = "it was built so" }}
@@ -34,7 +34,7 @@ def small(tmp_path: Path) -> Callable[..., Matrix]:
         (home / "retired.toml").write_text(retired)
         for name, what in rules.items():
             condition, severity = what if isinstance(what, tuple) else (what, "error")
-            text = RULE.format(condition=condition, severity=severity, name=name)
+            text = RULE.format(condition=condition, severity=severity)
             (home / "rules" / f"{name.replace('_', '-')}.toml").write_text(text)
         return load_source(home, source="test")
 

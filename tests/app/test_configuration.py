@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 
 import pytest
@@ -88,31 +89,31 @@ def test_keys_of_set_and_where_need_no_quotes(load):
         ("fail-on = ", "not TOML"),
         (b"model = 'caf\xe9'", "not UTF-8 text"),
         ("a = " + "[" * 20_000, "nested too deeply"),
-        ("fail_on = 'note'", "fail_on: unknown key; did you mean fail-on?"),
-        ("colour = 1", "colour: unknown key; known are fail-on"),
+        ("fail_on = 'note'", "unknown key 'fail_on'; did you mean fail-on?"),
+        ("colour = 1", "unknown key 'colour'; known are fail-on, fail-confidence"),
         ("fail-on = 'fatal'", "fail-on: 'fatal' is none of note, warning, error"),
-        ("fail-on = 1", "fail-on: a text is expected"),
+        ("fail-on = 1", "fail-on: 1 is none of note, warning, error"),
         ("fail-confidence = 'sure'", "fail-confidence: 'sure' is none of"),
         ("lang = 'de'", "lang: 'de' is none of auto, en, zh"),
         ("model = ['x']", "model: a text is expected"),
         ("matrix = 4", "matrix: a list of text is expected"),
         ("require = [1]", "require: a list of text is expected"),
         ("set = ['a=b']", "set: a table such as"),
-        ("rules = 'off'", "rules: a table such as"),
+        ("rules = 'off'", "rules: a table is expected"),
         ("rules = { a-rule = 'silent' }", "rules: a-rule: 'silent' is none of off, note, warning, error"),
         ("rules = { a-rule = ['off'] }", "rules: a-rule: "),
         ("ignore = 'x'", "ignore: an array of tables"),
         ("[ignore]\nid = 'x'", "ignore: an array of tables"),
-        ("[[ignore]]\nreason = 'x'", "ignore 1: id is missing"),
-        ("[[ignore]]\nid = ''\nreason = 'x'", "ignore 1: id is missing"),
-        ("[[ignore]]\nid = 'r'", "ignore 1: r: a reason is required"),
-        ("[[ignore]]\nid = 'r'\nreason = '  '", "ignore 1: r: a reason is required"),
-        ("[[ignore]]\nid = 'r'\nreason = 4", "ignore 1: r: a reason is required"),
-        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = '2027-01-31'", "ignore 1: r: until: a date such as"),
-        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = 2027-01-31T10:00:00", "ignore 1: r: until: a date such as"),
-        ("[[ignore]]\nid = 'r'\nreason = 'x'\nwhere = 'T4'", "ignore 1: r: where: a table such as"),
+        ("[[ignore]]\nreason = 'x'", "ignore 1: id: missing"),
+        ("[[ignore]]\nid = ''\nreason = 'x'", "ignore 1: id: a text is expected, not ''"),
+        ("[[ignore]]\nid = 'r'", "ignore 1: reason: missing"),
+        ("[[ignore]]\nid = 'r'\nreason = '  '", "ignore 1: reason: a reason is expected"),
+        ("[[ignore]]\nid = 'r'\nreason = 4", "ignore 1: reason: a reason is expected"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = '2027-01-31'", "ignore 1: until: a date such as"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nuntil = 2027-01-31T10:00:00", "ignore 1: until: a date such as"),
+        ("[[ignore]]\nid = 'r'\nreason = 'x'\nwhere = 'T4'", "ignore 1: where: a table such as"),
         ("[[ignore]]\nid = 'r'\nreason = 'x'\nfor = 'ever'", "ignore 1: unknown key 'for'"),
-        ("[[ignore]]\nid = 'a'\nreason = 'x'\n[[ignore]]\nid = 'b'", "ignore 2: b: a reason is required"),
+        ("[[ignore]]\nid = 'a'\nreason = 'x'\n[[ignore]]\nid = 'b'", "ignore 2: reason: missing"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_file_and_key(load, text, sentence):
@@ -158,3 +159,41 @@ def test_its_own_file_comes_before_pyproject(tmp_path):
     (tmp_path / "envdoctor.toml").write_text("")
     (tmp_path / "pyproject.toml").write_text("[tool.envdoctor]\n")
     assert find_configuration(tmp_path) == tmp_path / "envdoctor.toml"
+
+
+@pytest.mark.parametrize("name", ["envdoctor.toml", "pyproject.toml"])
+@pytest.mark.parametrize("what", ["fifo", "folder", "dangling link", "device"])
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes are those of POSIX")
+def test_a_configuration_that_cannot_be_read_is_not_passed_over(tmp_path, name, what):
+    """It may hold the settings of a gate."""
+    path = tmp_path / name
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/nowhere" if what == "dangling link" else "/dev/zero")
+    with pytest.raises(UsageProblem, match="cannot be read: "):
+        found = find_configuration(tmp_path)
+        load_configuration(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_configuration_of_another_user_is_not_obeyed(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "envdoctor.toml").write_text("[rules]\n")
+    os.chown(tmp_path / "envdoctor.toml", 4242, 4242)
+    with pytest.raises(UsageProblem, match="belongs to another user"):
+        find_configuration(project)
+    os.chown(project, 4242, 4242)  # a checkout that its owner mounted into a container of root's
+    assert find_configuration(project) == tmp_path / "envdoctor.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a = " + "9" * 5000, "Exceeds the limit|not TOML"), (".".join("a" * 100_000) + " = 1", "200 parts or more")],
+)
+def test_a_number_or_a_key_without_end_is_refused(load, text, problem):
+    with pytest.raises(UsageProblem, match=problem):
+        load(text)

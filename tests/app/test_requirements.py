@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import venv
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from envdoctor.facts.values import Records
 from envdoctor.judge.policy import Ignore, Policy
 from envdoctor.knowledge.matrix import load_matrix
 
-TODAY = date(2026, 11, 20)
 RULES = ("requirement-missing", "requirement-conflict", "requires-other-python")
 
 
@@ -38,7 +36,7 @@ def packages(tmp_path: Path) -> Callable[..., str]:
 
 def judged(folder: str, policy: Policy | None = None, *assignments: str):
     sources = Sources(path=folder, gpu=False, assignments=assignments, environ={})
-    report = check(sources, policy=policy, today=TODAY)
+    report = check(sources, policy=policy)
     return report, [finding for finding in report.findings if finding.id in RULES]
 
 
@@ -90,7 +88,7 @@ def test_a_release_for_another_python_names_both(tmp_path: Path) -> None:
     text = "Metadata-Version: 2.1\nName: numpy\nVersion: 9.0\nRequires-Python: >=3.99\n\n"
     (site / "numpy-9.0.dist-info" / "METADATA").write_text(text)
     sources = Sources(python=str(tmp_path / "env"), gpu=False, environ={})
-    (finding,) = [one for one in check(sources, today=TODAY).findings if one.id in RULES]
+    (finding,) = [one for one in check(sources).findings if one.id in RULES]
     assert finding.message.en.startswith("numpy 9.0 is for Python >=3.99, and this is Python 3.")
 
 

@@ -140,18 +140,48 @@ def test_a_private_rule_with_an_unknown_key_or_a_newer_schema_is_not_checked(che
     assert "schema 9 is newer" in reasons["x-newer"] and "unknown key 'surprise'" in reasons["x-odd"]
 
 
-def test_lint_and_list_take_private_rules(run, private):
+def test_lint_names_what_is_wrong_with_private_rules_and_the_shipped_ones_pass(run, private):
     folder = private()
-    result = run("matrix", "lint", "--matrix", str(folder))
-    assert result.code == 1 and "x-rule.toml: evidence: at least one source is needed" in result.out
-    rows = json.loads(run("matrix", "list", "--matrix", str(folder), "--format", "json").out)["rules"]
+    (folder / "x-bad.toml").write_text("schema = 1\nrule = = 2\n")
+    result = run("matrix", "lint", "--matrix", str(folder), timeout=300)
+    assert result.code == 1
+    *complaints, summary = result.out.splitlines()
+    assert {line.partition(": ")[0].rpartition("/")[2] for line in complaints} == {"x-rule.toml", "x-bad.toml"}
+    assert any("x-rule.toml: evidence: at least one source is needed" in line for line in complaints)
+    assert any("x-bad.toml: not TOML: " in line for line in complaints)
+    assert summary.endswith(f"{len(complaints)} complaints")
+
+
+def test_list_takes_private_rules(run, private):
+    rows = json.loads(run("matrix", "list", "--matrix", str(private()), "--format", "json").out)["rules"]
     assert "x-rule" in [row["id"] for row in rows]
 
 
-def test_the_shipped_matrix_passes_its_own_lint_and_tests(run):
-    result = run("matrix", "lint", timeout=300)
-    assert result.code == 0, result.out
-    assert run("matrix", "test", timeout=300).code == 0
+def test_the_tests_of_a_rule_are_run_under_its_present_and_its_former_id(run):
+    result = run("matrix", "test", "rc-gc-noop", "torch-not-installed")
+    assert result.code == 0 and "0 failed" in result.out
+    assert "rc-gc-noop is now remote-code-checkpointing-does-nothing" in result.out
+
+
+def test_an_ignore_of_a_former_id_is_written_under_the_present_one_and_says_so(run, tmp_path):
+    result = run("ignore", "tok-class", "--reason", "known")
+    assert "tokenizer-class-changed (tok-class is its former id) is accepted" in result.out
+    assert 'id = "tokenizer-class-changed"' in (tmp_path / "envdoctor.toml").read_text()
+
+
+def test_a_configuration_that_names_a_former_id_works_and_is_told(run, tmp_path):
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"rope_scaling": name}))
+    (tmp_path / "envdoctor.toml").write_text(
+        'rules = { rope = "note" }\n[[ignore]]\nid = "transformers-window"\nreason = "known"\n'
+    )
+    result = run("diff-revision", "old", "new", "--no-environment", "--format", "json")
+    said = [notice["text"] for notice in result.json["notices"]]
+    assert "rules: rope names rope-settings-changed by its former id" in said
+    assert (
+        "envdoctor.toml: the ignore of transformers-window names transformers-releases-that-load-it-changed" in said[1]
+    )
 
 
 # --- precedence ----------------------------------------------------------------------------------------------------
@@ -229,9 +259,9 @@ def test_private_rules_and_required_facts_of_the_file_are_used(run, facts_file, 
 @pytest.mark.parametrize(
     ("text", "fragment"),
     [
-        ("fail-on = 1", "fail-on: a text is expected"),
+        ("fail-on = 1", "fail-on: 1 is none of note, warning, error"),
         ("rules = { no-such-rule = 'off' }", "rules: no-such-rule: there is no such rule"),
-        ("[[ignore]]\nid = 'r'", "a reason is required"),
+        ("[[ignore]]\nid = 'r'", "ignore 1: reason: missing"),
         ("matrix = ['nowhere']", "nowhere: no such folder"),
         ("set = { recipe.batchsize = 2 }", "envdoctor.toml recipe.batchsize=2: "),
         ("[x", "not TOML"),
@@ -371,25 +401,38 @@ def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, argum
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("path", ["", ":/nonexistent", "."])
-def test_nor_through_an_empty_entry_of_pythonpath(trap, tmp_path, path):
-    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
-    (trap / "re.py").unlink()  # the standard library's own is looked for there before any line of ours runs
-    for name in ("typing", "__future__"):
+@pytest.mark.parametrize("path", ["", ":/nonexistent", ".", "{trap}", "/nonexistent:{trap}/"])
+def test_nor_through_pythonpath(trap, tmp_path, path):
+    """Nor from a folder that PYTHONPATH names: it serves the judged environment, and what is in it is not ours."""
+    for name in ("re", "typing", "__future__"):  # the interpreter and a script's own first line take them from there
         (trap / f"{name}.py").unlink()
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
     runner = tmp_path / "envdoctor-script"
     runner.write_text(script)
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(runner)],
         cwd=trap,
-        env={**environ, "PYTHONPATH": path + ":"},
+        env={**environ, "PYTHONPATH": path.format(trap=trap) + ":"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
+
+
+def test_without_its_dependencies_it_says_what_is_missing(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    code = f"import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p] + [{str(root)!r}]\n"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code + "from envdoctor.cli.main import main"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3 and done.stdout == ""
+    assert done.stderr.startswith("envdoctor: click is not installed for ") and done.stderr.count("\n") == 1
 
 
 def test_a_working_directory_that_is_gone_is_no_obstacle(facts_file, tmp_path):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from known import keyed
+from observing import shipped
 
 from envdoctor.derive import build_fits, build_needed
 from envdoctor.facts.values import ABSENT, Unknown, Value
-from envdoctor.knowledge.matrix import load_matrix
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 
 
 def needed(**facts: Value) -> Any:
-    known = {key.replace("__", "."): value for key, value in facts.items()}
+    known = keyed(**facts)
     derived = build_needed.compute(lambda key: known.get(key, Unknown("not given")), MATRIX)
     return derived["build.needed"].value
 
@@ -55,7 +56,7 @@ def test_what_is_not_given_leaves_it_unknown(facts: dict[str, Value]) -> None:
 
 
 def fits(**facts: Value) -> dict[str, Any]:
-    known = {key.replace("__", "."): value for key, value in facts.items()}
+    known = keyed(**facts)
     derived = build_fits.compute(lambda key: known.get(key, Unknown("not given")), MATRIX)
     return {key: one.value for key, one in derived.items()}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import known
 import pytest
 
 from envdoctor.derive import derive
 from envdoctor.derive.running import _derivations
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.matrix import load_source
 
@@ -58,15 +58,7 @@ def small(tmp_path):
 def derived(small):
     """All facts after derivation."""
 
-    def go(given=(), **more):
-        facts = FactSet()
-        for key, raw in {**dict(given), **more}.items():
-            spec = small.registry.find(key)
-            facts.add(Fact(key, parse_value(spec, raw), "facts.json", "given"))
-        derive(facts, small)
-        return facts
-
-    return go
+    return lambda values: known.derived(known.given(values, small.registry), small)
 
 
 # --- torch ---------------------------------------------------------------------------------------------------------
@@ -230,9 +222,3 @@ def test_every_derivation_names_registered_facts_and_runs_after_its_inputs(small
             assert key == "pkg.*" or small.registry.find(key) is not None, key
         assert {key for key in module.INPUTS if key in produced and key not in module.OUTPUTS} <= done
         done |= set(module.OUTPUTS)
-
-
-def test_the_shipped_families_do_not_contradict_each_other(matrix):
-    from envdoctor.knowledge.linting import lint_matrix
-
-    assert list(lint_matrix(matrix)) == []

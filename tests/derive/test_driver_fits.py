@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from known import derived, given, keyed
+from observing import shipped
 
-from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import ABSENT, Fact, Unknown
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts.values import ABSENT, Unknown
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 
 
-def facts(**given):
+def facts(**values):
     """Derived facts; two underscores stand for a dot."""
-    known = FactSet()
-    for name, raw in given.items():
-        key = name.replace("__", ".")
-        known.add(Fact(key, parse_value(MATRIX.registry.find(key), raw), "test", "given"))
-    derive(known, MATRIX)
-    return known
+    return derived(given(keyed(**values), MATRIX.registry), MATRIX)
 
 
-def fits(cuda, driver=None, **given):
+def fits(cuda, driver=None, **values):
     if driver is not None:
-        given["driver__version"] = driver
-    return facts(torch__cuda=cuda, **given).value("driver.fits")
+        values["driver__version"] = driver
+    return facts(torch__cuda=cuda, **values).value("driver.fits")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +139,7 @@ def test_a_driver_that_tells_its_cuda_fits_its_module():
 
 
 def test_the_table_is_in_order():
-    rows = MATRIX.table("cuda-drivers")["row"]
+    rows = MATRIX.rows("cuda-drivers")
     keys = [tuple(map(int, row["key"].split("."))) for row in rows]
     assert keys == sorted(keys)
     for system in ("linux", "windows"):

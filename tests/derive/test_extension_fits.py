@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from known import keyed
 
 from envdoctor.derive.extension_fits import compute
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 
 
 def fits(item: Mapping[str, Value], **facts: Value) -> Mapping[str, Any]:
-    known: dict[str, Value] = {key.replace("__", "."): value for key, value in facts.items()}
+    known: dict[str, Value] = keyed(**facts)
     known["extension"] = Records((item,))
     derived = compute(lambda key: known.get(key, Unknown("not given")), None)["extension"].value  # type: ignore[arg-type]
     assert isinstance(derived, Records)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from known import derived, given, keyed
+from observing import shipped
 
-from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import ABSENT, Unknown
 from envdoctor.knowledge.gpu_code import kernels
-from envdoctor.knowledge.matrix import load_matrix
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 
 
-def facts(**given):
+def facts(**values):
     """Derived facts; two underscores stand for a dot."""
-    known = FactSet()
-    for name, raw in given.items():
-        key = name.replace("__", ".")
-        known.add(Fact(key, parse_value(MATRIX.registry.find(key), raw), "test", "given"))
-    derive(known, MATRIX)
-    return known
+    return derived(given(keyed(**values), MATRIX.registry), MATRIX)
 
 
 def answer(cc, **given):
@@ -167,8 +160,8 @@ def test_a_nightly_build_has_no_code_for_what_its_compiler_does_not_know():
 
 
 def test_a_build_without_cuda_and_no_torch_have_no_kernels_to_speak_of():
-    for given in ({"pkg__torch": "2.8.0+cpu"}, {"torch__cuda": "12.6", "pkg__torch": "absent"}, {}):
-        assert isinstance(answer("9.0", **given)[0], Unknown)
+    for values in ({"pkg__torch": "2.8.0+cpu"}, {"torch__cuda": "12.6", "pkg__torch": "absent"}, {}):
+        assert isinstance(answer("9.0", **values)[0], Unknown)
 
 
 def test_gpus_known_by_name_get_their_compute_capability():
@@ -215,5 +208,5 @@ def test_the_arch_list_of_a_release_is_a_fact_with_its_table():
 
 def test_every_row_of_the_tables_is_understood():
     for table in ("torch-archs", "torch-archs-windows"):
-        for row in MATRIX.table(table)["row"]:
+        for row in MATRIX.rows(table):
             assert kernels("9.0", row["archs"], row["cuda"], MATRIX) is not None, row

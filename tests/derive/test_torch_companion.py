@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from known import derived, given
 
-from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact, Records, Unknown
+from envdoctor.facts.values import Records, Unknown
 
 
 @pytest.fixture
 def companions(matrix):
     """The derived records by package, from facts in the form of a facts file."""
 
-    def run(given, *, complete=True):
-        facts = FactSet(
-            Fact(key, parse_value(matrix.registry.find(key), raw), "test", "given") for key, raw in given.items()
-        )
-        if complete:
-            facts.declare_complete("pkg", "test")
-        derive(facts, matrix)
-        records = facts.value("torch_companion")
+    def run(values, *, complete=True):
+        facts = given(values, matrix.registry, ["pkg"] if complete else [])
+        records = derived(facts, matrix).value("torch_companion")
         assert isinstance(records, Records)
         return {item["package"]: item for item in records}, records.incomplete
 

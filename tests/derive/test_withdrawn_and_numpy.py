@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+from observing import shipped
 
 from envdoctor.derive import numpy_binary, withdrawn
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.knowledge.matrix import load_matrix
 
 
-def rows(table: str, kind: str) -> list[dict[str, str]]:
-    return load_matrix().table(table)[kind]
+def rows(table: str, kind: str) -> list[Mapping[str, str]]:
+    return list(shipped().rows(table, kind))
 
 
 @pytest.fixture

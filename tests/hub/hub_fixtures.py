@@ -1,10 +1,4 @@
-"""Fixtures around the loopback Hub, for this folder and others.
-
-Another folder's ``conftest.py`` has them with::
-
-    sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
-    from hub_fixtures import hub, packages_of
-"""
+"""Fixtures around the loopback Hub, for the ``conftest.py`` of this folder and others."""
 
 from __future__ import annotations
 

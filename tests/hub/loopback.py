@@ -262,7 +262,8 @@ class Hub:
 
         Kinds: ``latency`` (seconds), ``slow`` (chunk, pause), a status such as ``"429"`` (headers), ``drop``, ``cut``
         (after), ``ignore_range``, ``short_range`` (by), ``shift_range`` (by), ``wrong_content_range``, ``html200``,
-        ``no_commit_header``, ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data).
+        ``no_commit_header``, ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data),
+        ``company`` (requests: no answer before so many have arrived).
         """
         self.faults.append(Fault(kind, match, times, options, server))
 
@@ -396,6 +397,10 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if fault.kind == "latency":
             self.server.hub.stopping.wait(fault.options["seconds"])
+        elif fault.kind == "company":
+            hub = self.server.hub
+            while len(hub._entries) < fault.options["requests"] and not hub.stopping.wait(0.005):
+                pass
         elif fault.kind == "drop":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)

@@ -8,6 +8,7 @@ import struct
 import pytest
 from loopback import Hub
 
+from envdoctor.hub.access import Access
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
@@ -29,6 +30,14 @@ def transport(hub: Hub, **options: object) -> Transport:
     return Transport(**given)  # type: ignore[arg-type]
 
 
+def access(
+    hub: Hub, *, environ: dict[str, str] | None = None, largest_header: int = 100_000_000, **options: object
+) -> Access:
+    """The same, as what a command may ask for; ``environ`` may name a place for envdoctor's own cache."""
+    way = transport(hub, **options)
+    return Access("", environ or {}, largest_header=largest_header, transport=way)
+
+
 def weights(snapshot: HubSnapshot) -> list[str]:
     """The weight files of a snapshot."""
     return [path for path in snapshot.files if path.endswith(".safetensors")]
@@ -37,7 +46,7 @@ def weights(snapshot: HubSnapshot) -> list[str]:
 def error_of(hub: Hub, repo: str = "zai-org/tiny", revision: str | None = None, **options: object) -> SnapshotError:
     """The error of opening a snapshot, which is one line and shows no token."""
     with pytest.raises(SnapshotError) as caught:
-        open_hub(repo, revision, transport(hub, **options))
+        open_hub(repo, revision, access(hub, **options))
     text = str(caught.value)
     assert "\n" not in text and "Traceback" not in text and "hf_secret" not in text
     return caught.value

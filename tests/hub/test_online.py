@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from loopback import Hub, Repo, virtual
-from small_models import SHARD, error_of, header, transport, weights
+from small_models import SHARD, access, error_of, header, weights
 
-from envdoctor.hub.header_cache import HeaderCache
 from envdoctor.hub.listing import MOST_FILES
 from envdoctor.hub.online import open_hub
 from envdoctor.hub.snapshot import SnapshotError, Unread
@@ -26,7 +25,7 @@ def repo(hub: Hub) -> Repo:
 
 
 def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub, repo):
-    way = transport(hub)
+    way = access(hub)
     old, new = open_hub("zai-org/tiny", repo.commits[1].id, way), open_hub("zai-org/tiny", None, way)
     changed = [path for path in new.files if old.files[path].oid != new.files[path].oid]
     assert changed == ["modeling.py"]
@@ -36,7 +35,7 @@ def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub,
 
 
 def test_a_file_is_read_once(hub, repo):
-    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    snapshot = open_hub("zai-org/tiny", None, access(hub))
     hub.forget()
     assert snapshot.read("config.json", 100) == snapshot.read("config.json", 100) == b'{"a": 1}'
     snapshot.headers(weights(snapshot))
@@ -46,7 +45,7 @@ def test_a_file_is_read_once(hub, repo):
 
 
 def test_headers_cost_two_requests_a_shard_and_little_more_than_their_bytes(hub, repo):
-    way = transport(hub)
+    way = access(hub)
     snapshot = open_hub("zai-org/tiny", None, way)
     hub.forget()
     headers = snapshot.headers(weights(snapshot))
@@ -57,7 +56,7 @@ def test_headers_cost_two_requests_a_shard_and_little_more_than_their_bytes(hub,
 
 def test_a_longer_header_costs_one_more_request_that_needs_no_redirect(hub):
     hub.repo("zai-org/long").commit({"model.safetensors": virtual(header(4000), SHARD)})
-    snapshot = open_hub("zai-org/long", None, transport(hub))
+    snapshot = open_hub("zai-org/long", None, access(hub))
     hub.forget()
     assert snapshot.headers(["model.safetensors"])["model.safetensors"] == header(4000)
     assert [entry.server for entry in hub.log] == ["hub", "cdn", "cdn"]
@@ -68,7 +67,7 @@ def test_what_was_learned_of_one_revision_serves_the_other(hub):
     repo = hub.repo("zai-org/many")
     first = repo.commit({f"m-{i}.safetensors": virtual(header(400), SHARD) for i in range(20)})
     repo.commit({f"m-{i}.safetensors": virtual(header(401), SHARD) for i in range(20)})
-    way = transport(hub)
+    way = access(hub)
     old, new = open_hub("zai-org/many", first, way), open_hub("zai-org/many", None, way)
     old.headers(weights(old))
     hub.forget()
@@ -77,7 +76,7 @@ def test_what_was_learned_of_one_revision_serves_the_other(hub):
 
 
 def test_connections_are_kept(hub, repo):
-    way = transport(hub, connections=4)
+    way = access(hub, connections=4)
     snapshot = open_hub("zai-org/tiny", None, way)
     for _ in range(5):
         open_hub("zai-org/tiny", None, way)
@@ -87,11 +86,11 @@ def test_connections_are_kept(hub, repo):
 
 
 def test_known_headers_are_not_asked_for_again(hub, repo, tmp_path):
-    cache = HeaderCache(str(tmp_path / "cache"), hub.endpoint)
-    first = open_hub("zai-org/tiny", None, transport(hub), cache=cache)
+    place = {"XDG_CACHE_HOME": str(tmp_path)}
+    first = open_hub("zai-org/tiny", None, access(hub, environ=place))
     kept = first.headers(weights(first))
     hub.forget()
-    second = open_hub("zai-org/tiny", None, transport(hub), cache=HeaderCache(str(tmp_path / "cache"), hub.endpoint))
+    second = open_hub("zai-org/tiny", None, access(hub, environ=place))
     assert second.headers(weights(second)) == kept
     assert hub.bytes_of(".safetensors") == 0
 
@@ -99,7 +98,7 @@ def test_known_headers_are_not_asked_for_again(hub, repo, tmp_path):
 def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hub, repo):
     hub.blobs = False
     hub.page_size = 4
-    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    snapshot = open_hub("zai-org/tiny", None, access(hub))
     assert snapshot.files["modeling.py"].oid == "sha1:" + repo.commits[0].files["modeling.py"].git_oid
     assert snapshot.files["model-00000-of-00007.safetensors"].size == SHARD
     assert snapshot.files["model-00000-of-00007.safetensors"].oid.startswith("sha256:")
@@ -112,7 +111,7 @@ def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hu
 
 def test_a_moved_repository_is_followed_and_both_names_are_known(hub, repo):
     hub.move("THUDM/tiny", "zai-org/tiny")
-    way = transport(hub)
+    way = access(hub)
     snapshot = open_hub("THUDM/tiny", None, way)
     assert (snapshot.asked, snapshot.repo) == ("THUDM/tiny", "zai-org/tiny")
     hub.forget()
@@ -126,7 +125,7 @@ def test_a_revision_is_a_branch_a_tag_a_pull_request_or_the_beginning_of_a_commi
     wanted = {"main": repo.branches["main"], "v1": repo.tags["v1"], "prefix": repo.commits[1].id}
     wanted["refs/pr/1"] = repo.pull_request(1, {"more.txt": "more"})
     asked = wanted["prefix"][:7] if how == "prefix" else how
-    snapshot = open_hub("zai-org/tiny", asked, transport(hub))
+    snapshot = open_hub("zai-org/tiny", asked, access(hub))
     assert snapshot.revision == wanted[how]
     assert snapshot.label == f"zai-org/tiny @ {wanted[how][:7]}"
 
@@ -134,7 +133,7 @@ def test_a_revision_is_a_branch_a_tag_a_pull_request_or_the_beginning_of_a_commi
 @pytest.mark.parametrize("name", ["../../etc", "a/b/c", "", "x y", "-x", "a/b\n", "https://evil"])
 def test_what_is_no_name_of_a_repository_is_asked_of_nobody(hub, name):
     with pytest.raises(SnapshotError) as caught:
-        open_hub(name, None, transport(hub))
+        open_hub(name, None, access(hub))
     assert caught.value.kind == "usage"
     assert not hub.log
 
@@ -142,7 +141,7 @@ def test_what_is_no_name_of_a_repository_is_asked_of_nobody(hub, name):
 @pytest.mark.parametrize("revision", ["a b", "..", "x/../y", "a\nb", "x" * 300, "a?b"])
 def test_what_is_no_revision_is_asked_of_nobody(hub, repo, revision):
     with pytest.raises(SnapshotError) as caught:
-        open_hub("zai-org/tiny", revision, transport(hub))
+        open_hub("zai-org/tiny", revision, access(hub))
     assert caught.value.kind == "usage"
     assert not hub.log
 
@@ -171,7 +170,7 @@ def test_an_unknown_revision(hub, repo):
 def test_a_private_repository_is_read_with_its_token_only(hub):
     hub.repo("zai-org/secret", private=True, readers={"hf_reader"}).commit({"config.json": "{}"})
     assert error_of(hub, "zai-org/secret").kind == "not-found"
-    assert open_hub("zai-org/secret", None, transport(hub, token="hf_reader")).read("config.json", 9) == b"{}"
+    assert open_hub("zai-org/secret", None, access(hub, token="hf_reader")).read("config.json", 9) == b"{}"
 
 
 def test_a_disabled_repository(hub):
@@ -190,9 +189,8 @@ def test_a_token_that_is_not_accepted_is_not_shown(hub, repo):
 def test_a_gated_repository_can_be_listed_and_says_what_to_do_for_its_files(hub, token, words):
     repo = hub.repo("zai-org/gated", gated=True, readers={"hf_reader"})
     repo.commit({"config.json": "{}", "a.py": "", "m.safetensors": virtual(header(), SHARD)})
-    way = transport(hub, token=token)
+    way = access(hub, token=token)
     snapshot = open_hub("zai-org/gated", None, way)
-    assert snapshot.gated
     assert len(snapshot.files) == 3
     hub.forget()
     unread = snapshot.read("config.json", 100)
@@ -201,7 +199,7 @@ def test_a_gated_repository_can_be_listed_and_says_what_to_do_for_its_files(hub,
     assert isinstance(snapshot.headers(["m.safetensors"])["m.safetensors"], Unread)
     assert isinstance(snapshot.read("a.py", 100), Unread)
     assert len(hub.log) == 1, "one refusal is enough"
-    reader = open_hub("zai-org/gated", None, transport(hub, token="hf_reader"))
+    reader = open_hub("zai-org/gated", None, access(hub, token="hf_reader"))
     assert reader.read("config.json", 100) == b"{}"
 
 
@@ -216,14 +214,14 @@ def test_without_a_network_the_answer_comes_at_once(hub, repo):
     with Hub() as gone:
         nowhere = gone.endpoint
     with pytest.raises(SnapshotError) as caught:
-        open_hub("zai-org/tiny", None, transport(hub, endpoint=nowhere, pause=30.0))
+        open_hub("zai-org/tiny", None, access(hub, endpoint=nowhere, pause=30.0))
     assert caught.value.kind == "network"
     assert "the connection was refused" in str(caught.value)
 
 
 def test_a_name_that_cannot_be_resolved_is_said(hub):
     with pytest.raises(SnapshotError) as caught:
-        open_hub("zai-org/tiny", None, transport(hub, endpoint="http://no-such-host.invalid", pause=30.0))
+        open_hub("zai-org/tiny", None, access(hub, endpoint="http://no-such-host.invalid", pause=30.0))
     assert caught.value.kind == "network"
     assert "no-such-host.invalid cannot be reached" in str(caught.value)
 
@@ -247,7 +245,7 @@ BAD_NAMES = [
 
 def test_hostile_names_are_refused_and_named(hub, repo):
     repo.extra_siblings = [{"rfilename": name, "blobId": "0" * 40, "size": 3} for name in BAD_NAMES]
-    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    snapshot = open_hub("zai-org/tiny", None, access(hub))
     assert len(snapshot.files) == 9
     assert len(snapshot.refused) == len(BAD_NAMES)
     assert all(unread.path.isprintable() and len(unread.path) <= 400 for unread in snapshot.refused)
@@ -264,7 +262,7 @@ def test_hostile_names_are_refused_and_named(hub, repo):
 )
 def test_a_broken_entry_is_refused_and_the_others_stand(hub, repo, entry):
     repo.extra_siblings = [entry]
-    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    snapshot = open_hub("zai-org/tiny", None, access(hub))
     assert len(snapshot.files) == 9
     assert len(snapshot.refused) == 1
 
@@ -274,7 +272,7 @@ def test_an_oid_that_is_none_is_not_believed(hub, repo):
         {"rfilename": "x", "size": 3, "blobId": "../x"},
         {"rfilename": "y", "lfs": {"sha256": 3, "size": 4}},
     ]
-    snapshot = open_hub("zai-org/tiny", None, transport(hub))
+    snapshot = open_hub("zai-org/tiny", None, access(hub))
     assert (snapshot.files["x"].oid, snapshot.files["y"].oid) == (None, None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from loopback import Hub, Repo
-from small_models import transport
+from small_models import access, transport
 
 from envdoctor.hub.commits import commits, commits_between
 from envdoctor.hub.revisions import open_revision, parent_that_matters
@@ -36,13 +36,13 @@ def repo(hub: Hub) -> Repo:
     ],
 )
 def test_a_date_is_the_last_commit_of_main_at_or_before_it(hub, repo, asked, title):
-    snapshot = open_revision("zai-org/tiny", asked, transport(hub))
+    snapshot = open_revision("zai-org/tiny", asked, access(hub))
     assert next(c.title for c in repo.commits if c.id == snapshot.revision) == title
 
 
 def test_a_date_before_the_first_commit_says_when_that_was(hub, repo):
     with pytest.raises(SnapshotError) as caught:
-        open_revision("zai-org/tiny", "@2020-01-01", transport(hub))
+        open_revision("zai-org/tiny", "@2020-01-01", access(hub))
     assert caught.value.kind == "revision-not-found"
     assert "its first is of 2023-10-27" in str(caught.value)
 
@@ -50,17 +50,17 @@ def test_a_date_before_the_first_commit_says_when_that_was(hub, repo):
 @pytest.mark.parametrize("asked", ["@2024-13-45", "@9999-12-31T99:99", "@x"])
 def test_what_looks_like_a_date_and_is_none_is_a_revision_that_is_not_there(hub, repo, asked):
     with pytest.raises(SnapshotError) as caught:
-        open_revision("zai-org/tiny", asked, transport(hub))
+        open_revision("zai-org/tiny", asked, access(hub))
     assert caught.value.kind in ("revision-not-found", "usage")
 
 
 def test_the_last_day_there_is(hub, repo):
-    assert open_revision("zai-org/tiny", "@9999-12-30", transport(hub)).revision == repo.commits[0].id
+    assert open_revision("zai-org/tiny", "@9999-12-30", access(hub)).revision == repo.commits[0].id
 
 
 def test_a_short_beginning_of_a_commit_is_looked_for_in_the_history(hub, repo):
     wanted = repo.commits[1].id
-    assert open_revision("zai-org/tiny", wanted[:5], transport(hub)).revision == wanted
+    assert open_revision("zai-org/tiny", wanted[:5], access(hub)).revision == wanted
 
 
 def test_a_beginning_that_two_commits_share_is_said(hub):
@@ -68,11 +68,11 @@ def test_a_beginning_that_two_commits_share_is_said(hub):
     repo.commit({"a": "1"}, id="abcde1")
     repo.commit({"a": "2"}, id="abcde2")
     with pytest.raises(SnapshotError, match="2 commits of zai-org/tiny begin with abcde"):
-        open_revision("zai-org/tiny", "abcde", transport(hub))
+        open_revision("zai-org/tiny", "abcde", access(hub))
 
 
 def test_the_parent_that_matters_is_the_state_before_code_config_or_weights_changed(hub, repo):
-    parent = parent_that_matters(open_revision("zai-org/tiny", None, transport(hub)))
+    parent = parent_that_matters(open_revision("zai-org/tiny", None, access(hub)))
     assert parent.snapshot.revision == repo.commits[3].id
     assert parent.changed_by.title == "code"
     assert parent.skipped == 2
@@ -80,26 +80,26 @@ def test_the_parent_that_matters_is_the_state_before_code_config_or_weights_chan
 
 
 def test_the_parent_of_a_commit_that_changed_code_is_the_one_before_it(hub, repo):
-    parent = parent_that_matters(open_revision("zai-org/tiny", "@2024-01-31", transport(hub)))
+    parent = parent_that_matters(open_revision("zai-org/tiny", "@2024-01-31", access(hub)))
     assert parent.snapshot.revision == repo.commits[3].id
     assert parent.skipped == 0
 
 
 def test_a_deleted_file_matters(hub, repo):
     repo.commit({"modeling.py": None}, title="no code")
-    parent = parent_that_matters(open_revision("zai-org/tiny", None, transport(hub)))
+    parent = parent_that_matters(open_revision("zai-org/tiny", None, access(hub)))
     assert parent.changed_by.title == "no code"
 
 
 def test_without_a_commit_that_matters_an_older_revision_is_asked_for(hub):
     repo = hub.repo("zai-org/tiny")
     repo.commit({"config.json": "{}"})
-    first = open_revision("zai-org/tiny", None, transport(hub))
+    first = open_revision("zai-org/tiny", None, access(hub))
     with pytest.raises(SnapshotError, match="first commit"):
         parent_that_matters(first)
     repo.commit({"README.md": "2"})
     with pytest.raises(SnapshotError, match="no more than text about the model"):
-        parent_that_matters(open_revision("zai-org/tiny", None, transport(hub)))
+        parent_that_matters(open_revision("zai-org/tiny", None, access(hub)))
 
 
 def test_histories_are_paged(hub):

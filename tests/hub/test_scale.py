@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from loopback import Blob, Hub, virtual
-from small_models import transport
+from small_models import access
 
 SHARDS, CHANGED = 163, 68
 #: About the mean of the real headers (11,538,800 bytes in 163 shards).
@@ -45,7 +45,7 @@ def test_bytes_and_requests(large):
     from envdoctor.hub.online import open_hub
 
     large.forget()
-    way = transport(large, timeout=60.0)
+    way = access(large, timeout=60.0)
     repo = large.repos["deepseek-ai/large"]
     new = open_hub("deepseek-ai/large", None, way)
     old = open_hub("deepseek-ai/large", repo.commits[1].id, way)
@@ -65,9 +65,10 @@ def test_bytes_and_requests(large):
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux")
 def test_memory(large):
     code = f"""
+from envdoctor.hub.access import Access
 from envdoctor.hub.online import open_hub
 from envdoctor.hub.transport import Transport
-way = Transport(endpoint={large.endpoint!r}, token=False)
+way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token=False))
 for revision in ("main", {large.repos["deepseek-ai/large"].commits[1].id!r}):
     snapshot = open_hub("deepseek-ai/large", revision, way)
     snapshot.headers(list(snapshot.files)[:{CHANGED}])
@@ -83,10 +84,11 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 def test_every_supported_client_carries_it(large, packages_of, version):
     code = f"""
 import huggingface_hub
+from envdoctor.hub.access import Access
 from envdoctor.hub.online import open_hub
 from envdoctor.hub.transport import Transport
 assert huggingface_hub.__version__ == {version!r}
-way = Transport(endpoint={large.endpoint!r}, token="hf_secret")
+way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token="hf_secret"))
 snapshot = open_hub("deepseek-ai/large", "main", way)
 headers = snapshot.headers(list(snapshot.files))
 assert all(type(header) is bytes for header in headers.values()), headers

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,7 +132,7 @@ class Repository:
         hashed: bool = True,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self.repo, self.asked, self.revision, self.label = None, "model", None, "model"
+        self.repo, self.asked, self.revision, self.label, self.complete = None, "model", None, "model", True
         self.refused: tuple[Unread, ...] = ()
         self.prefixes: dict[str, bytes] = {}
         self.read_paths: list[str] = []
@@ -152,6 +153,13 @@ class Repository:
         """Add a small file."""
         self.prefixes[path] = content
         self.files[path] = FileEntry(path, len(content), "sha1:" + hashlib.sha1(content).hexdigest())
+
+    def with_other_weights(self, paths: Iterable[str]) -> Repository:
+        """The same repository with other bytes behind the headers of some of its files."""
+        other = copy(self)
+        other.read_paths, other.ranges = [], []
+        other.files = {**self.files, **{path: self.files[path]._replace(oid="sha256:" + "0" * 64) for path in paths}}
+        return other
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         self.read_paths.append(path)

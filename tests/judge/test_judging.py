@@ -349,9 +349,9 @@ def test_an_ignored_finding_stays_with_its_reason(matrix_of, facts):
 def test_an_ignore_holds_on_its_last_day_and_not_after(matrix_of, facts):
     matrix = matrix_of({"r": {}})
     last = Ignore("r", "until then", until=TODAY)
-    assert judged(matrix, facts(FACTS), Policy(ignores=(last,))).findings[0].ignored
+    assert judged(matrix, facts(FACTS), Policy(ignores=(last,), today=TODAY)).findings[0].ignored
     over = replace(last, until=date(2026, 11, 19))
-    judgement = judged(matrix, facts(FACTS), Policy(ignores=(over,)))
+    judgement = judged(matrix, facts(FACTS), Policy(ignores=(over,), today=TODAY))
     assert judgement.findings[0].gate and judgement.expired == (over,)
 
 

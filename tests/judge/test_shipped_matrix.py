@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import date
 
+import known
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from known import judged
+from observing import shipped
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.judge.selftest import facts_of
-from envdoctor.knowledge.matrix import load_matrix
 
-MATRIX = load_matrix()
-TODAY = date(2026, 11, 20)
+MATRIX = shipped()
 # Facts of the rules' own tests: the values near which they change their answer.
 POOL: dict[str, list] = {}
 for _rule in MATRIX.rules:
@@ -38,16 +37,10 @@ facts_near_the_bounds = st.dictionaries(st.sampled_from(sorted(POOL)), st.intege
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(facts_near_the_bounds, st.sampled_from([(), ("pkg",), ("pkg", "env")]), st.integers(-20, 4))
 def test_any_mixture_of_facts_is_judged(picked, complete, vendor):
-    facts = FactSet()
-    for key, number in picked.items():
-        raw = POOL[key][number % len(POOL[key])]
-        spec = MATRIX.registry.find(key)
-        facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
+    values = {key: POOL[key][number % len(POOL[key])] for key, number in picked.items()}
     if vendor >= 0:
-        facts.add(Fact("pkg.torch", VENDOR["pkg.torch"][vendor], "test", "given"))
-    for prefix in complete:
-        facts.declare_complete(prefix, "test")
-    judgement = judged(facts, MATRIX)
+        values["pkg.torch"] = VENDOR["pkg.torch"][vendor]
+    judgement = judged(known.given(values, MATRIX.registry, complete), MATRIX)
     answered = {finding.id for finding in judgement.findings} | {entry.id for entry in judgement.not_checked}
     assert answered <= {rule.id for rule in MATRIX.rules}
     assert judgement.rules_checked + len(judgement.not_checked) == len(

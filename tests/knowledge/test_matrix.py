@@ -74,10 +74,10 @@ def test_a_table_is_read_when_asked_for_and_once(home):
     path = home / "tables" / "torch-builds.toml"
     path.write_text('row = [{ key = "2.5.0" }]\n')
     matrix = load_source(home, source="test")
-    assert matrix.table("torch-builds")["row"][0]["key"] == "2.5.0"
+    assert matrix.rows("torch-builds")[0]["key"] == "2.5.0"
     path.unlink()
-    assert matrix.table("torch-builds")["row"]
-    assert matrix.table("no-such-table") == {}
+    assert matrix.rows("torch-builds")
+    assert matrix.rows("no-such-table") == () and matrix.part("no-such-table", "x") == {}
 
 
 def test_a_table_that_cannot_be_read_is_named(home):
@@ -106,7 +106,7 @@ def test_everything_that_is_wrong_with_a_rule_is_said_at_once(home):
         {"schema": True},
         {"schema": 0},
         {"schema": 1, "rule": [], "affects": {}, "unless": 1, "assume": [1], "message": [], "why": {"en": 1}},
-        {"schema": 1, "rule": {"status": [], "severity": {}, "each": 4, "aliases": "x", "supersedes": [1]}},
+        {"schema": 1, "rule": {"status": [], "severity": {}, "each": 4, "supersedes": [1]}},
         {"schema": 1, "fix": [{"safety": [], "constraints": [1], "set": 4, "env": [], "command": 1, "summary": 3}]},
         {"schema": 1, "evidence": [{"kind": [], "url": 1, "shows": {}, "checked": "x"}], "test": [{"facts": 1}]},
         {"schema": 1, "affects": [{"pkg.torch": {"deeper": 1}}], "assume": [{"key": [], "value": {}}]},
@@ -147,7 +147,7 @@ def test_private_ids_start_with_x(tmp_path, write_rule, text):
 def test_two_private_folders_cannot_give_one_id_twice(tmp_path, write_rule):
     write_rule(tmp_path / "one" / "x-same.toml")
     write_rule(tmp_path / "two" / "x-same.toml")
-    with pytest.raises(MatrixError, match="the id is already taken"):
+    with pytest.raises(MatrixError, match=r"the id x-same is also that of one/x-same\.toml"):
         private(tmp_path / "one", tmp_path / "two")
 
 

@@ -7,18 +7,17 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.probe import about_probes
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.probe.catalogue import Job, find_probes
 from envdoctor.probe.grouping import Case, Group, cases_of
 from envdoctor.probe.results import probe_facts, results_of
@@ -82,7 +81,7 @@ def observe(torch_python: str, tmp_path: Path) -> Observe:
         groups = results_of(session)
         facts = FactSet()
         facts.update(probe_facts(session, groups, PROBES, suite="quick", asked=(), using=True))
-        matrix = open_matrix()
+        matrix = load_matrix()
         for name, version in (packages or {}).items():
             from envdoctor.facts.registry import parse_value
             from envdoctor.facts.values import Fact
@@ -90,7 +89,7 @@ def observe(torch_python: str, tmp_path: Path) -> Observe:
             spec = matrix.registry.find(f"pkg.{name}")
             assert spec is not None
             facts.add(Fact(f"pkg.{name}", parse_value(spec, version), "test", "given"))
-        judgement = judge(facts, matrix.only(about_probes), Policy(), today=date(2026, 11, 20))
+        judgement = judge(facts, matrix.only(about_probes), Policy())
         return Seen(outcomes, groups, judgement.findings)
 
     return run

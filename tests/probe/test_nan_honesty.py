@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.app.check import check, open_matrix
+from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.probe.verdict import judge
 
 INSIDE = Path(__file__).parent / "inside"
@@ -85,7 +86,7 @@ def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
     (tmp_path / "x-may-hide-nan.toml").write_text(RULE, encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
     sources = Sources(python=torch_python, cwd=tmp_path, environ=environ)
-    matrix = open_matrix([tmp_path])
+    matrix = load_matrix([tmp_path])
     report = check(sources, matrix=matrix, probe=True)
     section = report.probe
     assert {group["signature"] for group in section["groups"]} == {"nan-hidden"}

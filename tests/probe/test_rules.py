@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 import pytest
 
-from envdoctor.app.check import open_matrix
 from envdoctor.app.probe import about_probes
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import parse_value
@@ -16,6 +14,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import load_matrix
 
 CUDNN = "ScaledDotProductCudnnAttentionBackward0"
 ATTENTION: dict[str, Any] = {
@@ -41,7 +40,7 @@ ATTENTION: dict[str, Any] = {
     "detail": "values that are not finite",
     "settles": "attention",
 }
-MATRIX = open_matrix()
+MATRIX = load_matrix()
 
 
 def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
@@ -53,7 +52,7 @@ def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
         spec = MATRIX.registry.find(key)
         assert spec is not None
         facts.add(Fact(key, parse_value(spec, raw), "test", "given"))
-    judgement = judge(facts, MATRIX.only(about_probes), Policy(), today=date(2026, 11, 20))
+    judgement = judge(facts, MATRIX.only(about_probes), Policy())
     return [finding for finding in judgement.findings if finding.superseded_by is None]
 
 

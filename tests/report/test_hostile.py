@@ -31,7 +31,7 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.report.revision_text import DETAILS
 from envdoctor.report.terminal_report import render
-from envdoctor.revision.change import Change
+from envdoctor.revision.comparer import Change
 from envdoctor.text.clean import clean
 
 BAD = "\x1b[2J\x1b]0;x\x07\r\n::error::\u202e\u200b\ud800\x00\x85{}%`"

@@ -11,7 +11,7 @@ from envdoctor.judge.finding import Finding, Text
 from envdoctor.report.report import Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.report.terminal_report import render
-from envdoctor.revision.change import Change
+from envdoctor.revision.comparer import Change
 
 SECTION = RevisionSection(
     weights="identical",

@@ -20,6 +20,7 @@ class TextSnapshot:
         self.asked = "org/model"
         self.revision = None
         self.label = "org/model"
+        self.complete = True
         self.refused: tuple[Unread, ...] = ()
         self.contents = contents
         self.broken = broken

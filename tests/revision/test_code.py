@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import outcome
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision import code
-from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.code import remote_code
+from envdoctor.revision.comparer import Change, Compared
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "code"
 FUNCTION = '''
@@ -28,7 +28,7 @@ def compare(snapshot: Callable[..., Any]) -> Callable[..., Compared]:
 
     def run(old: Any, new: Any, **more: Any) -> Compared:
         old, new = ({"modeling.py": side} if isinstance(side, (str, bytes)) else side for side in (old, new))
-        return code.compare(snapshot(old), snapshot(new, **more))
+        return outcome(remote_code, snapshot(old), snapshot(new, **more))
 
     return run
 
@@ -114,13 +114,13 @@ def test_attention_that_the_configuration_now_picks_is_seen(compare_pair: Callab
 
 def test_equal_files_are_not_read(snapshot: Callable[..., Any]) -> None:
     old, new = snapshot({"modeling.py": FUNCTION}), snapshot({"modeling.py": FUNCTION})
-    assert code.compare(old, new) == Compared(equal=("code (1 of 1 Python files)",))
+    assert outcome(remote_code, old, new) == Compared(equal=("code (1 of 1 Python files)",))
     assert old.reads == new.reads == []
 
 
 def test_equal_files_without_an_object_id_are_compared_by_their_bytes(snapshot: Callable[..., Any]) -> None:
     old, new = snapshot({"modeling.py": FUNCTION}), snapshot({"modeling.py": FUNCTION}, unhashed=["modeling.py"])
-    assert code.compare(old, new) == Compared(equal=("code (1 of 1 Python files)",))
+    assert outcome(remote_code, old, new) == Compared(equal=("code (1 of 1 Python files)",))
 
 
 @pytest.mark.parametrize(
@@ -369,18 +369,3 @@ def test_a_file_that_cannot_be_parsed_is_unread_and_never_unchanged(compare: Cal
 def test_a_file_that_cannot_be_fetched_is_unread(compare: Callable[..., Compared]) -> None:
     compared = compare("x = 1", "x = 2", broken={"modeling.py": "the server did not answer"})
     assert compared == Compared(unread=(Unread("modeling.py", "the server did not answer"),))
-
-
-def test_two_files_of_1300_lines_take_a_fraction_of_a_second(compare: Callable[..., Compared]) -> None:
-    block = (PAIRS / "checkpointing" / "old" / "modeling_tiny.py").read_text()
-    text = "\n".join(block.replace("Tiny", f"Tiny{index}") for index in range(15))
-    assert 1100 < text.count("\n") < 1500
-    compare(text, text + "\nx = 1")
-    best = min(_seconds(lambda: compare(text, text + "\nx = 1")) for _ in range(3))
-    assert best < 1.0, "0.15 s on an idle machine"
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""auto_map: which code a repository asks transformers to load, and what that code imports."""
+"""auto_map: which code a repository asks transformers to load, and what must be importable for it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 
-from envdoctor.hub.snapshot import Unread
-from envdoctor.revision import code
-from envdoctor.revision.change import Change
-
-MODELING = "from transformers.modeling_utils import PreTrainedModel\nfrom .configuration import Config\nimport torch\n"
+from envdoctor.revision.code import remote_code
+from envdoctor.revision.code.parts.reading import Source, parse
+from envdoctor.revision.code.parts.records import FileCode
+from envdoctor.revision.comparer import Change
 
 
 @pytest.fixture
 def maps(snapshot: Callable[..., Any]) -> Callable[..., list[tuple[str, str, str | None, str | None]]]:
     def run(old: Any, new: Any, name: str = "config.json") -> list[tuple[str, str, str | None, str | None]]:
-        compared = code.compare(snapshot({name: {"auto_map": old}}), snapshot({name: {"auto_map": new}}))
+        compared = outcome(remote_code, snapshot({name: {"auto_map": old}}), snapshot({name: {"auto_map": new}}))
         assert compared.unread == ()
         assert all(change.path == name for change in compared.changes)
         return [(change.kind, change.symbol, change.before, change.after) for change in compared.changes]
@@ -63,7 +63,7 @@ def test_the_old_list_form_is_the_same_as_the_table(maps: Callable[..., Any]) ->
 
 def test_custom_pipelines_are_code_too(snapshot: Callable[..., Any]) -> None:
     pipeline = {"custom_pipelines": {"chat": {"impl": "o/x--p.P", "pt": ["AutoModel"]}}}
-    (change,) = code.compare(snapshot({"config.json": {}}), snapshot({"config.json": pipeline})).changes
+    (change,) = outcome(remote_code, snapshot({"config.json": {}}), snapshot({"config.json": pipeline})).changes
     assert (change.kind, change.symbol) == ("auto-map-other-repository", "custom_pipelines.chat")
     assert isinstance(change, Change)
 
@@ -74,34 +74,18 @@ def test_odd_values_are_no_references(maps: Callable[..., Any], value: object) -
 
 
 def test_a_configuration_that_is_no_json_is_unread(snapshot: Callable[..., Any]) -> None:
-    compared = code.compare(snapshot({"config.json": "{}"}), snapshot({"config.json": "{"}))
+    compared = outcome(remote_code, snapshot({"config.json": "{}"}), snapshot({"config.json": "{"}))
     assert [one.path for one in compared.unread] == ["config.json"]
 
 
 # --- imports ----------------------------------------------------------------------------------------------------------
 
 
-def test_imports_of_the_files_that_are_loaded(snapshot: Callable[..., Any]) -> None:
-    found = code.imports_of(
-        snapshot(
-            {
-                "config.json": {"auto_map": {"AutoModel": "modeling.Model", "AutoConfig": "o/x--other.C"}},
-                "modeling.py": MODELING,
-                "configuration.py": "from transformers import PretrainedConfig\n",
-                "finetune.py": "import deepspeed\n",
-            }
-        )
-    )
-    assert found == {
-        "modeling.py": ("torch", "transformers.modeling_utils.PreTrainedModel"),
-        "configuration.py": ("transformers.PretrainedConfig",),
-    }
-
-
-def test_without_an_auto_map_no_code_is_loaded(snapshot: Callable[..., Any]) -> None:
-    model = snapshot({"config.json": {}, "modeling.py": MODELING})
-    assert code.imports_of(model) == {}
-    assert "modeling.py" not in model.reads
+def required(text: str) -> list[str]:
+    """The imports that must succeed for the file to be loaded."""
+    (code,) = parse([Source("m.py", text.encode())])
+    assert isinstance(code, FileCode)
+    return [one.name for one in code.imports if one.required]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +98,8 @@ def test_without_an_auto_map_no_code_is_loaded(snapshot: Callable[..., Any]) -> 
         "for x in y:\n    import a\n",
     ],
 )
-def test_imports_that_need_not_succeed_are_left_out(snapshot: Callable[..., Any], text: str) -> None:
-    model = snapshot({"config.json": {"auto_map": {"AutoModel": "m.M"}}, "m.py": text})
-    assert code.imports_of(model) == {"m.py": ()}
+def test_imports_that_need_not_succeed_are_left_out(text: str) -> None:
+    assert required(text) == []
 
 
 @pytest.mark.parametrize(
@@ -128,22 +111,5 @@ def test_imports_that_need_not_succeed_are_left_out(snapshot: Callable[..., Any]
         "try:\n    pass\nfinally:\n    import transformers.a\n",
     ],
 )
-def test_imports_that_always_run_are_kept(snapshot: Callable[..., Any], text: str) -> None:
-    model = snapshot({"config.json": {"auto_map": {"AutoModel": "m.M"}}, "m.py": text})
-    assert code.imports_of(model) == {"m.py": ("transformers.a",)}
-
-
-def test_files_that_import_each_other_end(snapshot: Callable[..., Any]) -> None:
-    files = {
-        "config.json": {"auto_map": {"AutoModel": "a.M"}},
-        "a.py": "from . import b, c",
-        "b.py": "from .a import x",
-    }
-    assert code.imports_of(snapshot(files)) == {"a.py": (), "b.py": ()}
-
-
-def test_a_loaded_file_that_cannot_be_parsed_makes_all_unread(snapshot: Callable[..., Any]) -> None:
-    model = snapshot({"config.json": {"auto_map": {"AutoModel": "m.M"}}, "m.py": "import"})
-    found = code.imports_of(model)
-    assert isinstance(found, Unread)
-    assert found.path == "m.py"
+def test_imports_that_always_run_are_kept(text: str) -> None:
+    assert required(text) == ["transformers.a"]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 
-from envdoctor.revision import code
-from envdoctor.revision.change import Change
+from envdoctor.revision.code import remote_code
+from envdoctor.revision.comparer import Change
 
 
 @pytest.fixture
@@ -16,7 +17,8 @@ def found(snapshot: Callable[..., Any]) -> Callable[..., list[Change]]:
     """The places that a new file has and an old one lacks."""
 
     def run(new: str, old: str = "") -> list[Change]:
-        compared = code.compare(snapshot({"m.py": "first = 0\n" + old}), snapshot({"m.py": "first = 0\n" + new}))
+        sides = [snapshot({"m.py": f"first = 0\n{side}"}) for side in (old, new)]
+        compared = outcome(remote_code, *sides)
         assert compared.unread == ()
         kinds = ("call", "write", "load", "import", "gate")
         return [

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.revision import config
-from envdoctor.revision.change import Change, Compared
-from envdoctor.revision.config_keys import flatten
-from envdoctor.revision.json_file import parse_object
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.json_files import parse_json
+from envdoctor.revision.settings import config
+from envdoctor.revision.settings.parts.flat_keys import flatten
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 
 
 @pytest.fixture
-def compare(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., Compared]:
+def compare(snapshot: Callable[..., Any]) -> Callable[..., Compared]:
     def run(old: Any, new: Any) -> Compared:
-        return config.compare(snapshot({"config.json": old}), snapshot({"config.json": new}), matrix.table)
+        return outcome(config, snapshot({"config.json": old}), snapshot({"config.json": new}))
 
     return run
 
@@ -35,16 +35,16 @@ def only(compared: Compared) -> Change:
     return compared.changes[0]
 
 
-def test_equal_files_are_not_read(snapshot: Callable[..., Any], matrix: Matrix) -> None:
+def test_equal_files_are_not_read(snapshot: Callable[..., Any]) -> None:
     old, new = snapshot({"config.json": LLAMA}), snapshot({"config.json": LLAMA})
-    compared = config.compare(old, new, matrix.table)
+    compared = outcome(config, old, new)
     assert compared == Compared(equal=("config.json",))
     assert old.reads == new.reads == []
 
 
-def test_files_without_object_ids_are_read_and_compared(snapshot: Callable[..., Any], matrix: Matrix) -> None:
+def test_files_without_object_ids_are_read_and_compared(snapshot: Callable[..., Any]) -> None:
     old = snapshot({"config.json": LLAMA}, unhashed=["config.json"])
-    assert config.compare(old, snapshot({"config.json": LLAMA}), matrix.table).equal == ("config.json",)
+    assert outcome(config, old, snapshot({"config.json": LLAMA})).equal == ("config.json",)
     assert old.reads == ["config.json"]
 
 
@@ -218,17 +218,17 @@ class TestQuantisation:
 
 
 class TestFiles:
-    def test_a_file_that_came_is_one_change(self, snapshot: Any, matrix: Matrix) -> None:
-        compared = config.compare(snapshot({}), snapshot({"adapter_config.json": {"r": 8}}), matrix.table)
+    def test_a_file_that_came_is_one_change(self, snapshot: Any) -> None:
+        compared = outcome(config, snapshot({}), snapshot({"adapter_config.json": {"r": 8}}))
         assert kinds(compared) == [("config-added", "adapter_config.json")]
 
-    def test_nested_configurations_are_compared_too(self, snapshot: Any, matrix: Matrix) -> None:
+    def test_nested_configurations_are_compared_too(self, snapshot: Any) -> None:
         old = snapshot({"text_encoder/config.json": {"dtype": "float16"}})
         new = snapshot({"text_encoder/config.json": {"dtype": "float32"}})
-        assert config.compare(old, new, matrix.table).changes[0].path == "text_encoder/config.json"
+        assert outcome(config, old, new).changes[0].path == "text_encoder/config.json"
 
-    def test_without_any_configuration_nothing_is_said(self, snapshot: Any, matrix: Matrix) -> None:
-        assert config.compare(snapshot({}), snapshot({}), matrix.table) == Compared()
+    def test_without_any_configuration_nothing_is_said(self, snapshot: Any) -> None:
+        assert outcome(config, snapshot({}), snapshot({})) == Compared()
 
 
 class TestHostile:
@@ -255,9 +255,9 @@ class TestHostile:
         assert compared.changes == () and compared.equal == ()
         assert reason in compared.unread[0].reason
 
-    def test_a_file_that_cannot_be_fetched_is_unread(self, snapshot: Any, matrix: Matrix) -> None:
+    def test_a_file_that_cannot_be_fetched_is_unread(self, snapshot: Any) -> None:
         new = snapshot({"config.json": "{}"}, broken={"config.json": "the Hub did not answer in time"})
-        compared = config.compare(snapshot({"config.json": LLAMA}), new, matrix.table)
+        compared = outcome(config, snapshot({"config.json": LLAMA}), new)
         assert compared.unread == (("config.json", "the Hub did not answer in time"),)
         assert compared.equal == ()
 
@@ -277,7 +277,7 @@ class TestHostile:
 
     @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=4), st.lists, max_leaves=5))
     def test_any_value_equals_itself(self, value: Any) -> None:
-        from envdoctor.revision.config_defaults import same
+        from envdoctor.revision.settings.parts.defaults import same
 
         assert same(value, value)
 
@@ -303,4 +303,4 @@ class TestHostile:
 
     @given(st.binary(max_size=200))
     def test_any_bytes_can_be_parsed_or_refused(self, content: bytes) -> None:
-        parse_object(content, "config.json")
+        parse_json(content, "config.json")

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.revision import files, generation, licence, preprocessor
-from envdoctor.revision.areas import area_of
-from envdoctor.revision.change import AREAS, Change, Compared
+from envdoctor.revision.code import remote_code
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.comparing import files_of
+from envdoctor.revision.files import licence, other_files
+from envdoctor.revision.settings import config, generation, preprocessor
+from envdoctor.revision.template import chat_template
+from envdoctor.revision.tokenizer import tokenizer_files
+from envdoctor.revision.weights import tensors
 
 
 def kinds(compared: Compared) -> list[tuple[str, str]]:
@@ -18,40 +23,40 @@ def kinds(compared: Compared) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("path", "area"),
+    ("path", "comparer"),
     [
-        ("model-00001-of-00007.safetensors", "weights"),
-        ("model.safetensors.index.json", "weights"),
-        ("pytorch_model.bin", "weights"),
-        ("modeling_chatglm.py", "code"),
-        ("config.json", "config"),
-        ("unet/config.json", "config"),
-        ("adapter_config.json", "config"),
-        ("generation_config.json", "generation"),
-        ("tokenizer.model", "tokenizer"),
-        ("qwen.tiktoken", "tokenizer"),
-        ("chat_template.jinja", "template"),
-        ("additional_chat_templates/tool_use.jinja", "template"),
-        ("video_preprocessor_config.json", "preprocessor"),
-        ("MODEL_LICENSE", "licence"),
-        ("LICENSE.txt", "licence"),
-        ("README.md", "licence"),
-        ("docs/README.md", "files"),
-        ("model.gguf", "files"),
-        ("other.jinja", "files"),
+        ("model-00001-of-00007.safetensors", tensors),
+        ("model.safetensors.index.json", tensors),
+        ("pytorch_model.bin", tensors),
+        ("modeling_chatglm.py", remote_code),
+        ("config.json", config),
+        ("unet/config.json", config),
+        ("adapter_config.json", config),
+        ("generation_config.json", generation),
+        ("tokenizer.model", tokenizer_files),
+        ("qwen.tiktoken", tokenizer_files),
+        ("chat_template.jinja", chat_template),
+        ("additional_chat_templates/tool_use.jinja", chat_template),
+        ("video_preprocessor_config.json", preprocessor),
+        ("MODEL_LICENSE", licence),
+        ("LICENSE.txt", licence),
+        ("README.md", licence),
+        ("docs/README.md", other_files),
+        ("model.gguf", other_files),
+        ("other.jinja", other_files),
     ],
 )
-def test_every_file_has_one_area(path: str, area: str) -> None:
-    assert area_of(path) == area
-    assert area in AREAS
+def test_every_file_is_compared_and_only_what_nobody_wants_as_another_file(path: str, comparer: Any) -> None:
+    assert files_of(comparer, [path]) == (path,)
+    assert (files_of(other_files, [path]) == (path,)) is (comparer is other_files)
 
 
 class TestGeneration:
     @pytest.fixture
-    def compare(self, snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., Compared]:
+    def compare(self, snapshot: Callable[..., Any]) -> Callable[..., Compared]:
         def run(old: Any, new: Any) -> Compared:
             sides = [snapshot({} if side is None else {"generation_config.json": side}) for side in (old, new)]
-            return generation.compare(sides[0], sides[1], matrix.table)
+            return outcome(generation, *sides)
 
         return run
 
@@ -93,15 +98,13 @@ class TestPreprocessor:
             ("own", 1, 2, "key-changed"),
         ],
     )
-    def test_a_key_has_the_kind_of_its_group(
-        self, snapshot: Any, matrix: Matrix, key: str, before: Any, after: Any, kind: str
-    ) -> None:
+    def test_a_key_has_the_kind_of_its_group(self, snapshot: Any, key: str, before: Any, after: Any, kind: str) -> None:
         sides = [snapshot({"preprocessor_config.json": {key: value}}) for value in (before, after)]
-        assert kinds(preprocessor.compare(sides[0], sides[1], matrix.table)) == [(kind, key)]
+        assert kinds(outcome(preprocessor, *sides)) == [(kind, key)]
 
-    def test_sizes_are_dotted(self, snapshot: Any, matrix: Matrix) -> None:
+    def test_sizes_are_dotted(self, snapshot: Any) -> None:
         sides = [snapshot({"preprocessor_config.json": {"size": {"height": size}}}) for size in (224, 448)]
-        assert kinds(preprocessor.compare(sides[0], sides[1], matrix.table)) == [("size-changed", "size.height")]
+        assert kinds(outcome(preprocessor, *sides)) == [("size-changed", "size.height")]
 
 
 class TestLicence:
@@ -121,39 +124,39 @@ class TestLicence:
     def test_the_field_of_the_front_matter(
         self, snapshot: Any, before: str, after: str, expected: tuple[str, str | None, str | None] | None
     ) -> None:
-        compared = licence.compare(snapshot(self.readme(before)), snapshot(self.readme(after + " ")))
+        compared = outcome(licence, snapshot(self.readme(before)), snapshot(self.readme(after + " ")))
         assert [(c.kind, c.before, c.after) for c in compared.changes] == ([expected] if expected else [])
 
     def test_a_readme_without_front_matter_has_no_field(self, snapshot: Any) -> None:
-        compared = licence.compare(snapshot({"README.md": "a"}), snapshot({"README.md": "license: mit"}))
+        compared = outcome(licence, snapshot({"README.md": "a"}), snapshot({"README.md": "license: mit"}))
         assert compared == Compared(equal=("licence",))
 
     def test_blanks_and_line_ends_of_a_licence_are_no_change(self, snapshot: Any) -> None:
-        assert not licence.compare(snapshot({"LICENSE": "a  b\r\n"}), snapshot({"LICENSE": "a b\n"})).changes
+        assert not outcome(licence, snapshot({"LICENSE": "a  b\r\n"}), snapshot({"LICENSE": "a b\n"})).changes
 
     def test_another_text(self, snapshot: Any) -> None:
-        compared = licence.compare(snapshot({"LICENSE": "a"}), snapshot({"LICENSE": "b c"}))
+        compared = outcome(licence, snapshot({"LICENSE": "a"}), snapshot({"LICENSE": "b c"}))
         assert kinds(compared) == [("licence-text-changed", "LICENSE")]
 
     def test_added_and_removed(self, snapshot: Any) -> None:
-        compared = licence.compare(snapshot({"LICENSE": "a"}), snapshot({"MODEL_LICENSE": "a"}))
+        compared = outcome(licence, snapshot({"LICENSE": "a"}), snapshot({"MODEL_LICENSE": "a"}))
         assert kinds(compared) == [("licence-text-removed", "LICENSE"), ("licence-text-added", "MODEL_LICENSE")]
 
     def test_a_yaml_bomb_costs_nothing(self, snapshot: Any) -> None:
         bomb = "a: &a [x]\n" + "\n".join(f"b{n}: &b{n} [*a, *a]" for n in range(2000)) + "\nlicense: mit"
-        compared = licence.compare(snapshot(self.readme("license: apache-2.0")), snapshot(self.readme(bomb)))
+        compared = outcome(licence, snapshot(self.readme("license: apache-2.0")), snapshot(self.readme(bomb)))
         assert kinds(compared) == [("licence-field-changed", "license")]
 
     def test_an_unreadable_readme_is_unread(self, snapshot: Any) -> None:
         new = snapshot(self.readme("license: mit"), broken={"README.md": "cut"})
-        assert licence.compare(snapshot(self.readme("license: other")), new).unread == (("README.md", "cut"),)
+        assert outcome(licence, snapshot(self.readme("license: other")), new).unread == (("README.md", "cut"),)
 
 
 class TestFiles:
     def test_added_removed_changed_and_documentation(self, snapshot: Any) -> None:
         old = snapshot({"a.gguf": "1", "b.gguf": "1", "demo.png": "1", "README.md": "x"})
         new = snapshot({"b.gguf": "22", "c.gguf": "1", "demo.png": "2", "README.md": "y"})
-        compared = files.compare(old, new)
+        compared = outcome(other_files, old, new)
         assert kinds(compared) == [
             ("file-removed", "a.gguf"),
             ("file-changed", "b.gguf"),
@@ -163,17 +166,19 @@ class TestFiles:
         assert old.reads == new.reads == []
 
     def test_equal_files_are_counted(self, snapshot: Any) -> None:
-        assert files.compare(snapshot({"a.gguf": "1"}), snapshot({"a.gguf": "1"})) == Compared(equal=("1 other files",))
+        sides = [snapshot({"a.gguf": "1"}) for _ in range(2)]
+        assert outcome(other_files, *sides) == Compared(equal=("1 other files",))
 
     def test_a_file_that_was_not_hashed_is_read_when_only_that_can_tell(self, snapshot: Any) -> None:
         old = snapshot({"a.dat": "1"}, unhashed=["a.dat"])
-        assert files.compare(old, snapshot({"a.dat": "1"})).changes == ()
-        assert kinds(files.compare(old, snapshot({"a.dat": "2"}))) == [("file-changed", "a.dat")]
+        assert outcome(other_files, old, snapshot({"a.dat": "1"})).changes == ()
+        assert kinds(outcome(other_files, old, snapshot({"a.dat": "2"}))) == [("file-changed", "a.dat")]
 
     def test_what_cannot_be_told_is_unread(self, snapshot: Any) -> None:
         old = snapshot({"a.dat": "1"}, unhashed=["a.dat"])
-        assert files.compare(old, snapshot({"a.dat": "1"}, broken={"a.dat": "gone"})).unread == (("a.dat", "gone"),)
+        new = snapshot({"a.dat": "1"}, broken={"a.dat": "gone"})
+        assert outcome(other_files, old, new).unread == (("a.dat", "gone"),)
 
     def test_hostile_names_are_only_names(self, snapshot: Any) -> None:
-        compared = files.compare(snapshot({}), snapshot({"../../etc/passwd": "x", "a\x1b[31m": "y"}))
+        compared = outcome(other_files, snapshot({}), snapshot({"../../etc/passwd": "x", "a\x1b[31m": "y"}))
         assert [change.kind for change in compared.changes] == ["file-added", "file-added"]

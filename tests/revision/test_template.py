@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 
-from envdoctor.revision import template
-from envdoctor.revision.change import Change, Compared
-from envdoctor.revision.conversations import SUITE
-from envdoctor.revision.rendering import render
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.template import chat_template
+from envdoctor.revision.template.parts.conversations import SUITE
+from envdoctor.revision.template.parts.rendering import render
 
 # Our own texts, of the shape of the change that chatglm3-6b saw: a blank after the role's tag, then none.
 PLAIN = (
@@ -23,12 +23,12 @@ WITH_BLANK, WITHOUT_BLANK = PLAIN.replace("~", " "), PLAIN.replace("~", "")
 
 @pytest.fixture
 def compare(snapshot: Callable[..., Any]) -> Callable[..., Compared]:
-    def run(old: Any, new: Any, **options: Any) -> Compared:
+    def run(old: Any, new: Any) -> Compared:
         files = [
             {"tokenizer_config.json": {"chat_template": side}} if isinstance(side, (str, list)) else side
             for side in (old, new)
         ]
-        return template.compare(snapshot(files[0]), snapshot(files[1]), **options)
+        return outcome(chat_template, snapshot(files[0]), snapshot(files[1]))
 
     return run
 
@@ -100,13 +100,13 @@ class TestSameRendering:
 
     def test_equal_files_are_not_read(self, snapshot: Any) -> None:
         old, new = (snapshot({"tokenizer_config.json": {"chat_template": PLAIN}}) for _ in range(2))
-        assert template.compare(old, new) == Compared(equal=("chat templates",))
+        assert outcome(chat_template, old, new) == Compared(equal=("chat templates",))
         assert old.reads == new.reads == []
 
     def test_a_changed_tokenizer_config_does_not_matter_beside_an_equal_jinja_file(self, snapshot: Any) -> None:
         old = snapshot({"chat_template.jinja": PLAIN, "tokenizer_config.json": {"a": 1}})
         new = snapshot({"chat_template.jinja": PLAIN, "tokenizer_config.json": {"a": 2}})
-        assert template.compare(old, new).equal == ("chat templates",)
+        assert outcome(chat_template, old, new).equal == ("chat templates",)
         assert old.reads == new.reads == []
 
     def test_a_changed_tokenizer_config_with_the_same_template_is_equal(self, compare: Any) -> None:
@@ -189,20 +189,18 @@ class TestHostile:
         assert change.kind == "rendering-fails"
         assert change.after is not None and said in change.after
 
-    def test_a_loop_ends_at_the_limit(self, compare: Any) -> None:
+    def test_a_loop_ends_at_the_limit(self) -> None:
         loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-        started = time.monotonic()
-        change = only(compare(PLAIN, loop, seconds=1.5))
-        assert time.monotonic() - started < 10
-        assert change.kind == "rendering-fails" and change.after == "it did not end within 1.5 s"
+        problems = {outcome.problem for outcome in render(loop, {}, seconds=1).outcomes.values()}
+        assert problems == {"it did not end within 1 s"}
 
     def test_a_loop_that_compiles_for_ever_is_bounded_too(self) -> None:
         rendering = render("{{ " + "(" * 5_000 + ")" * 5_000 + " }}", {}, seconds=5)
         assert rendering.failure is not None or all(outcome.problem for outcome in rendering.outcomes.values())
 
     def test_output_without_end_is_cut(self, compare: Any) -> None:
-        change = only(compare(PLAIN, "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}"))
-        assert change.kind in ("rendering-fails", "rendering-changed")
+        change = only(compare(PLAIN, "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}"))
+        assert change.kind == "rendering-fails"
 
     def test_escape_codes_are_shown_not_sent(self, compare: Any) -> None:
         change = only(compare("a", "a\x1b[31mred\u202e"))
@@ -224,9 +222,9 @@ class TestHostile:
 
     def test_an_unreadable_file_is_unread(self, snapshot: Any) -> None:
         new = snapshot({"chat_template.jinja": "x"}, broken={"chat_template.jinja": "gone"})
-        compared = template.compare(snapshot({"chat_template.jinja": PLAIN}), new)
+        compared = outcome(chat_template, snapshot({"chat_template.jinja": PLAIN}), new)
         assert compared.unread == (("chat_template.jinja", "gone"),) and compared.equal == ()
 
     def test_a_template_that_is_too_large_is_unread(self, snapshot: Any) -> None:
         new = snapshot({"chat_template.jinja": "x" * ((1 << 20) + 1)})
-        assert template.compare(snapshot({"chat_template.jinja": PLAIN}), new).unread
+        assert outcome(chat_template, snapshot({"chat_template.jinja": PLAIN}), new).unread

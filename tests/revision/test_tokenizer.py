@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from comparing import outcome
 
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.revision import tokenizer
-from envdoctor.revision.change import Change, Compared
+from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision.tokenizer import tokenizer_files
 
 CONFIG = "tokenizer_config.json"
 FILE = "tokenizer.json"
 
 
 @pytest.fixture
-def compare(snapshot: Callable[..., Any], matrix: Matrix) -> Callable[..., Compared]:
-    return lambda old, new: tokenizer.compare(snapshot(old), snapshot(new), matrix.table)
+def compare(snapshot: Callable[..., Any]) -> Callable[..., Compared]:
+    return lambda old, new: outcome(tokenizer_files, snapshot(old), snapshot(new))
 
 
 def kinds(compared: Compared) -> list[tuple[str, str]]:
@@ -216,9 +216,9 @@ class TestTokenizerFile:
 
 
 class TestVocabularyFiles:
-    def test_a_sentencepiece_model_is_told_apart_by_its_object_id(self, snapshot: Any, matrix: Matrix) -> None:
+    def test_a_sentencepiece_model_is_told_apart_by_its_object_id(self, snapshot: Any) -> None:
         old, new = snapshot({"tokenizer.model": "abc"}), snapshot({"tokenizer.model": "abd"})
-        change = only(tokenizer.compare(old, new, matrix.table))
+        change = only(outcome(tokenizer_files, old, new))
         assert (change.kind, change.before, change.after) == (
             "vocabulary-changed",
             "3 bytes",
@@ -226,9 +226,9 @@ class TestVocabularyFiles:
         )
         assert old.reads == new.reads == []
 
-    def test_without_an_object_id_it_is_read(self, snapshot: Any, matrix: Matrix) -> None:
+    def test_without_an_object_id_it_is_read(self, snapshot: Any) -> None:
         old = snapshot({"tokenizer.model": "abc"}, unhashed=["tokenizer.model"])
-        assert tokenizer.compare(old, snapshot({"tokenizer.model": "abc"}), matrix.table).equal == ("tokenizer",)
+        assert outcome(tokenizer_files, old, snapshot({"tokenizer.model": "abc"})).equal == ("tokenizer",)
 
     def test_line_endings_of_merges_are_no_change(self, compare: Any) -> None:
         old = {"merges.txt": "#version: 0.2\na b\nc d\n"}
@@ -245,15 +245,15 @@ class TestVocabularyFiles:
         assert only(compare({}, {"tokenizer.model": "abc"})).kind == "tokenizer-file-added"
 
 
-def test_equal_files_are_not_read(snapshot: Any, matrix: Matrix) -> None:
+def test_equal_files_are_not_read(snapshot: Any) -> None:
     old, new = snapshot({**bpe(), CONFIG: {}}), snapshot({**bpe(), CONFIG: {}})
-    assert tokenizer.compare(old, new, matrix.table) == Compared(equal=("tokenizer",))
+    assert outcome(tokenizer_files, old, new) == Compared(equal=("tokenizer",))
     assert old.reads == new.reads == []
 
 
-def test_an_unreadable_file_leaves_tokens_and_roles_undecided(snapshot: Any, matrix: Matrix) -> None:
+def test_an_unreadable_file_leaves_tokens_and_roles_undecided(snapshot: Any) -> None:
     new = snapshot({CONFIG: "{}", "added_tokens.json": {"<x>": 1}}, broken={CONFIG: "cut off"})
     old = snapshot({CONFIG: {"eos_token": "</s>"}, "added_tokens.json": {"<x>": 2}})
-    compared = tokenizer.compare(old, new, matrix.table)
+    compared = outcome(tokenizer_files, old, new)
     assert compared.changes == () and compared.equal == ()
     assert compared.unread == ((CONFIG, "cut off"),)

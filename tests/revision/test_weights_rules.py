@@ -52,26 +52,29 @@ FLASH = "from transformers.models.llama.modeling_llama import LlamaFlashAttentio
             repository({**changed(model__layers__0__self_attn__qkv_proj__weight=None), **SPLIT}),
             {"weights-tensor-renamed"},
         ),
-        (repository(retyped("F32")), {"weights-retyped-float32"}),
-        (repository(retyped("F16")), {"weights-retyped-float16"}),
-        (repository(changed(lm_head__weight=None)), {"weights-head-gone"}),
+        (repository(retyped("F32")), {"weights-dtype-changed-to-float32"}),
+        (repository(retyped("F16")), {"weights-dtype-changed-to-float16"}),
+        (repository(changed(lm_head__weight=None)), {"weights-output-head-removed"}),
         (repository(changed(model__rotary_emb__inv_freq=None)), set()),
         (repository(changed(model__mtp__weight=("BF16", (8, 8)))), {"weights-tensor-added"}),
         (
             repository(changed(model__embed_tokens__weight=("BF16", (65, 8)), lm_head__weight=("BF16", (65, 8)))),
-            {"weights-embedding-rows", "weights-rows-differ-from-config"},
+            {"weights-embedding-rows-changed", "weights-embedding-rows-differ-from-config"},
         ),
         (
             repository(changed(model__layers__0__self_attn__qkv_proj__weight=("F8_E8M0", (24, 8)))),
             {"new-revision-needs-newer-safetensors"},
         ),
-        (repository(BASE, pickle=EVIL), {"pickle-added", "pickle-runs-code"}),
-        (repository(BASE, code=FLASH), {"transformers-window", "new-revision-needs-other-transformers"}),
+        (repository(BASE, pickle=EVIL), {"pickle-file-added", "pickle-runs-code"}),
+        (
+            repository(BASE, code=FLASH),
+            {"transformers-releases-that-load-it-changed", "new-revision-needs-other-transformers"},
+        ),
     ],
     ids=lambda value: ", ".join(sorted(value)) or "nothing" if isinstance(value, set) else "",
 )
 def test_a_change_is_found_by_its_rules_and_by_no_other(matrix, new, rules):
-    comparison = compare_snapshots(repository(BASE), new, table=matrix.table)
+    comparison = compare_snapshots(repository(BASE), new, matrix)
     facts = FactSet(change_facts(comparison, "old -> new"))
     for name, version in {"transformers": "4.57.6", "safetensors": "0.5.3", "torch": "2.7.0"}.items():
         facts.add(Fact(f"pkg.{name}", version, "", "environment"))

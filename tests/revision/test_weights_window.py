@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from comparing import outcome
 from header_true import Repository
 
 from envdoctor.derive.transformers_fits import compute
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.revision.transformers_window import compare
+from envdoctor.revision.code import transformers_window
 from envdoctor.versions.ranges import contains, intersect, parse_ranges, release_of, spell_ranges
 
 PLAIN = "class Model:\n    pass\n"
@@ -22,8 +23,8 @@ def code(text: str, name: str = "modeling_tiny.py", **config: object) -> Reposit
     return Repository(texts=texts)
 
 
-def windows(matrix, old: Repository, new: Repository) -> tuple[object, object]:
-    facts = dict(compare(old, new, table=matrix.table).facts)
+def windows(old: Repository, new: Repository) -> tuple[object, object]:
+    facts = outcome(transformers_window, old, new).facts
     return facts["revision.transformers_old"], facts["revision.transformers_new"]
 
 
@@ -41,33 +42,33 @@ def windows(matrix, old: Repository, new: Repository) -> tuple[object, object]:
     ],
 )
 def test_an_import_sets_the_window(matrix, line, window):
-    assert windows(matrix, code(PLAIN), code(f"{line}\n{PLAIN}")) == ("any", window)
+    assert windows(code(PLAIN), code(f"{line}\n{PLAIN}")) == ("any", window)
 
 
 def test_imports_are_intersected_and_a_contradiction_leaves_none(matrix):
     new = code("from transformers.generation_utils import a\nfrom transformers.masking_utils import b\n")
-    assert windows(matrix, code(PLAIN), new)[1] == "none"
+    assert windows(code(PLAIN), new)[1] == "none"
 
 
 def test_an_import_that_may_fail_asks_for_nothing(matrix):
     text = "try:\n    from transformers.utils import is_torch_fx_available\nexcept ImportError:\n    pass\n"
-    assert windows(matrix, code(PLAIN), code(text))[1] == "any"
+    assert windows(code(PLAIN), code(text))[1] == "any"
 
 
 def test_a_tokenizer_whose_pad_takes_no_padding_side_ends_at_4_45(matrix):
     old = code("class TinyTokenizer:\n    def _pad(self, inputs, max_length=None): ...\n", "tokenization_tiny.py")
     new = code("class TinyTokenizer:\n    def _pad(self, inputs, padding_side=None): ...\n", "tokenization_tiny.py")
-    assert windows(matrix, old, new) == ("<4.45", "any")
-    change = compare(old, new, table=matrix.table).changes[0]
+    assert windows(old, new) == ("<4.45", "any")
+    change = outcome(transformers_window, old, new).changes[0]
     assert (change.area, change.kind, change.before, change.after) == ("code", "transformers-window", "<4.45", "any")
     assert "padding_side" in change.detail
 
 
 def test_a_method_that_later_releases_lack_ends_the_window(matrix):
     call = "class M:\n    def f(self, o):\n        return self._extract_past_from_model_output(o{})\n"
-    assert windows(matrix, code(PLAIN), code(call.format("")))[1] == "<4.49"
+    assert windows(code(PLAIN), code(call.format("")))[1] == "<4.49"
     keyword = call.format(", standardize_cache_format=True")
-    assert windows(matrix, code(PLAIN), code(keyword))[1] == ">=4.40,<4.44"
+    assert windows(code(PLAIN), code(keyword))[1] == ">=4.40,<4.44"
 
 
 @pytest.mark.parametrize(
@@ -83,28 +84,28 @@ def test_a_method_that_later_releases_lack_ends_the_window(matrix):
     ],
 )
 def test_the_configuration_sets_the_window(matrix, config, window):
-    assert windows(matrix, code(PLAIN, bos=1), code(PLAIN, **config))[1] == window
+    assert windows(code(PLAIN, bos=1), code(PLAIN, **config))[1] == window
 
 
 def test_a_tokenizer_of_transformers_5_needs_it(matrix):
     new = Repository(texts={"tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend"}'})
-    assert windows(matrix, Repository(texts={"tokenizer_config.json": "{}"}), new)[1] == ">=5.0"
+    assert windows(Repository(texts={"tokenizer_config.json": "{}"}), new)[1] == ">=5.0"
 
 
 def test_files_that_did_not_change_are_not_read(matrix):
     old, new = (code(PLAIN, model_type="glm4") for _ in range(2))
-    assert all(isinstance(window, Unknown) for window in windows(matrix, old, new))
+    assert all(isinstance(window, Unknown) for window in windows(old, new))
     assert old.read_paths == new.read_paths == []
 
 
 def test_scripts_that_transformers_does_not_load_ask_for_nothing(matrix):
     new = code("from transformers.utils import is_torch_fx_available\n", "web_demo.py")
-    assert isinstance(windows(matrix, Repository(), new)[1], Unknown)
+    assert isinstance(windows(Repository(), new)[1], Unknown)
 
 
 def test_code_that_cannot_be_parsed_is_unknown_and_no_change(matrix):
-    compared = compare(code(PLAIN), code("def ("), table=matrix.table)
-    assert isinstance(dict(compared.facts)["revision.transformers_new"], Unknown)
+    compared = outcome(transformers_window, code(PLAIN), code("def ("))
+    assert isinstance(compared.facts["revision.transformers_new"], Unknown)
     assert compared.changes == ()
 
 

@@ -121,7 +121,7 @@ def test_own_python_imports_envdoctor_and_nothing_of_the_working_folder(
     with open(os.path.join(tmp_path, "json.py"), "w") as file:
         file.write("raise SystemExit('imported')")
     result = run_child(
-        own_python("envdoctor.revision.code_tree"), b"2\na\n", seconds=20, memory_mib=512, output_limit=1 << 16
+        own_python("envdoctor.revision.code.parts.tree"), b"2\na\n", seconds=20, memory_mib=512, output_limit=1 << 16
     )
     assert result.status == "ok", result
     assert result.stdout.startswith(b"[")

@@ -12,6 +12,7 @@ from elf_writer import shared_object
 
 from envdoctor.observe.binaries.reading.elf_file import ElfFile
 from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, unresolved
+from envdoctor.text.files import Files
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF is loaded by Linux")
 machine = pytest.mark.skipif(
@@ -21,7 +22,7 @@ machine = pytest.mark.skipif(
 
 def opened(path, content: bytes) -> ElfFile:
     path.write_bytes(content)
-    return ElfFile(os.open(path, os.O_RDONLY))
+    return ElfFile(str(path), Files())
 
 
 @on_linux

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date
 from typing import Any
 
 from envdoctor.derive import derive
@@ -15,9 +14,7 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["TODAY", "derived", "given", "judged"]
-
-TODAY = date(2026, 11, 20)
+__all__ = ["derived", "given", "judged", "keyed"]
 
 
 def given(
@@ -34,6 +31,11 @@ def given(
     return found
 
 
+def keyed(**values: Any) -> dict[str, Any]:
+    """Values by the keys of their facts; two underscores stand for a dot: ``keyed(torch__cuda="12.4")``."""
+    return {name.replace("__", "."): value for name, value in values.items()}
+
+
 def derived(facts: FactSet, matrix: Matrix) -> FactSet:
     """A copy with what follows from the facts."""
     known = facts.copy()
@@ -41,6 +43,6 @@ def derived(facts: FactSet, matrix: Matrix) -> FactSet:
     return known
 
 
-def judged(facts: FactSet, matrix: Matrix, policy: Policy | None = None, *, today: date = TODAY) -> Judgement:
+def judged(facts: FactSet, matrix: Matrix, policy: Policy | None = None) -> Judgement:
     """What the matrix says of the facts and of what follows from them, with fixes."""
-    return with_fixes(judge(derived(facts, matrix), matrix, policy or Policy(), today=today), matrix)
+    return with_fixes(judge(derived(facts, matrix), matrix, policy or Policy()), matrix)

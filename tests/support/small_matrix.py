@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def rule_document(**parts: Any) -> dict[str, Any]:
         "severity": "error",
         "confidence": "upstream",
         "effect": "crash",
-        "added": "2026-11-01",
-        "modified": "2026-11-01",
+        "added": date(2026, 11, 1),
+        "modified": date(2026, 11, 1),
         "open_ended": True,
     }
     return {
@@ -50,6 +51,8 @@ def toml(document: Mapping[str, Any]) -> str:
             return "{ " + ", ".join(f"{json.dumps(key)} = {value(cell)}" for key, cell in item.items()) + " }"
         if isinstance(item, (list, tuple)):
             return "[" + ", ".join(value(cell) for cell in item) + "]"
+        if isinstance(item, date):
+            return item.isoformat()
         return json.dumps(item)
 
     return "".join(f"{key} = {value(item)}\n" for key, item in document.items())

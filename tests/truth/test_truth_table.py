@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from known import derived, given
+from observing import shipped
 
 from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
-TODAY = date(2026, 11, 20)
-MATRIX = load_matrix()
+MATRIX = shipped()
 NO_KERNELS = {
     "older": "gpu-older-than-torch-build",
     "newer": "gpu-newer-than-torch-build",
@@ -170,7 +168,7 @@ def severities(facts: Mapping[str, Any]) -> dict[str, str]:
     """The worst severity of each rule that finds something."""
     known = given(facts, MATRIX.registry, ["env"], "truth table")
     found: dict[str, str] = {}
-    for finding in judge(derived(known, MATRIX), MATRIX, Policy(), today=TODAY).findings:
+    for finding in judge(derived(known, MATRIX), MATRIX, Policy()).findings:
         if found.get(finding.id) != "error":
             found[finding.id] = finding.severity
     return found
@@ -207,7 +205,7 @@ def test_a_facts_file_gets_the_same_answer_from_the_public_api(row_id: str, tmp_
     row = next(row for row in ROWS if row.id == row_id)
     path = tmp_path / "facts.json"
     path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": row.facts, "complete": ["env"]}))
-    report = check(Sources(facts=str(path)), matrix=MATRIX, today=TODAY)
+    report = check(Sources(facts=str(path)), matrix=MATRIX)
     errors = {finding.id for finding in report.findings if finding.severity == "error"}
     assert errors == set(row.rules)
 

@@ -16,7 +16,7 @@ from envdoctor.observe.locate.installation import (
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.observe.locate.python_version import version_from_files
-from envdoctor.text.files import Files, because_of
+from envdoctor.text.files import Budget, Files, because_of
 
 __all__ = ["at_path", "at_root"]
 
@@ -42,7 +42,7 @@ def at_path(folder: str, because: str) -> Layout:
     ``.pth`` files count only in a folder that is called like a site folder; the interpreter is known only when the
     folder lies where an installation keeps its packages. Raises :class:`EnvironmentNotFound`.
     """
-    files = Files()
+    files = Files(budget=Budget())
     _demand_folder(folder, because)
     if files.is_file(os.path.join(folder, "pyvenv.cfg")):
         raise EnvironmentNotFound(f"{because}: {folder} is a virtual environment; use --python {folder}")
@@ -76,7 +76,7 @@ def at_root(root: str, because: str) -> Layout:
     Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.
     """
     _demand_folder(root, because)
-    files = Files(root)
+    files = Files(root, Budget())
     found: list[tuple[Installation, ImportPath]] = []
     without_python: list[tuple[Installation, ImportPath]] = []
     for prefix in _prefixes(root, files):

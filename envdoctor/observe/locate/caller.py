@@ -37,18 +37,20 @@ class Running(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """The variables and the working folder of whoever asks, the running interpreter, and files as they are on this
-    machine."""
+    """The variables and the working folder of whoever asks, the running interpreter, files as they are on this
+    machine, and the interpreters that were started."""
 
     environ: Mapping[str, str]
     cwd: str
     running: Running
     files: Files
+    started: list[str]
 
     def ask(self, executable: str) -> Answer | Unknown:
-        """Start an interpreter and let it say what it is."""
+        """Start an interpreter and let it say what it is; it is named in ``started`` from then on."""
         from envdoctor.observe.locate.interpreter import ask
 
+        self.started.append(executable)
         return ask(executable, environ=self.environ, cwd=self.cwd)
 
 

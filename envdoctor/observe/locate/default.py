@@ -40,7 +40,7 @@ def default_environment(caller: Caller) -> Choice:
     raise EnvironmentNotFound(
         f"{_made_by(tool)}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name "
         f"none, {os.path.join(caller.cwd, '.venv')} is none, and no other python is on PATH. Point at the environment "
-        "with --python PATH."
+        "with --python PATH." + "".join(f" ({note})" for note in notes)
     )
 
 
@@ -94,7 +94,7 @@ def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation
                 yield found, interpreter_in(found.prefix), because
         elif variable:
             notes.append(f"{variable} names {folder}, which is no environment")
-    yield from _on_path(caller)
+    yield from _on_path(caller, notes)
 
 
 def _is_environment(folder: str, caller: Caller) -> bool:
@@ -102,19 +102,18 @@ def _is_environment(folder: str, caller: Caller) -> bool:
     return caller.files.is_folder(folder) and at_prefix(folder, caller.files) is not None
 
 
-def _on_path(caller: Caller) -> Iterator[tuple[Installation, str | None, str]]:
-    from envdoctor.observe.locate.named import of_executable
+def _on_path(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, str | None, str]]:
+    from envdoctor.observe.locate.named import told_by_files
 
     for directory in caller.environ.get("PATH", "").split(os.pathsep):
         for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
-            executable = os.path.join(caller.cwd, directory, name)
-            if not directory or not os.path.isfile(executable) or not os.access(executable, os.X_OK):
+            executable = os.path.join(directory, name)
+            if not os.path.isabs(directory) or not os.path.isfile(executable) or not os.access(executable, os.X_OK):
                 continue
             if os.path.getsize(executable) == 0:  # Windows puts an empty file there, which opens its shop
                 continue
-            try:
-                found, executable = of_executable(executable, caller)
-            except EnvironmentNotFound:
-                continue
-            if not same_folder(found.prefix, caller.running.prefix):
+            found = told_by_files(executable, caller.files)
+            if found is None:
+                notes.append(f"only {executable} itself could say which Python it starts; --python {name} asks it")
+            elif not same_folder(found.prefix, caller.running.prefix):
                 yield found, executable, f"{name} on PATH"

@@ -16,11 +16,12 @@ from envdoctor.observe.locate.installation import (
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
 
-__all__ = ["named_environment", "of_executable"]
+__all__ = ["named_environment", "told_by_files"]
 
 
 def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
-    """The installation and its interpreter, if it has one. Raises :class:`EnvironmentNotFound`."""
+    """The installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its library
+    nearby is started and asked for its prefix. Raises :class:`EnvironmentNotFound`."""
     place = absolute(python, caller.cwd)
     if not os.path.lexists(place) and os.path.basename(python) == python:
         import shutil
@@ -44,25 +45,27 @@ def named_environment(python: str, caller: Caller) -> tuple[Installation, str | 
         return found, place
     if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
         raise EnvironmentNotFound(f"--python: {place} is not executable")
-    return of_executable(place, caller)
-
-
-def of_executable(executable: str, caller: Caller) -> tuple[Installation, str]:
-    """The installation of an interpreter that is there, and the interpreter itself.
-
-    A script (a shim of pyenv) or a binary without its library nearby is asked for its prefix. Raises
-    :class:`EnvironmentNotFound`.
-    """
-    found = None if _is_script(executable, caller.files) else of_interpreter(executable, caller.files)
+    found = told_by_files(place, caller.files)
     if found is not None:
-        return found, executable
-    answer = caller.ask(executable)
+        return found, place
+    answer = caller.ask(place)
     if isinstance(answer, Unknown):
         raise EnvironmentNotFound(f"--python: {answer.reason}")
     found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
     if found is None:
         raise EnvironmentNotFound(f"--python: no library folder was found below {answer.prefix}, its prefix")
     return found, answer.executable
+
+
+def told_by_files(executable: str, files: Files) -> Installation | None:
+    """The installation of an interpreter that is there, without starting it: None when files do not tell.
+
+    What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
+    """
+    found = of_interpreter(executable, files)
+    if found is not None and found.kind != "venv" and _is_script(executable, files):
+        return None
+    return found
 
 
 def _is_script(path: str, files: Files) -> bool:

@@ -11,7 +11,7 @@ from envdoctor.observe.locate.default import Choice, default_environment
 from envdoctor.observe.locate.import_path import folders_of
 from envdoctor.observe.locate.installation import WINDOWS, implementation_of
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.text.files import Files
+from envdoctor.text.files import Budget, Files
 
 __all__ = ["choose"]
 
@@ -32,8 +32,8 @@ def choose(
     belongs to a tool that installed envdoctor for itself: ``VIRTUAL_ENV``, ``CONDA_PREFIX``, ``.venv`` in ``cwd``, the
     first python on PATH. ``environ`` and ``cwd`` are the caller's.
 
-    An interpreter is started, once, only when its files do not give its version or its prefix. Raises
-    :class:`EnvironmentNotFound`.
+    Only an interpreter that ``python`` names is ever started, once, when its files do not give its version or its
+    prefix; a note says so. Raises :class:`EnvironmentNotFound`.
     """
     if sum(option is not None for option in (python, path, root)) > 1:
         raise EnvironmentNotFound("--python, --path and --root name different environments: give only one of them")
@@ -45,17 +45,17 @@ def choose(
         from envdoctor.observe.locate.bare import at_root
 
         return at_root(absolute(root, cwd), "--root")
-    caller = Caller(environ, cwd, running or Running.this(), Files())
+    caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
     from envdoctor.observe.locate.named import named_environment
 
     installation, executable = named_environment(python, caller)
-    return _lay_out(Choice(installation, executable, "--python"), caller)
+    return _lay_out(Choice(installation, executable, "--python"), caller, named=True)
 
 
-def _lay_out(choice: Choice, caller: Caller) -> Layout:
-    """The layout of an environment on this machine."""
+def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
+    """The layout of an environment on this machine; one that was ``named`` may be asked."""
     installation, executable = choice.installation, choice.executable
     path = folders_of(installation, caller.files, environ=caller.environ, cwd=caller.cwd)
     notes = list(choice.notes)
@@ -66,7 +66,8 @@ def _lay_out(choice: Choice, caller: Caller) -> Layout:
         notes.append(f"the Python that this environment was made from is gone: {installation.settings['home']}")
     # A tree of Windows on another system is read, but does not run here.
     foreign = installation.library == WINDOWS and os.name != "nt"
-    version, implementation, origin = _version(choice, None if foreign else executable, caller)
+    version, implementation, origin = _version(choice, executable if named and not foreign else None, caller)
+    notes += [f"{asked} was started, to be asked what no file tells" for asked in dict.fromkeys(caller.started)]
     return Layout(
         prefix=installation.prefix,
         executable=executable,
@@ -96,7 +97,8 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     if found is not None:
         return found.version, implementation, found.origin
     if executable is None:
-        return Unknown("no file gives it, and there is no interpreter to ask"), implementation, ""
+        why = "there is no interpreter to ask" if choice.executable is None else "only one named with --python is asked"
+        return Unknown(f"no file gives it, and {why}"), implementation, ""
     answer = caller.ask(executable)
     if isinstance(answer, Unknown):
         return answer, implementation, ""

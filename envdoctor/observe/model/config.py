@@ -42,7 +42,7 @@ Config = Mapping[str, Any]
 def observe(request: Request) -> list[Fact]:
     """The facts of ``KEYS``; all unknown when there is no config.json.
 
-    Raises :class:`~envdoctor.observe.model.reading.model_error.ModelError` when it is not JSON or not an object.
+    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
     """
     source = request.source
     if source.folder is None:

@@ -12,9 +12,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import Fact, Unknown, Value
-from envdoctor.observe.model.reading.model_error import printable
+from envdoctor.models.names import printable
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
 
 if TYPE_CHECKING:
     import ast
@@ -67,25 +68,13 @@ def _read_folder(folder: str, methods: set[str], names: set[str]) -> Unknown | N
 
 
 def _python_files(folder: str) -> list[str] | Unknown:
-    found: list[str] = []
+    files = Files()
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py") and not _is_folder(entry):
-                    found.append(entry.name)
-                    if len(found) > _MAX_FILES:
-                        return Unknown(f"the model has more than {_MAX_FILES} Python files")
+        names = [name for name in files.names(folder) if name.endswith(".py")]
     except OSError as error:
-        return Unknown(f"the model's folder cannot be listed: {error.strerror}")
-    return sorted(found)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        # A link in a circle: reading it will say so.
-        return False
+        return Unknown(f"the model's folder cannot be listed: {because_of(error)}")
+    found = [name for name in names if not files.is_folder(os.path.join(folder, name))]
+    return found if len(found) <= _MAX_FILES else Unknown(f"the model has more than {_MAX_FILES} Python files")
 
 
 def _read_code(name: str, content: bytes, methods: set[str], names: set[str]) -> Unknown | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.reading.model_error import ModelError
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
 
@@ -20,19 +20,15 @@ def observe(request: Request) -> list[Fact]:
     name = "tokenizer_config.json"
     try:
         config = read_object(source.folder, name, "the model")
-    except ModelError as error:
+    except ObservationError as error:
         # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
         config = Unknown(str(error))
     if isinstance(config, Unknown):
         return [Fact(key, config, name, "model") for key in KEYS]
-    side: Value = config.get("padding_side", ABSENT)
-    if side is None:
-        side = ABSENT
-    elif side is not ABSENT and side not in ("left", "right"):
+    side: Value = ABSENT if config.get("padding_side") is None else config["padding_side"]
+    if side is not ABSENT and side not in ("left", "right"):
         side = Unknown(f"padding_side of {name} is neither left nor right")
-    kind: Value = config.get("tokenizer_class", ABSENT)
-    if kind is None:
-        kind = ABSENT
-    elif kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
+    kind: Value = ABSENT if config.get("tokenizer_class") is None else config["tokenizer_class"]
+    if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
         kind = Unknown(f"tokenizer_class of {name} is not a name")
     return [Fact("model.padding_side", side, name, "model"), Fact("model.tokenizer_class", kind, name, "model")]

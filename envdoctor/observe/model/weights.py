@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
 
 __all__ = ["KEYS", "observe"]
 
 KEYS = ("model.weight_formats",)
 
-_MAX_FILES = 20_000
 #: training_args.bin, optimizer.bin and the like are no weights.
 _BIN = re.compile(r"(pytorch_model|adapter_model|consolidated|model)([-.][\w.-]+)?\.bin\Z")
 
@@ -26,20 +25,13 @@ def observe(request: Request) -> list[Fact]:
 
 
 def _formats(folder: str, cached: bool) -> Value:
-    found: set[str] = set()
     try:
-        with os.scandir(folder) as entries:
-            for number, entry in enumerate(entries):
-                if number == _MAX_FILES:
-                    return Unknown(f"the model's folder holds more than {_MAX_FILES} files")
-                if entry.name.endswith(".safetensors"):
-                    found.add("safetensors")
-                elif entry.name.endswith(".gguf"):
-                    found.add("gguf")
-                elif _BIN.match(entry.name):
-                    found.add("bin")
+        names = Files().names(folder)
     except OSError as error:
-        return Unknown(f"the model's folder cannot be listed: {error.strerror}")
+        return Unknown(f"the model's folder cannot be listed: {because_of(error)}")
+    found = {"safetensors" for name in names if name.endswith(".safetensors")}
+    found |= {"gguf" for name in names if name.endswith(".gguf")}
+    found |= {"bin" for name in names if _BIN.match(name)}
     if cached and not found:
         return Unknown("the Hub cache holds none of the repository's weights")
     return tuple(sorted(found))

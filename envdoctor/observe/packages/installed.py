@@ -14,7 +14,7 @@ from envdoctor.observe.packages.reading.metadata_directory import Distribution, 
 from envdoctor.observe.packages.reading.package_versions import decide_versions
 from envdoctor.observe.packages.reading.wheel_file import read_tags
 from envdoctor.observe.request import Request
-from envdoctor.text.files import because_of
+from envdoctor.text.files import Spent, because_of
 from envdoctor.versions.pep440 import base_release
 
 __all__ = ["KEYS", "observe"]
@@ -50,6 +50,13 @@ def observe(request: Request) -> list[Fact]:
     Raises :class:`EnvironmentUnreadable` when none of the folders could be listed.
     """
     layout = request.place
+    try:
+        return _observe(layout)
+    except Spent as spent:
+        raise EnvironmentUnreadable(f"the environment {layout.prefix} was {spent}") from None
+
+
+def _observe(layout: Layout) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
     versions = decide_versions(folders.distributions, layout.site_packages, layout.files)

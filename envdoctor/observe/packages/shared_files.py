@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
@@ -37,15 +36,17 @@ def observe(request: Request) -> list[Fact]:
 
 
 def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
-    listed: list[frozenset[str]] = []
+    seen: set[bytes] = set()
+    shared: set[bytes] = set()
     for item in owners:
         try:
             record = files.head(os.path.join(str(item["path"]), "RECORD"), _RECORD_LIMIT)
         except OSError as error:
             return Unknown(f"RECORD of {item['name']} cannot be read: {because_of(error)}")
-        names = frozenset(match.decode("utf-8", "replace") for match in _LIBRARY.findall(record))
+        names = set(_LIBRARY.findall(record))
+        files.use(1 + len(names))
         if not names:
             return Unknown(f"RECORD of {item['name']} lists no library")
-        listed.append(names)
-    shared = sorted({name for one, other in combinations(listed, 2) for name in one & other})
-    return shared[0] if shared else ABSENT
+        shared |= seen & names
+        seen |= names
+    return min(shared).decode("utf-8", "replace") if shared else ABSENT

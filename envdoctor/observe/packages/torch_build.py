@@ -122,6 +122,7 @@ def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | No
             piece = os.read(descriptor, _CHUNK)
             if not piece:
                 return None
+            files.use(1, len(piece))
             text = tail + piece
             for needle in needles:
                 if needle in text:

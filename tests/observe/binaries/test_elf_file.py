@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.torch_symbols import gnu_hash
+from envdoctor.text.files import Files
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 ERROR = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -22,7 +23,7 @@ LIBRARY = (FIXTURES / "libtorch_cpu.so").read_bytes()
 
 
 def opened(path: Path) -> ElfFile:
-    return ElfFile(os.open(path, os.O_RDONLY))
+    return ElfFile(str(path), Files())
 
 
 def everything(path: Path) -> None:
@@ -232,6 +233,6 @@ def test_names_that_overlap_without_end_are_given_up(tmp_path: Path) -> None:
     struct.pack_into("<II", data, hashes, 1, 1 << 12)
     path = tmp_path / "overlap.so"
     path.write_bytes(bytes(data) + symbols + names)
-    with pytest.raises(ElfError) as caught, ElfFile(os.open(path, os.O_RDONLY)) as file:
+    with pytest.raises(ElfError) as caught, ElfFile(str(path), Files()) as file:
         file.undefined()
     assert str(caught.value) == "its names overlap without end"

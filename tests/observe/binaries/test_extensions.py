@@ -232,7 +232,7 @@ def test_a_fifo_in_place_of_a_file_is_not_waited_for(install: Install, extension
     install("torchvision", "0.28.0", {"torchvision/_C.so": "good.so"}, record=False)
     (site / "torchvision" / "_C.so").unlink()
     os.mkfifo(site / "torchvision" / "_C.so")
-    assert extensions().incomplete == "torchvision/_C.so was not read: it is not a regular file"
+    assert extensions().incomplete == "torchvision/_C.so cannot be read: it is not a regular file"
 
 
 def test_packages_of_no_interest_cost_nothing(install: Install, site: Path, table: Mapping[str, Any]) -> None:

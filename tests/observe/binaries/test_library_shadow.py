@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from elf_writer import write_shared_object
 from observing import one
 
 from envdoctor.facts.values import ABSENT, Records, Unknown
@@ -18,34 +18,10 @@ from envdoctor.observe.locate.layout import Layout
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
-RPATH, RUNPATH, NEEDED = 15, 29, 1
-
-
-def shared_object(path: Path, *, needed=(), rpath: str = "", runpath: str = "") -> Path:
-    """A shared object that has nothing but its dynamic section, with these entries."""
-    entries = [(NEEDED, name) for name in needed]
-    entries += [(tag, text) for tag, text in ((RPATH, rpath), (RUNPATH, runpath)) if text]
-    strings, dynamic = b"\0", []
-    for tag, text in entries:
-        dynamic.append((tag, len(strings)))
-        strings += text.encode() + b"\0"
-    start = 64 + 2 * 56
-    dynamic += [(5, start), (10, len(strings)), (0, 0)]
-    table = start + len(strings)
-    size = table + 16 * len(dynamic)
-    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
-        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
-    )
-    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, size, size, 64)
-    where = struct.pack("<IIQQQQQQ", 2, 4, table, table, table, 16 * len(dynamic), 16 * len(dynamic), 8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(head + load + where + strings + b"".join(struct.pack("<QQ", *entry) for entry in dynamic))
-    return path
-
 
 def toolkit(folder: Path, name: str, version: str) -> Path:
     """A library as a CUDA toolkit has it: a link to a file that carries its version."""
-    real = shared_object(folder / f"{name.partition('.so')[0]}.so.{version}")
+    real = write_shared_object(folder / f"{name.partition('.so')[0]}.so.{version}")
     (folder / name).symlink_to(real.name)
     return folder
 
@@ -59,16 +35,16 @@ def site(tmp_path: Path) -> Path:
         ":".join(f"$ORIGIN/../../nvidia/{part}/lib" for part in ("cublas", "cudnn", "cusparse", "nccl")) + ":$ORIGIN"
     )
     lib, nvidia = folder / "torch" / "lib", folder / "nvidia"
-    shared_object(lib / "libtorch_global_deps.so", needed=["libc.so.6"], rpath=rpath)
-    shared_object(lib / "libtorch_python.so", needed=["libtorch_cuda.so", "libcudnn.so.9"], rpath=rpath)
+    write_shared_object(lib / "libtorch_global_deps.so", needed=["libc.so.6"], rpath=rpath)
+    write_shared_object(lib / "libtorch_python.so", needed=["libtorch_cuda.so", "libcudnn.so.9"], rpath=rpath)
     needed = ["libcublas.so.12", "libcusparse.so.12", "libnccl.so.2", "libcudnn.so.9"]
-    shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=rpath)
-    shared_object(nvidia / "cublas" / "lib" / "libcublas.so.12")
-    shared_object(nvidia / "nccl" / "lib" / "libnccl.so.2")
-    shared_object(nvidia / "cusparse" / "lib" / "libcusparse.so.12", needed=["libnvJitLink.so.12"])
-    shared_object(nvidia / "nvjitlink" / "lib" / "libnvJitLink.so.12")
-    shared_object(nvidia / "cudnn" / "lib" / "libcudnn.so.9", runpath="$ORIGIN")
-    shared_object(nvidia / "cudnn" / "lib" / "libcudnn_ops.so.9", runpath="$ORIGIN")
+    write_shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=rpath)
+    write_shared_object(nvidia / "cublas" / "lib" / "libcublas.so.12")
+    write_shared_object(nvidia / "nccl" / "lib" / "libnccl.so.2")
+    write_shared_object(nvidia / "cusparse" / "lib" / "libcusparse.so.12", needed=["libnvJitLink.so.12"])
+    write_shared_object(nvidia / "nvjitlink" / "lib" / "libnvJitLink.so.12")
+    write_shared_object(nvidia / "cudnn" / "lib" / "libcudnn.so.9", runpath="$ORIGIN")
+    write_shared_object(nvidia / "cudnn" / "lib" / "libcudnn_ops.so.9", runpath="$ORIGIN")
     return folder
 
 
@@ -167,13 +143,13 @@ def test_a_broken_link_is_passed_over(found, tmp_path):
 
 
 def test_the_toolkits_folder_tells_the_version_of_what_counts_with_cuda(found, tmp_path):
-    shared_object(tmp_path / "cuda-12.1" / "lib64" / "libnvJitLink.so.12")
+    write_shared_object(tmp_path / "cuda-12.1" / "lib64" / "libnvJitLink.so.12")
     item = found(LD_LIBRARY_PATH=str(tmp_path / "cuda-12.1" / "lib64"))["libnvJitLink.so.12"]
     assert (item["version"], item["order"]) == ("12.1", "older")
 
 
 def test_a_file_that_carries_no_version_is_of_unknown_order(found, tmp_path):
-    shared_object(tmp_path / "lib64" / "libnvJitLink.so.12")
+    write_shared_object(tmp_path / "lib64" / "libnvJitLink.so.12")
     assert isinstance(found(LD_LIBRARY_PATH=str(tmp_path / "lib64"))["libnvJitLink.so.12"]["order"], Unknown)
 
 
@@ -187,7 +163,7 @@ def test_a_damaged_library_leaves_the_list_open(site, tmp_path):
 
 def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(site, tmp_path):
     shutil.rmtree(site / "nvidia" / "nvjitlink")
-    shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
+    write_shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
     layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
     fact = one(library_shadow, layout, {"dist": WHEELS}, environ={"LD_LIBRARY_PATH": str(folder)})

@@ -16,7 +16,7 @@ from observing import one
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import libstdcxx
 from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
-from envdoctor.observe.binaries.reading.libstdcxx_versions import cached_library
+from envdoctor.observe.binaries.reading.loader import cached_library
 from envdoctor.observe.locate.layout import Layout
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"

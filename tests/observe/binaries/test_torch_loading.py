@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from elf_writer import write_shared_object
 
 from envdoctor.facts.values import ABSENT, Unknown
 from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
@@ -18,37 +19,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is t
 RPATH = "$ORIGIN/../../nvidia/cudnn/lib:$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"
 
 
-def shared_object(path: Path, *, needed=(), rpath: str = "") -> Path:
-    """A shared object that has nothing but its dynamic section, with these entries."""
-    strings, dynamic = b"\0", []
-    for tag, text in [*((1, name) for name in needed), *([(15, rpath)] if rpath else [])]:
-        dynamic.append((tag, len(strings)))
-        strings += text.encode() + b"\0"
-    start = 64 + 2 * 56
-    dynamic += [(5, start), (10, len(strings)), (0, 0)]
-    table = start + len(strings)
-    size = table + 16 * len(dynamic)
-    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
-        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
-    )
-    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, size, size, 64)
-    where = struct.pack("<IIQQQQQQ", 2, 4, table, table, table, 16 * len(dynamic), 16 * len(dynamic), 8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(head + load + where + strings + b"".join(struct.pack("<QQ", *entry) for entry in dynamic))
-    return path
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """torch with its wheels: cuDNN in a folder of its own, cuBLAS in the one of CUDA 13."""
     folder = tmp_path / "env" / "packages"
     lib = folder / "torch" / "lib"
-    shared_object(lib / "libc10.so", needed=["libc.so.6"])
-    shared_object(lib / "libtorch_cpu.so", needed=["libc10.so"], rpath=RPATH)
+    write_shared_object(lib / "libc10.so", needed=["libc.so.6"])
+    write_shared_object(lib / "libtorch_cpu.so", needed=["libc10.so"], rpath=RPATH)
     needed = ["libcudnn.so.9", "libcublas.so.13", "libcusparseLt-294d6944.so.0", "libcuda.so.1", "libtorch_cpu.so"]
-    shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=RPATH)
-    shared_object(folder / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9")
-    shared_object(folder / "nvidia" / "cu13" / "lib" / "libcublas.so.13")
+    write_shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=RPATH)
+    write_shared_object(folder / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9")
+    write_shared_object(folder / "nvidia" / "cu13" / "lib" / "libcublas.so.13")
     return folder
 
 
@@ -135,7 +116,7 @@ def test_a_library_that_variables_bring_is_not_missing(site, read, tmp_path):
 
 def test_a_library_of_the_loaders_cache_is_not_missing(site, read, tmp_path):
     (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
-    shared_object(tmp_path / "system" / "opt" / "cudnn" / "libcudnn.so.9")
+    write_shared_object(tmp_path / "system" / "opt" / "cudnn" / "libcudnn.so.9")
     name, value = b"libcudnn.so.9\0", b"/opt/cudnn/libcudnn.so.9\0"
     head = b"glibc-ld.so.cache1.1" + struct.pack("<II", 1, len(name + value)) + bytes(20)
     entry = struct.pack("<iIIIQ", 1, 72, 72 + len(name), 0, 0)
@@ -154,7 +135,9 @@ def test_links_to_wheels_in_a_cache_are_as_good_as_files(site, read, tmp_path):
 def test_a_torch_that_does_not_look_for_wheels_is_not_judged(site, read):
     """One that was built with the system's CUDA finds it by what its own shell or module sets."""
     for name in ("libtorch_cpu.so", "libtorch_cuda.so"):
-        shared_object(site / "torch" / "lib" / name, needed=["libcudnn.so.9"], rpath="$ORIGIN:/usr/local/cuda/lib64")
+        write_shared_object(
+            site / "torch" / "lib" / name, needed=["libcudnn.so.9"], rpath="$ORIGIN:/usr/local/cuda/lib64"
+        )
     (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
     assert isinstance(read()[1], Unknown)
 

@@ -80,6 +80,19 @@ def test_python_on_path_comes_last_and_is_never_the_tools_own(tool: Path, venv: 
     assert (layout.prefix, layout.because.partition(";")[0]) == (str(venv), "python on PATH")
 
 
+def test_a_script_on_path_is_not_started_unasked(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
+    (tool / "uv-receipt.toml").write_text("")
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\nexec {venv / 'bin' / 'python'} $@\n")
+    (shims / "python").chmod(0o755)
+    layout = pick(running=running_in(tool), PATH=f"{shims}:{venv / 'bin'}")
+    assert layout.prefix == str(venv) and "--python python asks it" in layout.notes[0]
+    with pytest.raises(EnvironmentNotFound, match="could say which Python it starts"):
+        pick(running=running_in(tool), PATH=shims)
+    assert not (tmp_path / "started").exists()
+
+
 def test_an_active_environment_that_is_gone_is_said(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
     (tool / "uv-receipt.toml").write_text("")
     layout = pick(running=running_in(tool), VIRTUAL_ENV=tmp_path / "gone", PATH=venv / "bin")

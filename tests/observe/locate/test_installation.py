@@ -43,6 +43,33 @@ def test_a_shim_is_asked_for_its_interpreter(venv: Path, tmp_path: Path, pick) -
     layout = pick(shim, PATH=os.environ["PATH"])
     assert layout.prefix == str(venv)
     assert layout.executable == str(venv / "bin" / "python")
+    assert layout.notes == (f"{shim} was started, to be asked what no file tells",)
+
+
+@pytest.mark.parametrize("settings", ["home = /gone/bin\nversion = 3.11.9\n", "home = /gone/bin\n"])
+def test_a_script_in_a_virtual_environment_is_not_its_shim(venv: Path, tmp_path: Path, settings: str, pick) -> None:
+    """Where pyvenv.cfg gives the version, nothing has to be started; a chosen environment is never started."""
+    python, witness = replaced(venv, tmp_path)
+    (venv / "pyvenv.cfg").write_text(settings)
+    tool = Running.this()._replace(prefix=str(tmp_path / "tool"))
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "uv-receipt.toml").write_text("")
+    chosen = pick(running=tool, VIRTUAL_ENV=venv)
+    assert chosen.prefix == str(venv) and not witness.exists()
+    if "version" in settings:
+        assert pick(python).python_version == "3.11.9"
+        assert not witness.exists()
+    else:
+        assert "only one named with --python is asked" in chosen.python_version.reason
+
+
+def replaced(venv: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The interpreter of the environment, exchanged for a script, and the file that it leaves when it is started."""
+    python, witness = venv / "bin" / "python", tmp_path / "started"
+    python.unlink()
+    python.write_text(f"#!/bin/sh\ntouch {witness}\n")
+    python.chmod(0o755)
+    return python, witness
 
 
 def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from envdoctor.facts.values import Fact, Value
 from envdoctor.observe.gather import gather
-from envdoctor.observe.model.reading.reference import resolve
-from envdoctor.observe.model.reading.source import ModelSource
+from envdoctor.observe.model.reading.source import ModelSource, resolve
 from envdoctor.observe.request import Request
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model import config
-from envdoctor.observe.model.reading.model_error import ModelError
 
 GLM4_9B_CHAT = {
     "_name_or_path": "THUDM/glm4-9b-chat",
@@ -187,7 +187,7 @@ def test_half_a_surrogate_pair_becomes_a_question_mark(config_facts):
 
 
 def refusal(config_facts, content: object) -> str:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ObservationError) as caught:
         config_facts(content)
     return str(caught.value)
 
@@ -218,7 +218,7 @@ def test_a_number_of_a_million_digits_does_not_stop_the_program(config_facts):
     content = '{"hidden_size": ' + "9" * 1_000_000 + "}"
     try:
         facts = config_facts(content)
-    except ModelError as error:
+    except ObservationError as error:
         assert "too long" in str(error)
     else:  # Python before 3.10.7 reads it
         assert isinstance(facts["model.hidden_size"], Unknown)
@@ -226,14 +226,14 @@ def test_a_number_of_a_million_digits_does_not_stop_the_program(config_facts):
 
 def test_bytes_that_are_not_utf8_are_refused(disk):
     (disk.folder(files={}) / "config.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(ModelError, match="not UTF-8 text: byte 7"):
+    with pytest.raises(ObservationError, match="not UTF-8 text: byte 7"):
         disk.facts("./model")
 
 
 def test_a_huge_file_is_one_sentence_and_is_not_read(disk):
     with open(disk.folder(files={}) / "config.json", "wb") as stream:
         stream.truncate(200 * 1000 * 1000)
-    with pytest.raises(ModelError, match=r"config.json cannot be read: it is larger than 16 MiB"):
+    with pytest.raises(ObservationError, match=r"config.json cannot be read: it is larger than 16 MiB"):
         disk.facts("./model")
 
 
@@ -245,7 +245,7 @@ def test_a_folder_without_a_configuration_is_a_reason(disk):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_in_the_place_of_the_configuration_does_not_block(disk):
     os.mkfifo(disk.folder(files={}) / "config.json")
-    with pytest.raises(ModelError, match=r"config.json cannot be read: it is not a regular file"):
+    with pytest.raises(ObservationError, match=r"config.json cannot be read: it is not a regular file"):
         disk.facts("./model")
 
 
@@ -308,5 +308,5 @@ def test_any_bytes_are_a_configuration_or_one_sentence(disk, content):
     (disk.folder(files={}) / "config.json").write_bytes(content)
     try:
         disk.facts("./model")
-    except ModelError as error:
+    except ObservationError as error:
         assert str(error).isprintable()

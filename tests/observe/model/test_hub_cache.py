@@ -7,7 +7,6 @@ import os
 import pytest
 
 from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.model.reading.hub_cache import cache_folder
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
@@ -35,25 +34,6 @@ def test_a_cached_snapshot_is_read_with_and_without_links(disk, links):
 def test_the_origin_names_the_cache(disk):
     disk.cached()
     assert disk.resolve(REPO).origin == "Hub cache"
-
-
-@pytest.mark.parametrize(
-    ("variables", "place"),
-    [
-        ({}, "{home}/.cache/huggingface/hub"),
-        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/huggingface/hub"),
-        ({"HF_HOME": "/hf", "XDG_CACHE_HOME": "/xdg"}, "/hf/hub"),
-        ({"HF_HUB_CACHE": "/cache", "HF_HOME": "/hf"}, "/cache"),
-        ({"HUGGINGFACE_HUB_CACHE": "/old", "HF_HOME": "/hf"}, "/old"),
-        ({"HF_HOME": "~/hf"}, "{home}/hf/hub"),
-        ({"HF_HOME": ""}, "{home}/.cache/huggingface/hub"),
-        ({"HF_HUB_CACHE": "here"}, "{cwd}/here"),
-    ],
-)
-@pytest.mark.skipif(os.name == "nt", reason="the paths are POSIX paths")
-def test_the_cache_is_the_one_that_the_client_would_use(disk, variables, place):
-    expected = place.format(home=disk.home, cwd=disk.cwd)
-    assert cache_folder(str(disk.cwd), {**disk.environ, **variables}) == expected
 
 
 def test_only_that_cache_is_looked_into(disk):
@@ -121,7 +101,7 @@ def test_a_former_name_is_found_under_the_present_one(disk):
 
 
 def test_a_renamed_repository_is_found_by_its_whole_name(disk):
-    from envdoctor.observe.model.reading.reference import resolve
+    from envdoctor.observe.model.reading.source import resolve
 
     snapshot = disk.cached("old/name")
     for given, aliases in (("new/name2", {"old/name": "new/name2"}), ("old/name", {"old/name": "new/name2"})):

@@ -59,7 +59,7 @@ def test_nothing_is_written_and_no_client_is_imported(disk):
     script = (
         "import sys\n"
         "from envdoctor.observe.gather import gather\n"
-        "from envdoctor.observe.model.reading.reference import resolve\n"
+        "from envdoctor.observe.model.reading.source import resolve\n"
         "from envdoctor.observe.request import Request\n"
         f"model = resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r})\n"
         "gather(Request(environ={}, model=model), ['model'])\n"

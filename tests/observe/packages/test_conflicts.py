@@ -143,7 +143,7 @@ def header_of(content: bytes):
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.seek(0)
-        return read_header(file.fileno())
+        return read_header(file.fileno(), Files())
 
 
 lines = st.lists(

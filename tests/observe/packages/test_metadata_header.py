@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.observe.packages.reading.metadata_header import Header, read_header
+from envdoctor.text.files import Files
 
 
 def header(content: bytes) -> Header:
@@ -19,7 +20,7 @@ def header(content: bytes) -> Header:
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.seek(0)
-        return read_header(file.fileno())
+        return read_header(file.fileno(), Files())
 
 
 def test_name_and_version_are_read() -> None:
@@ -78,7 +79,7 @@ def test_a_folder_is_an_error_of_the_operating_system(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(OSError):
-            read_header(descriptor)
+            read_header(descriptor, Files())
     finally:
         os.close(descriptor)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from types import TracebackType
+
+from envdoctor.text.files import Files
 
 __all__ = ["ElfError", "ElfFile"]
 
@@ -48,26 +49,24 @@ class ElfError(Exception):
 
 
 class ElfFile:
-    """An open shared object. Takes over the descriptor; use it as a context manager.
+    """An open shared object; use it as a context manager. Raises ``OSError`` when it cannot be opened.
 
     ``machine`` is x86_64 or aarch64; ``needed`` are the libraries that a loader would load with it. Every method
     raises :class:`ElfError` for a file that contradicts itself, and ``OSError`` when it cannot be read.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: str, files: Files) -> None:
+        self._files = files
+        self._descriptor = files.open(path)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ElfError("it is not a regular file", damaged=False)
-            self._size = status.st_size
+            self._size = os.fstat(self._descriptor).st_size
             self.machine, self._segments, dynamic = self._program()
             self._tags, needed = self._dynamic(*dynamic)
             self._table: tuple[int, int, int, int, int] | None = None
             self._steps = _MOST_STEPS
             self.needed = tuple(map(self._short_name, needed))
         except BaseException:
-            os.close(descriptor)
+            self.close()
             raise
 
     def __enter__(self) -> ElfFile:
@@ -290,6 +289,7 @@ class ElfFile:
     def _pread(self, offset: int, size: int, *, short: bool = False) -> bytes:
         if offset + size > self._size and not short:
             raise ElfError("it is shorter than its own tables say")
+        self._files.use(1, size)
         if hasattr(os, "pread"):
             data = os.pread(self._descriptor, size, offset)
         else:  # Windows

@@ -62,7 +62,7 @@ def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
     # Most symbols are of libtorch_cpu and libc10.
     for name in sorted(paths, key=lambda name: (name not in CORE[::-1], name)):
         try:
-            opened.append(ElfFile(files.open(paths[name])))
+            opened.append(ElfFile(paths[name], files))
         except (ElfError, OSError) as error:
             for library in opened:
                 library.close()
@@ -147,7 +147,7 @@ def _of_siblings(wanted: set[bytes], packages: Sequence[Package], files: Files) 
             if not left:
                 return given
             try:
-                with ElfFile(files.open(other.path)) as file:
+                with ElfFile(other.path, files) as file:
                     given.update(set(left).difference(unresolved(left, [file])))
             except (ElfError, OSError):
                 continue

@@ -66,7 +66,7 @@ def read_package(
             unread = unread or f"compiled files for Windows are not read: {name}"
             continue
         try:
-            with ElfFile(files.open(path)) as file:
+            with ElfFile(path, files) as file:
                 one = _read_file(path, name, file)
         except ElfError as error:
             if error.damaged:

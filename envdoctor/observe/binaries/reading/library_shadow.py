@@ -108,7 +108,7 @@ class _Loader:
 
     def _open(self, path: str, loader: _Loaded | None) -> _Loaded | None:
         try:
-            with ElfFile(self._files.open(path)) as file:
+            with ElfFile(path, self._files) as file:
                 return _Loaded(path, *file.search_paths(), file.needed, loader)
         except (ElfError, OSError) as error:
             reason = because_of(error) if isinstance(error, OSError) else str(error)

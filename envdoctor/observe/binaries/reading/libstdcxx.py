@@ -11,16 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.observe.binaries.reading.loader import LIBSTDCXX, LOADER_CACHE, SYSTEM_FOLDERS
 from envdoctor.observe.binaries.reading.result_cache import ResultCache, identity
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files
 
-__all__ = ["LIBSTDCXX", "LOADER_CACHE", "SYSTEM_FOLDERS", "find_libstdcxx"]
-
-LIBSTDCXX = "libstdc++.so.6"
-LOADER_CACHE = "/etc/ld.so.cache"
-#: Where the library is when no cache names it.
-SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
+__all__ = ["find_libstdcxx"]
 
 
 def find_libstdcxx(

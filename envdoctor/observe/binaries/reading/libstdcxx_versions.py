@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Sequence
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.libstdcxx import LIBSTDCXX, LOADER_CACHE, SYSTEM_FOLDERS
+from envdoctor.observe.binaries.reading.loader import LIBSTDCXX, LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 from envdoctor.text.files import Files
 from envdoctor.versions.dotted import rank
 
-__all__ = ["cached_library", "choose_libstdcxx"]
+__all__ = ["choose_libstdcxx"]
 
 _VERSION = re.compile(r"GLIBCXX_(\d{1,3}(?:\.\d{1,4}){1,2})\Z")
-_LARGEST_CACHE = 16 << 20
-#: The format of glibc 2.2 and later, alone or behind the older one: magic, number of entries, …; an entry is flags,
-#: the places of name and path, and what the processor must have.
-_MAGIC = b"glibc-ld.so.cache1.1"
-_HEAD = 48
-_ENTRY = struct.Struct("<iIIIQ")
 
 
 def choose_libstdcxx(
@@ -50,9 +43,10 @@ def _first(paths: Sequence[str]) -> tuple[str, str] | None:
     """The version of the first of these files that can be read (the loader too passes over what is not for this
     machine), and its path."""
     machine = os.uname().machine if hasattr(os, "uname") else ""
+    files = Files()
     for path in paths:
         try:
-            with ElfFile(Files().open(path)) as file:
+            with ElfFile(path, files) as file:
                 if file.machine != machine:
                     continue
                 versions = [match[1] for name in file.defined_versions() if (match := _VERSION.match(name))]
@@ -61,24 +55,3 @@ def _first(paths: Sequence[str]) -> tuple[str, str] | None:
         if versions:
             return max(versions, key=rank), path
     return None
-
-
-def cached_library(name: str, path: str = LOADER_CACHE) -> list[str]:
-    """Absolute paths that the loader's cache has for a library, in its order; none when it cannot be read."""
-    try:
-        data = Files().head(path, _LARGEST_CACHE)
-    except OSError:
-        return []
-    start = data.find(_MAGIC)
-    if start < 0 or len(data) < start + _HEAD:
-        return []
-    (count,) = struct.unpack_from("<I", data, start + len(_MAGIC))
-    key = name.encode() + b"\0"
-    found: list[str] = []
-    for index in range(min(count, (len(data) - start - _HEAD) // _ENTRY.size)):
-        _, place, value, _, _ = _ENTRY.unpack_from(data, start + _HEAD + index * _ENTRY.size)
-        if data.startswith(key, start + place):
-            text, end, _ = data[start + value : start + value + 4096].partition(b"\0")
-            if end and text.startswith(b"/"):
-                found.append(os.fsdecode(text))
-    return found

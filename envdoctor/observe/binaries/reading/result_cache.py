@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from zlib import adler32, crc32
 
 from envdoctor import __version__
 from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
+from envdoctor.text.cache import CacheFolder
 from envdoctor.text.files import Files, because_of
 
 __all__ = ["ResultCache", "identity"]
 
 #: Changes when what is found in the same files does, or how it is written down.
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 1 << 20
 _MOST_ENTRIES = 32
 _LONGEST = 4096
 _SAMPLE = 4096
-_OURS = (".json", ".new")
 _COLUMNS = frozenset(
     (
         "arch",
@@ -46,8 +45,9 @@ Result = tuple[list[Columns], str | None]
 
 
 def identity(path: str, files: Files) -> list[object]:
-    """What tells a file from another one without reading all of it: path, size, time of change, and a checksum of its
-    first and last 4 KiB (headers with the build's own id, and the table of sections). Why, when it cannot be read."""
+    """What tells a file from another one without reading all of it: path, size, times of change (the
+    second of them nobody can set), and a checksum of its first and last 4 KiB (headers with the build's own id, and the
+    table of sections). Why, when it cannot be read."""
     try:
         descriptor = files.open(path)
     except OSError as error:
@@ -59,7 +59,7 @@ def identity(path: str, files: Files) -> list[object]:
         sample = crc32(_part(descriptor, 0))
         if status.st_size > _SAMPLE:
             sample = crc32(_part(descriptor, status.st_size - _SAMPLE), sample)
-        return [path, status.st_size, status.st_mtime_ns, sample]
+        return [path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, sample]
     except OSError as error:
         return [path, because_of(error)]
     finally:
@@ -82,67 +82,30 @@ class ResultCache:
 
     def __init__(self, home: str | None, environment: Sequence[str], key: Sequence[object]) -> None:
         name = "\0".join(environment).encode("utf-8", "surrogatepass")
-        self._folder = os.path.join(home, "abi") if home else None
+        self._entries = CacheFolder(home, "abi")
         self._name = f"{crc32(name):08x}{adler32(name):08x}.json"
         self._key = [_FORMAT, __version__, *key]
 
     def get(self) -> Result | None:
         """The result for these files, or None."""
-        if self._folder is None:
-            return None
+        data = self._entries.read(self._name, _LARGEST)
         try:
-            document = json.loads(Files().head(os.path.join(self._folder, self._name), _LARGEST))
+            document = json.loads(data or b"")
             if document["key"] != self._key:
                 return None
             why = document["why"]
             items = [_columns(item) for item in document["items"]]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
         return (items, why) if why is None or _is_text(why) else None
 
     def put(self, result: Result) -> None:
         """Keep a result; whole or not at all."""
-        if self._folder is None:
-            return
         items = [None if item is None else {key: _written(item[key]) for key in item} for item in result[0]]
         data = json.dumps({"key": self._key, "items": items, "why": result[1]}, separators=(",", ":")).encode()
-        if len(data) > _LARGEST:
-            return
-        temporary = os.path.join(self._folder, f"{os.getpid()}-{time.time_ns()}.new")
-        try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-        except OSError:
-            return
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-            os.replace(temporary, os.path.join(self._folder, self._name))
-        except OSError:
-            _remove([temporary])
-        self._make_room()
-
-    def _make_room(self) -> None:
-        """Remove the oldest entries, and what interrupted writers left, beyond the number that is kept."""
-        assert self._folder is not None
-        ages: list[tuple[float, str]] = []
-        try:
-            with os.scandir(self._folder) as entries:
-                for entry in entries:
-                    if entry.name.endswith(_OURS):
-                        ages.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
-        except OSError:
-            return
-        if len(ages) > _MOST_ENTRIES:
-            _remove(path for _, path in sorted(ages)[:-_MOST_ENTRIES])
-
-
-def _remove(paths: Iterable[str]) -> None:
-    for path in paths:
-        try:
-            os.unlink(path)
-        except OSError:
-            continue
+        if len(data) <= _LARGEST:
+            self._entries.write(self._name, data)
+            self._entries.trim(_MOST_ENTRIES, ".json")
 
 
 def _written(cell: Value) -> object:

@@ -67,7 +67,7 @@ def torch_loading_facts(
             elif not status.st_size:
                 damaged.append(f"torch/lib/{name} (it is empty)")
             else:
-                with ElfFile(files.open(path)) as file:
+                with ElfFile(path, files) as file:
                     wanted.update(dict.fromkeys(one for one in file.needed if _is_nvidias(one)))
                     paths.update(dict.fromkeys(one for both in file.search_paths() for one in both))
         except ElfError as error:
@@ -111,8 +111,7 @@ def _nowhere(
     names: Sequence[str], folders: list[str], layout: Layout, environ: Mapping[str, str], system: str
 ) -> tuple[str, ...]:
     """Those that are in none of the folders, not preloaded, and not with the system."""
-    from envdoctor.observe.binaries.reading.libstdcxx import LOADER_CACHE, SYSTEM_FOLDERS
-    from envdoctor.observe.binaries.reading.libstdcxx_versions import cached_library
+    from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
     preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
     places = [*folders, *(system + place for place in SYSTEM_FOLDERS)]

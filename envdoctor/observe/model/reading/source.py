@@ -1,12 +1,24 @@
-"""What ``--model`` was found to mean."""
+"""What ``--model`` means: a folder, or a repository whose files may be in the Hub cache."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
+from envdoctor.models.hub_cache import (
+    CachedCommit,
+    cache_folder,
+    cached_repos,
+    commit_of_path,
+    download_note,
+    matching,
+)
+from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
+from envdoctor.observe.errors import ObservationError
 
-__all__ = ["ModelSource"]
+__all__ = ["ModelSource", "resolve"]
 
 
 class ModelSource(NamedTuple):
@@ -29,3 +41,53 @@ class ModelSource(NamedTuple):
     def unread(self, keys: tuple[str, ...]) -> list[Fact]:
         """The facts of a model without files on this machine."""
         return [Fact(key, Unknown(self.missing), self.origin, "model") for key in keys]
+
+
+def resolve(
+    model: str, *, cwd: str, environ: Mapping[str, str], aliases: Mapping[str, str] | None = None
+) -> ModelSource:
+    """The model that ``--model`` names; see :func:`envdoctor.models.names.parse_name`.
+
+    A repository is looked up in the Hub cache that ``environ`` selects. The cache keeps the name of the day of the
+    download, so that all names of a vendor are tried: ``aliases`` maps organisations to their present names.
+
+    Raises :class:`ObservationError` for a path where nothing is, and for what can be no repository name.
+    """
+    try:
+        named = parse_name(model, cwd, environ)
+    except NameProblem as error:
+        raise ObservationError(f"--model {error}") from None
+    if named.repo is None:
+        return _folder(model, str(named.folder))
+    repo, revision = named.repo, named.revision or "main"
+    problems: list[str] = []
+    for held in cached_repos(spellings(repo, aliases or {}), cache_folder(cwd, environ)):
+        found = matching(held.commits, revision)
+        if len(found) == 1:
+            origin = "Hub cache" if found[0].repo == repo else f"Hub cache, under {found[0].repo}"
+            return ModelSource(model, found[0].folder, repo, found[0].commit, origin, cached=True)
+        lost = f"the Hub cache names a commit for {revision} and does not hold its files"
+        problems.append(lost if revision in held.refs else _instead(held.commits))
+    shown = f"{repo}@{named.revision}" if named.revision else repo
+    why = f" ({problems[0]})" if problems else ""
+    missing = f"no files of {shown} on this machine{why}; download them or give a folder"
+    return ModelSource(model, None, repo, None, "--model", missing)
+
+
+def _instead(commits: tuple[CachedCommit, ...]) -> str:
+    if not commits:
+        return "its place in the Hub cache is empty"
+    listed = ", ".join(item.commit[:12] for item in commits[:3])
+    return f"the Hub cache holds other revisions: {listed}; name one with @"
+
+
+def _folder(model: str, folder: str) -> ModelSource:
+    for path in (folder, os.path.realpath(folder)):
+        repo, revision = commit_of_path(path)
+        if repo is not None and is_repo_name(repo):
+            return ModelSource(model, folder, repo, revision, "--model", cached=True)
+    try:
+        note = download_note(folder, "config.json", os.stat(os.path.join(folder, "config.json")).st_mtime)
+    except OSError:
+        note = None
+    return ModelSource(model, folder, None, note.commit if note else None, "--model")

@@ -142,7 +142,7 @@ def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header,
         except NotADirectoryError:
             descriptor, origin = files.open(path), label
         try:
-            return read_header(descriptor), origin, None
+            return read_header(descriptor, files), origin, None
         finally:
             os.close(descriptor)
     except FileNotFoundError:

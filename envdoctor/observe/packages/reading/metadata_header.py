@@ -6,7 +6,7 @@ import os
 import re
 from typing import NamedTuple
 
-from envdoctor.text.files import read_regular
+from envdoctor.text.files import Files, read_regular
 
 __all__ = ["Header", "read_header"]
 
@@ -34,13 +34,15 @@ class Header(NamedTuple):
     partial: bool = False
 
 
-def read_header(descriptor: int) -> Header:
-    """Read from an open file; the header ends at the first blank line or after 1 MiB. Raises ``OSError``."""
+def read_header(descriptor: int, files: Files) -> Header:
+    """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. Raises
+    ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
     quick = _usual(data)
     if quick is not None:
         return quick
     data += read_regular(descriptor, _HEADER_LIMIT - len(data))
+    files.use(0, 8 * len(data))  # it is looked through more than once
     return _usual(data) or _parse(data)
 
 

@@ -1,0 +1,87 @@
+"""Whether a model's files are those that envdoctor-pins.json pins, as facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.hub.access import Access
+from envdoctor.hub.opening import open_snapshot
+from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
+from envdoctor.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.models.names import spellings
+from envdoctor.report.report import Notice
+
+__all__ = ["add_pin", "pin_facts", "pinned"]
+
+_KEYS = ("pin.revision", "pin.state", "pin.files")
+
+
+def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
+    """What a file pins for a model under any of these names; of a model without a name, the only one that it pins.
+
+    Raises :class:`UsageProblem`.
+    """
+    if path is None:
+        return None
+    try:
+        pins = {name.lower(): pin for name, pin in read_pins(path).items()}
+    except PinError as error:
+        raise UsageProblem(str(error)) from None
+    known = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
+    if not known and len(pins) == 1:
+        return next(iter(pins.values()))
+    return next((pins[name] for name in known if name in pins), None)
+
+
+def pin_facts(path: str | None, pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
+    """``pin.*``: absent without a file, unknown when it does not pin this model or there are no files to compare."""
+    values: tuple[Value, Value, Value]
+    if path is None:
+        return [Fact(key, ABSENT, f"no {PINS}", "pin") for key in _KEYS]
+    if pin is None:
+        unknown = Unknown(f"{PINS} pins no model of this name")
+        values = (unknown, unknown, unknown)
+    elif snapshot is None:
+        unknown = Unknown("no files of the model are at hand to compare with the pinned ones")
+        values = (pin.revision or ABSENT, unknown, unknown)
+    else:
+        found = compare_with_pin(pin, snapshot)
+        values = (pin.revision or ABSENT, found.state or Unknown(_unsure(found)), tuple(found.differing))
+    return [Fact(key, value, PINS, "pin") for key, value in zip(_KEYS, values, strict=True)]
+
+
+def _unsure(found: Compared) -> str:
+    first, more = found.unsure[0], len(found.unsure) - 1
+    others = f" and {more} more file{'s' if more > 1 else ''}" if more else ""
+    return f"{first.path}{others} could not be compared with the pin: {first.reason} (--hash reads large files)"
+
+
+def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
+    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when its files could not be compared.
+
+    Raises :class:`UsageProblem`.
+    """
+    repo, folder = facts.value("model.repo"), facts.value("model.path")
+    aliases = access.aliases
+    if isinstance(repo, str):
+        pin = pinned(path, [repo], aliases)
+    else:
+        names = [model, os.path.basename(folder.rstrip("/"))] if isinstance(folder, str) else [model]
+        pin = pinned(path, names, aliases) or pinned(path, [], aliases)
+    snapshot, why = None, "no files of it are at hand to compare"
+    if isinstance(folder, str) and pin is not None:
+        try:
+            snapshot = open_snapshot(folder, None, access)
+        except SnapshotError as error:
+            why = str(error)
+    facts.update(pin_facts(path, pin, snapshot))
+    if pin is None:
+        return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
+    state = facts.value("pin.state")
+    if snapshot is not None and isinstance(state, Unknown):
+        return Notice("warning", state.reason)
+    return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and {why}")

@@ -1,0 +1,79 @@
+"""Which rule a person means: by its id or by a former one, on the command line and in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.judge.judging import Judgement
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
+from envdoctor.report.report import Notice
+
+__all__ = ["Named", "ignore_notices", "rule_named", "under_present_names"]
+
+
+class Named(NamedTuple):
+    """The rule that was asked for; ``former`` is the id that was given, when the rule has another one now."""
+
+    rule: Rule
+    former: str | None = None
+
+
+def rule_named(rule_id: str, matrix: Matrix) -> Named:
+    """The rule of that id, present or former. Raises :class:`UsageProblem`."""
+    rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
+    if rule is not None:
+        return Named(rule)
+    if retired is not None:
+        successor = matrix.find(retired.now or "")
+        if successor is not None:
+            return Named(successor, rule_id)
+        raise UsageProblem(f"{rule_id} was withdrawn on {retired.date}: {retired.because}")
+    near = get_close_matches(rule_id, [rule.id for rule in matrix.rules], n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else "`envdoctor matrix list` names them"
+    raise UsageProblem(f"there is no rule {rule_id}; {hint}")
+
+
+def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
+    """The policy with every rule under its present id, and what to say of former ones.
+
+    Raises :class:`UsageProblem` for the severity of a rule that never was.
+    """
+    notices: list[Notice] = []
+    known = matrix.origins() if policy.severities or policy.ignores else {}
+
+    def present(rule_id: str, where: str) -> str:
+        retired = None if rule_id in known else matrix.retired(rule_id)
+        if retired is None or retired.now is None:
+            return rule_id
+        notices.append(Notice("note", f"{where} {rule_id} names {retired.now} by its former id"))
+        return retired.now
+
+    for rule_id in policy.severities:
+        if rule_id not in known and matrix.retired(rule_id) is None:
+            raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
+    renamed = replace(
+        policy,
+        severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
+        ignores=tuple(
+            replace(entry, id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
+        ),
+    )
+    return renamed, notices
+
+
+def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
+    """What to say of ignores that ended, name no rule, or matched nothing."""
+    for entry in judgement.expired:
+        yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
+    known = matrix.origins() if policy.ignores else {}
+    for entry in policy.ignores:
+        if entry.id not in known:
+            yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
+    for entry in judgement.dead:
+        yield Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")

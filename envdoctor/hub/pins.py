@@ -1,0 +1,186 @@
+"""``envdoctor-pins.json``: the revision of each model that a project trains with, and the oid of every file of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.hub.object_ids import oid_of_content
+from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
+from envdoctor.text.files import Files, because_of
+
+__all__ = [
+    "PINS",
+    "SCHEMA",
+    "Compared",
+    "Pin",
+    "PinError",
+    "compare_with_pin",
+    "find_pins",
+    "pin_of",
+    "pins_text",
+    "read_pins",
+]
+
+PINS = "envdoctor-pins.json"
+SCHEMA = "envdoctor.pins/1"
+_LARGEST = 64 << 20
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+_LOADED = (*_WEIGHTS, ".json", ".jinja", ".model", ".txt")
+_OF_A_RUN = (
+    "optimizer",
+    "scheduler",
+    "rng_state",
+    "training_args",
+    "trainer_state",
+    "README",
+    "LICENSE",
+    "requirements",
+)
+
+
+class PinError(ValueError):
+    """The file of pins cannot be used; the message names it and what is wrong."""
+
+
+class Pin(NamedTuple):
+    """What is pinned for one model: its name, the commit, the oid of each file, the sha256 of each header."""
+
+    repo: str
+    revision: str | None
+    files: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+def find_pins(start: str) -> str | None:
+    """The nearest file of pins from a folder up to the project's root (the folder with .git); it may be no file."""
+    while True:
+        if os.path.lexists(os.path.join(start, PINS)):
+            return os.path.join(start, PINS)
+        above = os.path.dirname(start)
+        if above == start or os.path.exists(os.path.join(start, ".git")):
+            return None
+        start = above
+
+
+def read_pins(path: str) -> dict[str, Pin]:
+    """The pinned models by name; empty when there is no such file. Raises :class:`PinError`."""
+    try:
+        document = json.loads(Files().whole(path, _LARGEST))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise PinError(f"{path}: cannot be read: {because_of(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise PinError(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise PinError(f'{path}: "schema": "{SCHEMA}" is expected; `envdoctor pin REPO` writes it')
+    models = document.get("models", {})
+    if not isinstance(models, dict):
+        raise PinError(f"{path}: models: a table is expected")
+    return {name: _pin(path, name, entry) for name, entry in models.items()}
+
+
+def _pin(path: str, name: str, entry: Any) -> Pin:
+    if not isinstance(entry, dict):
+        raise PinError(f"{path}: {name}: a table is expected")
+    tables = {}
+    for key in ("files", "headers"):
+        table = entry.get(key, {})
+        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+            raise PinError(f"{path}: {name}: {key}: a table of texts is expected")
+        tables[key] = table
+    revision = entry.get("revision")
+    if revision is not None and not isinstance(revision, str):
+        raise PinError(f"{path}: {name}: revision: a text is expected")
+    return Pin(name, revision, tables["files"], tables["headers"])
+
+
+def pin_of(snapshot: Snapshot) -> tuple[Pin, list[Unread]]:
+    """What to pin of a snapshot, and what of it could not be read."""
+    from hashlib import sha256
+
+    weights = [path for path in snapshot.files if path.endswith(".safetensors")]
+    headers: dict[str, str] = {}
+    unread = list(snapshot.refused)
+    for path, header in snapshot.headers(weights).items():
+        if isinstance(header, Unread):
+            unread.append(header)
+        else:
+            headers[path] = sha256(header).hexdigest()
+    files = {path: entry.oid for path, entry in sorted(snapshot.files.items()) if entry.oid is not None}
+    return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files, headers), unread
+
+
+def pins_text(pins: Iterable[Pin]) -> str:
+    """The text of a file with these pins, sorted, so that a change shows as a short difference."""
+    models = {
+        pin.repo: {
+            **({"revision": pin.revision} if pin.revision else {}),
+            "files": dict(sorted(pin.files.items())),
+            "headers": dict(sorted(pin.headers.items())),
+        }
+        for pin in sorted(pins, key=lambda pin: pin.repo)
+    }
+    return json.dumps({"schema": SCHEMA, "models": models}, indent=1, ensure_ascii=True) + "\n"
+
+
+class Compared(NamedTuple):
+    """A snapshot beside its pin: ``state`` is same, changed or moved (another commit), None when it cannot be told;
+    ``differing`` are the files that differ, ``unsure`` those of which that is not known, with the reason."""
+
+    state: str | None
+    differing: list[str]
+    unsure: list[Unread]
+
+
+def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
+    """Whether every pinned file has its oid, and no other that is loaded was added or is gone.
+
+    Weights that are not there were perhaps never downloaded, and nothing loads without them. A file whose oid is not
+    known is only compared by its header, which can show a difference and cannot rule one out.
+    """
+    from hashlib import sha256
+
+    differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
+    unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
+    for path, wanted in pin.files.items():
+        entry = snapshot.files.get(path)
+        if entry is None:
+            if path not in unsure and _is_loaded(path) and not path.endswith(_WEIGHTS):
+                differing.append(path)
+            continue
+        oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
+        if oid is None:
+            unsure[path] = Unread(path, f"its {entry.size:,} bytes were not read")
+        elif oid != wanted:
+            differing.append(path)
+    for path, header in snapshot.headers([path for path in unsure if path in pin.headers]).items():
+        if not isinstance(header, Unread) and sha256(header).hexdigest() != pin.headers[path]:
+            differing.append(path)
+            del unsure[path]
+    state: str | None = "changed" if differing else "same"
+    if snapshot.revision and pin.revision and snapshot.revision != pin.revision:
+        state = "moved"
+    elif unsure and not differing:
+        state = None
+    return Compared(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
+
+
+def _oid_as(snapshot: Snapshot, entry: FileEntry, kind: str) -> str | None:
+    """The oid of a file in the kind that was pinned: a folder does not say which files the Hub keeps in LFS."""
+    if entry.oid is None or entry.oid.startswith(f"{kind}:"):
+        return entry.oid
+    content = snapshot.read(entry.path, _LARGEST)
+    return None if isinstance(content, Unread) else oid_of_content(kind, content)
+
+
+def _is_loaded(path: str) -> bool:
+    """Whether a file of this name changes what is loaded when it is added or taken away: code wherever it lies, the
+    rest beside config.json. States of a training run do not."""
+    name = path.rpartition("/")[2]
+    if path.endswith(".py"):
+        return True
+    return name == path and name.endswith(_LOADED) and not name.startswith(_OF_A_RUN)

@@ -1,0 +1,197 @@
+"""What each table of the matrix holds: its parts, their columns, and which column tells two rows apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from envdoctor.facts.registry import TYPES
+from envdoctor.knowledge.schema import (
+    ANY,
+    DATE,
+    DOTTED,
+    FLAG,
+    NUMBER,
+    RELEASES,
+    SCHEMA_1,
+    SOURCE,
+    SPECIFIER,
+    TEXT,
+    TEXTS,
+    VERSION,
+    WORDS,
+    Check,
+    either,
+    list_of,
+    mapping,
+    one_of,
+    table,
+    tables,
+    text,
+)
+from envdoctor.versions.names import normalise
+
+__all__ = ["PARTS", "document_schema"]
+
+#: How a cell is known: read in the released file, said by its makers, said by users, concluded.
+_LEVEL = one_of("observed", "declared", "reported", "inferred")
+_PROOF = {"level": _LEVEL, "source": SOURCE}
+_NAME = text("a normalised name of a package", lambda given: given == normalise(given))
+_CC = text('a compute capability such as "8.6"', re.compile(r"\d{1,2}\.\d\Z").match)
+_ARCH = text('an architecture such as "sm_90" or "compute_90"', re.compile(r"(sm|compute)_\d{2,3}[af]?\Z").match)
+_RELEASE_OR_RANGE = either(VERSION, SPECIFIER)
+_GPU_KINDS = ("data-center", "workstation", "consumer", "embedded")
+
+
+def _rows(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, key: str = "key") -> Check:
+    """Rows with a level and a source each; a column that has its own names it in ``levels`` or ``sources``."""
+    columns = {**required, **(optional or {})}
+    own = {"levels": mapping(one_of(*columns), _LEVEL), "sources": mapping(one_of(*columns), SOURCE)}
+    return tables(table({**required, **_PROOF}, {**(optional or {}), **own}), key.split())
+
+
+_GPUS = {"key": TEXT, "names": TEXTS, "cc": _CC, "kind": one_of(*_GPU_KINDS)}
+_COMPAT = table({"kinds": list_of(one_of(*_GPU_KINDS)), "names": TEXTS})
+_ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
+_GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
+_SPAN = {"releases": RELEASES}
+
+#: By table: its parts beside the head, each with its check.
+PARTS: Mapping[str, Mapping[str, Check]] = {
+    "config-defaults": {
+        "defaults": mapping(TEXT, mapping(TEXT, ANY)),
+        "generation": mapping(TEXT, ANY),
+        "tokenizer": mapping(TEXT, ANY),
+    },
+    "config-keys": {
+        "alias": tables(table({"key": TEXT, "names": TEXTS, "source": SOURCE}), ["key"]),
+        "kind": tables(table({"kind": TEXT, "keys": TEXTS}, {"area": TEXT})),
+    },
+    "cuda-compilers": {"row": _rows({"key": DOTTED, "max_gcc": DOTTED})},
+    "cuda-drivers": {
+        "row": _rows({"key": DOTTED}, {"linux": DOTTED, "windows": DOTTED, "oldest_cc": _CC, "newest_cc": _CC}),
+        "family": _rows({"major": DOTTED, "linux": DOTTED, "windows": DOTTED}, key="major"),
+        "forward": table({**_PROOF, "allowed": _COMPAT, "refused": _COMPAT}),
+        "numbering": table({"since": DOTTED}),
+    },
+    "cuda-wheels": {"component": _rows({"name": _NAME}, key="name")},
+    "cxx-standards": {"row": _rows({"key": RELEASES, "cxx_standard": NUMBER, "gcc": DOTTED})},
+    "gpu-code": {
+        "row": _rows({"key": _CC}, {"except": list_of(_CC), "only": list_of(_CC), "until_cuda": DOTTED}),
+        "ptx": table({**_PROOF, "since": _CC}),
+    },
+    "gpu-series": {"row": _rows(_GPUS)},
+    "gpus": {"row": _rows({**_GPUS, "memory_gb": list_of(NUMBER)})},
+    "numpy-2-builds": {"package": _rows({"name": _NAME, "first": VERSION, "last": VERSION}, key="name")},
+    "packages": {
+        "package": tables(
+            table({"name": _NAME, "source": SOURCE}, {"conda": TEXT, "conda_forge": FLAG, "wheel_index": SOURCE}),
+            ["name"],
+        )
+    },
+    "pickle-globals": {"safe": _GLOBALS, "runs-code": _GLOBALS},
+    "releases": {
+        "releases": mapping(_NAME, list_of(VERSION)),
+        "requires_python": mapping(_NAME, tables(table({"versions": SPECIFIER, "python": SPECIFIER}))),
+    },
+    "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
+    "stack-modules": {"module": _rows({"module": TEXT, "name": _NAME}, key="module")},
+    "torch-archs": {"row": _rows({**_ARCHS, "machine": one_of("x86_64", "aarch64")}, key="key cuda machine")},
+    "torch-archs-windows": {"row": _rows(_ARCHS, key="key cuda")},
+    "torch-builds": {
+        "row": _rows(
+            {
+                "key": VERSION,
+                "python": SPECIFIER,
+                "python_aarch64": SPECIFIER,
+                "cuda": list_of(DOTTED),
+                "pypi_cuda": DOTTED,
+                "pypi_cuda_aarch64": either(one_of("absent"), DOTTED),
+                "torchvision": VERSION,
+                "torchaudio": VERSION,
+            },
+            {"open": list_of(one_of("cuda"))},
+        )
+    },
+    "torch-companions": {"package": _rows({"name": _NAME}, {"newer_since": VERSION}, key="name")},
+    "torch-extensions": {"package": _rows({"name": _NAME, "modules": TEXTS}, key="name")},
+    "transformers-model-types": {
+        "since": mapping(VERSION, TEXTS),
+        "until": mapping(VERSION, TEXTS),
+        "never": table({"names": TEXTS}),
+    },
+    "transformers-symbols": {
+        "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
+        "method": _rows({"name": TEXT, "class": TEXT, "lacks": TEXT, **_SPAN}, key="name class"),
+        "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
+        "module": tables(table({"name": TEXT}, {**_SPAN, "names": mapping(RELEASES, TEXTS)}), ["name"]),
+    },
+    "withdrawn-releases": {
+        "release": _rows(
+            {"package": _NAME, "version": VERSION, "harm": FLAG, "reason": TEXT, "instead": VERSION},
+            key="package version",
+        )
+    },
+}
+
+_HEAD = table({"title": TEXT, "as_of": DATE, "source_note": TEXT}, {"covers": TEXT})
+
+_FACT = {"type": one_of(*TYPES), "meaning": TEXT}
+_OF_ANY_FACT = {
+    "privacy": one_of("public", "path", "host"),
+    "depends_on": TEXTS,
+    "label": WORDS,
+    "absent": WORDS,
+    "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
+    "answer": FLAG,
+}
+_OTHERS: Mapping[str, Check] = {
+    "facts": table(
+        {
+            "schema": SCHEMA_1,
+            "help": mapping(TEXT, WORDS),
+            "fact": mapping(
+                TEXT,
+                table(
+                    {**_FACT, "help": TEXT},
+                    {
+                        **_OF_ANY_FACT,
+                        "identity": TEXTS,
+                        "first": TEXTS,
+                        "concerns": mapping(TEXT, TEXT),
+                        "columns": mapping(TEXT, table(_FACT, _OF_ANY_FACT)),
+                        "names": table({}, dict.fromkeys(("public", "path", "host"), TEXTS)),
+                    },
+                ),
+            ),
+        }
+    ),
+    "families": table(
+        {
+            "schema": SCHEMA_1,
+            "organisations": mapping(TEXT, TEXT),
+            "family": tables(
+                table(
+                    dict.fromkeys(("repos", "types", "architectures"), TEXTS)
+                    | {"id": TEXT, "title": TEXT, "source": SOURCE},
+                    {
+                        "shared_types": TEXTS,
+                        "except": TEXTS,
+                        "known": tables(table({"repos": TEXTS, "facts": mapping(TEXT, ANY)}, {"source": SOURCE})),
+                    },
+                ),
+                ["id"],
+            ),
+        }
+    ),
+    "retired": table(
+        {"schema": SCHEMA_1, "retired": mapping(TEXT, table({"date": DATE, "because": TEXT}, {"now": TEXT}))}
+    ),
+}
+
+
+def document_schema(name: str) -> Check | None:
+    """The check of a file beside the rules, by the file's stem; None when no such table is known."""
+    if name in PARTS:
+        return table({"schema": SCHEMA_1, "table": _HEAD, **PARTS[name]})
+    return _OTHERS.get(name)

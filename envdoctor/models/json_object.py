@@ -1,0 +1,86 @@
+"""JSON objects of a model's files, read as hostile input: size, depth, repeated keys, numbers without end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, NamedTuple
+
+__all__ = ["LARGEST", "JsonObject", "JsonProblem", "parse_object"]
+
+#: Bytes of a configuration. The largest config.json of the Hub's well-known models is far below 1 MiB;
+#: tokenizer_config.json reaches a few.
+LARGEST = 16 << 20
+#: Levels of nesting that are followed. Configurations of the Hub's models have at most about ten.
+DEEPEST = 60
+_LONG_NUMBER = re.compile(rb"[0-9]{4301}")
+
+
+class JsonProblem(ValueError):
+    """The bytes are no JSON object that can be read; the message is what follows the file's name in a sentence."""
+
+
+class JsonObject(NamedTuple):
+    """A JSON object. ``repeated`` are keys that are given twice in one object (readers disagree on which one counts;
+    ``data`` holds the last, as Python and transformers do)."""
+
+    data: dict[str, Any]
+    repeated: tuple[str, ...] = ()
+
+
+def parse_object(content: bytes) -> JsonObject:
+    """The object in UTF-8 bytes. Raises :class:`JsonProblem`."""
+    repeated: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(items)
+        if len(table) != len(items) and len(repeated) < 20:
+            seen: set[str] = set()
+            for key, _ in items:
+                if key in seen and key not in repeated:
+                    repeated.append(key)
+                seen.add(key)
+        return table
+
+    # Before 3.10.7 Python read a number of a million digits, in minutes.
+    if not hasattr(sys, "get_int_max_str_digits") and _LONG_NUMBER.search(content):
+        raise JsonProblem("holds a number that is too long to read")
+    try:
+        data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=pairs)
+    except UnicodeDecodeError as error:
+        raise JsonProblem(f"is not UTF-8 text: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise JsonProblem(f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except ValueError:
+        raise JsonProblem("holds a number that is too long to read") from None
+    except (RecursionError, MemoryError):
+        raise JsonProblem("is nested too deeply, or too large in memory, to be read") from None
+    if not isinstance(data, dict):
+        raise JsonProblem(f"is not a JSON object but {_kind(data)}")
+    if _deeper(data, DEEPEST):
+        raise JsonProblem(f"is nested more than {DEEPEST} levels deep")
+    return JsonObject(data, tuple(repeated))
+
+
+def _kind(data: object) -> str:
+    if isinstance(data, list):
+        return "a list"
+    if isinstance(data, str):
+        return "text"
+    return "null" if data is None else "true or false" if isinstance(data, bool) else "a number"
+
+
+def _deeper(data: object, levels: int) -> bool:
+    """Whether anything lies below that many levels. Level by level: recursion is what a hostile file would break."""
+    layer: list[Any] = [data]
+    for _ in range(levels):
+        layer = [
+            child
+            for container in layer
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, (dict, list))
+        ]
+        if not layer:
+            return False
+    return True

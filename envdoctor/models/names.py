@@ -1,0 +1,126 @@
+"""What a user's text names: a folder, or a repository and perhaps a revision; and the other names of its vendor."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["NameProblem", "Named", "is_repo_name", "is_revision", "parse_name", "printable", "spellings"]
+
+_LONGEST = 4096
+#: The Hub's rule for names (huggingface_hub.utils.validate_repo_id): letters, digits, ``-``, ``_`` and ``.``, no ``-``
+#: or ``.`` at either end, no ``--`` or ``..``, at most 96 characters a part.
+_PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?\Z")
+#: What git allows in the name of a branch or a tag.
+_REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f~^:?*\[\\]{1,255}\Z")
+#: A day, or a moment of it, in the place of a revision.
+_MOMENT = re.compile(r"@\d{4}-\d{2}-\d{2}[T\d:.+Z-]{0,30}\Z")
+_PAGE = re.compile(
+    r"https?://(?:[^/\s@]+)/((?!datasets/|spaces/)[\w.-]+/[\w.-]+?)(?:/(?:tree|blob|commit)/([^\s?#]+?))?/?\Z"
+)
+
+
+class NameProblem(ValueError):
+    """The text names no model. The message is a sentence that begins with the text: what is wrong, what to give."""
+
+
+class Named(NamedTuple):
+    """What a text names: a folder's absolute path, or a repository and perhaps a revision of it."""
+
+    folder: str | None
+    repo: str | None
+    revision: str | None
+
+
+def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
+    """What a text names. An existing folder wins over a repository's name; a config.json means its folder.
+
+    Forms: a path, ``ORG/NAME``, ``NAME`` (the oldest models), either with ``@REVISION``, the address of a model's page.
+    Raises :class:`NameProblem`.
+    """
+    shown = printable(text)
+    if not text.strip() or "\0" in text or len(text) > _LONGEST:
+        raise NameProblem(f'"{shown}" is no name: give ORG/NAME or a folder')
+    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
+    path = os.path.join(cwd, home + text[1:] if home and re.match(r"~(?:[/\\]|\Z)", text) else text)
+    if os.path.isfile(path) and os.path.basename(path) == "config.json":
+        path = os.path.dirname(path)
+    if os.path.isdir(path):
+        return Named(os.path.abspath(path), None, None)
+    if os.path.lexists(path):
+        raise NameProblem(f"{shown} {_what_else(path)}")
+    page = _PAGE.match(text)
+    if page and is_repo_name(page[1]):
+        return Named(None, page[1], page[2])
+    if text.startswith(("ms:", "modelscope:")):
+        raise NameProblem(f"{shown}: ModelScope is not read yet; download the model and give its folder")
+    name, at, revision = text.partition("@")
+    if not is_repo_name(name):
+        if _looks_like_path(name):
+            raise NameProblem(f"{shown}: no such folder")
+        raise NameProblem(
+            f"{shown} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')"
+        )
+    if at and not is_revision(revision) and not _MOMENT.match(revision):
+        raise NameProblem(f"{shown}: what follows @ is not a revision (a branch, a tag or a commit)")
+    return Named(None, name, revision or None)
+
+
+def is_repo_name(name: str) -> bool:
+    """Whether the Hub would accept the name of a repository: ``ORG/NAME`` or ``NAME``."""
+    parts = name.split("/")
+    if len(parts) > 2 or "--" in name or ".." in name or name.endswith((".git", ".json")):
+        return False
+    return all(_PART.match(part) for part in parts)
+
+
+def is_revision(text: str) -> bool:
+    """Whether a branch, a tag or a commit can be called so."""
+    return _REVISION.match(text) is not None and ".." not in text
+
+
+def spellings(repo: str, aliases: Mapping[str, str]) -> list[str]:
+    """The repository's name, then what the other names of its vendor make of it.
+
+    ``aliases`` maps an organisation, or a whole repository, to its present name; case does not matter there.
+    """
+    present = {old.lower(): new for old, new in aliases.items()}
+
+    def others(name: str) -> list[str]:
+        now = present.get(name.lower(), name)
+        former = sorted(old for old, new in aliases.items() if new.lower() == now.lower())
+        return sorted({now, *former})
+
+    organisation, slash, name = repo.rpartition("/")
+    whole = [other for other in others(repo) if "/" in other]
+    moved = [f"{other}/{name}" for other in others(organisation) if "/" not in other] if slash else []
+    return list(dict.fromkeys([repo, *whole, *moved]))
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """The text with control, bidirectional and unpaired surrogate characters as escapes; at most ``limit`` of it."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _what_else(path: str) -> str:
+    if os.path.isfile(path):
+        return "is a file: give config.json, or the folder that holds it"
+    if os.path.exists(path):
+        return "is neither a folder nor a file"
+    return "is a symbolic link that leads nowhere or in a circle"
+
+
+def _looks_like_path(text: str) -> bool:
+    return bool(
+        text.startswith((".", "/", "~"))
+        or "\\" in text
+        or text.count("/") > 1
+        or text.endswith(("/", ".json"))
+        or re.match(r"[A-Za-z]:[\\/]", text)
+    )

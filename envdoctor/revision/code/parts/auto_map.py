@@ -1,0 +1,98 @@
+"""Which code transformers loads for a repository: the auto_map of its configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.comparer import Change, Revisions
+from envdoctor.revision.json_files import read_json
+
+__all__ = ["AUTO_MAP_FILES", "compare_auto_maps"]
+
+#: Configurations whose auto_map transformers follows.
+AUTO_MAP_FILES = (
+    "config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+)
+_MAX_ENTRIES = 200
+_MAX_TEXT = 200
+
+
+class _Reference(NamedTuple):
+    """``module.Class``, in ``repository`` when it is another one than that of the configuration."""
+
+    text: str
+    repository: str | None
+
+
+def compare_auto_maps(revisions: Revisions) -> tuple[list[Change], list[Unread]]:
+    """Changed entries, and those that now point into another repository; a revision does not pin what is there."""
+    changes: list[Change] = []
+    unread: list[Unread] = []
+    for path in AUTO_MAP_FILES:
+        if revisions.changed([path]):
+            before, after = _references(revisions.old, path), _references(revisions.new, path)
+            if isinstance(before, Unread) or isinstance(after, Unread):
+                unread += [side for side in (before, after) if isinstance(side, Unread)][:1]
+            else:
+                changes += _differences(path, before, after)
+    return changes, unread
+
+
+def _differences(path: str, before: Mapping[str, _Reference], after: Mapping[str, _Reference]) -> Iterator[Change]:
+    for key in sorted({**before, **after}):
+        one, two = before.get(key), after.get(key)
+        if one == two:
+            continue
+        points_away = two is not None and two.repository is not None
+        yield Change(
+            "code",
+            "auto-map-other-repository" if points_away else "auto-map-changed",
+            path,
+            key,
+            one.text if one else None,
+            two.text if two else None,
+            detail=f"code of {two.repository}" if two and points_away else None,
+        )
+
+
+def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread:
+    """The entries by their keys (``AutoModel``, ``AutoTokenizer.0``); empty without the file or without an auto_map."""
+    document = read_json(snapshot, path)
+    if isinstance(document, Unread):
+        return document
+    own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
+    found: dict[str, _Reference] = {}
+    for key, text in _entries(document.data) if document else ():
+        repository, separator, _ = text.rpartition("--")
+        away = repository[:_MAX_TEXT] if separator and repository.casefold() not in own else None
+        found[key[:_MAX_TEXT]] = _Reference(text[:_MAX_TEXT], away)
+        if len(found) > _MAX_ENTRIES:
+            return Unread(path, f"its auto_map has more than {_MAX_ENTRIES} entries")
+    return found
+
+
+def _entries(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """``auto_map`` of the file, and the classes of its custom pipelines."""
+    for key, value in _table(data.get("auto_map")):
+        if isinstance(value, str):
+            yield key, value
+        elif isinstance(value, list):
+            yield from ((f"{key}.{index}", entry) for index, entry in enumerate(value) if isinstance(entry, str))
+    for task, pipeline in _table(data.get("custom_pipelines")):
+        for key, value in _table(pipeline):
+            if key == "impl" and isinstance(value, str):
+                yield f"custom_pipelines.{task}", value
+
+
+def _table(value: object) -> Iterator[tuple[str, object]]:
+    # The oldest form of auto_map of a tokenizer is a list: [slow class, fast class].
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield "AutoTokenizer", value

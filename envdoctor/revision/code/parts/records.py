@@ -1,0 +1,135 @@
+"""What is known of one Python file after it was parsed: the records that the child writes and the comparison reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = [
+    "MINOR_ONLY",
+    "MODULE_LEVEL",
+    "VERSION_GATE",
+    "Call",
+    "Definition",
+    "FileCode",
+    "Import",
+    "Parameter",
+    "Site",
+    "Statement",
+    "from_json",
+]
+
+#: The scope of what belongs to no class and no function.
+MODULE_LEVEL = "module level"
+#: Kinds of places that ask for a version: its second number alone, or anything else of it.
+MINOR_ONLY, VERSION_GATE = "minor-only-gate", "version-gate"
+
+
+class Parameter(NamedTuple):
+    """``kind`` is ``positional``, ``normal``, ``*``, ``keyword`` or ``**``; ``default`` its text, None without one."""
+
+    name: str
+    kind: str
+    default: str | None
+
+
+class Call(NamedTuple):
+    """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
+
+    name: str
+    keywords: tuple[str, ...]
+
+
+class Definition(NamedTuple):
+    """A class, a function, or a name that is assigned to at module or class level.
+
+    ``name`` is qualified by its classes; that of a property's setter ends in ``.setter``. ``text`` is the bases, the
+    signature without annotations, or the value. ``meaning`` is a digest of the body that comments, formatting and
+    docstrings do not change; ``annotations`` one of the annotations; ``skeleton`` leaves out the keywords of calls and,
+    in initialising functions, the names of functions that create values. ``weight`` grows with the size. ``attention``
+    is how a function picks its attention. ``is_idle`` marks a function about gradient checkpointing whose body cannot
+    change anything.
+    """
+
+    name: str
+    kind: str
+    text: str
+    meaning: str
+    annotations: str
+    skeleton: str
+    weight: int
+    decorators: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    calls: tuple[Call, ...] = ()
+    attention: tuple[str, ...] = ()
+    is_idle: bool = False
+
+    @property
+    def sense(self) -> str:
+        """Equal for definitions that do the same, whatever they are called and wherever they stand."""
+        return f"{self.kind} {self.text} {self.meaning} {' '.join(self.decorators)}"
+
+
+class Import(NamedTuple):
+    """``name`` is dotted, with leading dots when relative. ``required``: loading the file always runs it; ``demanded``:
+    transformers refuses to load the file when its package is not installed."""
+
+    name: str
+    required: bool
+    demanded: bool
+
+
+class Site(NamedTuple):
+    """A place that can do something beyond computing, or that asks for a version.
+
+    ``kind`` as in changes without ``-added``; ``key`` is equal for places that do the same; ``at_load``: it runs as
+    soon as the file is loaded.
+    """
+
+    kind: str
+    scope: str
+    key: str
+    text: str
+    at_load: bool
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether it asks for a version."""
+        return self.kind in (MINOR_ONLY, VERSION_GATE)
+
+
+class Statement(NamedTuple):
+    """A statement of a module or class body that is none of the above."""
+
+    scope: str
+    meaning: str
+    text: str
+
+
+class FileCode(NamedTuple):
+    """One parsed file. ``meaning`` is the digest of all of it, annotations included."""
+
+    meaning: str
+    definitions: tuple[Definition, ...]
+    imports: tuple[Import, ...]
+    sites: tuple[Site, ...]
+    statements: tuple[Statement, ...]
+
+
+def from_json(document: Sequence[Any]) -> FileCode:
+    """The records again, after they went through JSON as lists."""
+    meaning, definitions, imports, sites, statements = document
+    return FileCode(
+        meaning,
+        tuple(_definition(row) for row in definitions),
+        tuple(Import(*row) for row in imports),
+        tuple(Site(*row) for row in sites),
+        tuple(Statement(*row) for row in statements),
+    )
+
+
+def _definition(row: Sequence[Any]) -> Definition:
+    *texts, decorators, parameters, calls, attention, is_idle = row
+    named = [Parameter(*parameter) for parameter in parameters]
+    called = [Call(name, tuple(keywords)) for name, keywords in calls]
+    return Definition._make([*texts, tuple(decorators), tuple(named), tuple(called), tuple(attention), is_idle])

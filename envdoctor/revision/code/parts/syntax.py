@@ -1,0 +1,176 @@
+"""Digests and short texts of syntax trees. Nothing here recurses: hostile trees are deep."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from hashlib import sha1
+from typing import NamedTuple
+
+__all__ = [
+    "CREATORS",
+    "Digest",
+    "all_nodes",
+    "children",
+    "digest",
+    "dotted",
+    "exact",
+    "joined",
+    "short",
+    "target_names",
+]
+
+_CREATORS = """
+    empty empty_like ones ones_like zeros zeros_like full full_like rand rand_like randn randn_like eye
+    uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ xavier_uniform_ xavier_normal_ kaiming_uniform_
+    kaiming_normal_ orthogonal_ sparse_ fill_ zero_
+"""
+#: Functions that make new values: exchanging one for another in an initialiser changes what a model starts from.
+CREATORS = frozenset(_CREATORS.split())
+
+_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+_ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
+_EVERYWHERE, _NOT_IN_SKELETON, _ANNOTATION = 0, 1, 2
+_MAX_NODES = 150
+_MAX_TEXT = 160
+
+
+class Digest(NamedTuple):
+    """Digests of some nodes (see ``Definition``), how many tokens they have, and all nodes in the order of the text."""
+
+    meaning: str
+    annotations: str
+    skeleton: str
+    weight: int
+    nodes: list[ast.AST]
+
+
+def digest(
+    roots: Iterable[ast.AST | list[ast.stmt] | None],
+    *,
+    creators_alike: bool = False,
+    annotations: Iterable[ast.AST | None] = (),
+) -> Digest:
+    """Docstrings, other constants that stand alone and ``pass`` count as nothing; ``annotations`` are further roots."""
+    meaning: list[str] = []
+    skeleton: list[str] = []
+    notes: list[str] = []
+    nodes: list[ast.AST] = []
+    waiting: list[tuple[object, int]] = [(root, _EVERYWHERE) for root in roots]
+    waiting = [*((note, _ANNOTATION) for note in annotations), *reversed(waiting)]
+    while waiting:
+        item, part = waiting.pop()
+        if isinstance(item, ast.AST):
+            kind = type(item)
+            token = kind.__name__
+            nodes.append(item)
+            if isinstance(item, ast.Call):
+                creates = creators_alike and dotted(item.func).rpartition(".")[2] in CREATORS
+                hidden = max(part, _NOT_IN_SKELETON)
+                waiting.append((item.keywords, hidden))
+                waiting.append((item.args, part))
+                waiting.append((item.func, hidden if creates else part))
+            else:
+                for field in _FIELDS.get(kind) or _fields(kind):
+                    inner = _ANNOTATION if field in _ANNOTATION_FIELDS else part
+                    waiting.append((getattr(item, field, None), inner))
+        elif isinstance(item, list):
+            kept = [entry for entry in reversed(item) if not _is_nothing(entry)]
+            token = f"[{len(kept)}"
+            waiting += [(entry, part) for entry in kept]
+        elif type(item) is int:
+            token = f"{item:x}"  # the decimal text of a huge number is refused
+        else:
+            token = repr(item)
+        if part == _ANNOTATION:
+            notes.append(token)
+            continue
+        meaning.append(token)
+        if part == _EVERYWHERE:
+            skeleton.append(token)
+    return Digest(joined(meaning), joined(notes), joined(skeleton), len(meaning), nodes)
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that mean something, last one first."""
+    return _FIELDS.setdefault(kind, tuple(field for field in reversed(kind._fields) if field not in _SKIPPED_FIELDS))
+
+
+def _is_nothing(entry: object) -> bool:
+    return isinstance(entry, ast.Pass) or (isinstance(entry, ast.Expr) and isinstance(entry.value, ast.Constant))
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """One digest of several texts."""
+    text = "\n".join(tokens).encode("utf-8", "surrogatepass")
+    return sha1(text, usedforsecurity=False).hexdigest()
+
+
+def dotted(node: ast.AST) -> str:
+    """``torch.nn.Linear``; ``.view`` for a method of anything but a name; empty for other expressions."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(parts))
+
+
+def short(node: ast.AST) -> str:
+    """The node as source text, one line of at most 160 characters; ``…`` stands for what is too large."""
+    return _spelled(node)[0]
+
+
+def exact(node: ast.AST) -> str:
+    """Like :func:`short`, but different for every meaning: what was cut off is told apart by its digest."""
+    text, whole = _spelled(node)
+    return text if whole else f"{text}#{digest([node]).meaning[:12]}"
+
+
+def _spelled(node: ast.AST) -> tuple[str, bool]:
+    """The text, and whether it is all of the node."""
+    for count, _ in enumerate(ast.walk(node)):
+        if count > _MAX_NODES:
+            return "…", False
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError):
+        return "…", False
+    whole = len(text) <= _MAX_TEXT
+    text = text if whole else text[: _MAX_TEXT - 1] + "…"
+    return text.encode("utf-8", "replace").decode("utf-8"), whole
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below, in the order of the text."""
+    # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif type(value) is list:
+            found += [entry for entry in value if isinstance(entry, ast.AST)]
+    return found
+
+
+def all_nodes(tree: ast.AST) -> list[ast.AST]:
+    """The tree's nodes, parents first."""
+    found = [tree]
+    for node in found:
+        found += children(node)
+    return found
+
+
+def target_names(statement: ast.stmt) -> Iterator[str]:
+    """The plain names a statement assigns to; nothing when any of its targets is something else."""
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    else:
+        return
+    if all(isinstance(target, ast.Name) for target in targets):
+        yield from (target.id for target in targets if isinstance(target, ast.Name))

@@ -1,0 +1,236 @@
+"""The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed.
+
+The child reads frames (a decimal length, a line feed, that many bytes) and answers each with one line of JSON: the
+records of ``records.py``, or ``{"problem": kind, "line": n}`` with kind syntax, deep, large, memory or text.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
+from envdoctor.revision.code.parts.imports import imports_of_tree
+from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
+from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exact, joined, short, target_names
+
+__all__ = ["TooLarge", "main", "read_code"]
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CONTAINERS = (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While)
+_ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
+_MAX_CALLS = 2000
+#: The largest modeling file of transformers has 70,000 nodes.
+_MAX_NODES = 300_000
+
+
+class TooLarge(Exception):
+    """A file with more nodes than are compared."""
+
+
+def main() -> None:
+    """Answer every frame on stdin, one line each, as soon as it is done."""
+    gc.disable()  # it would look at every node again and again; the child's memory is bounded
+    data = sys.stdin.buffer.read()
+    position = 0
+    while position < len(data):
+        end = data.index(b"\n", position)
+        length = int(data[position:end])
+        content = data[end + 1 : end + 1 + length]
+        position = end + 1 + length
+        sys.stdout.write(json.dumps(_answer(content), separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+
+def _answer(content: bytes) -> FileCode | dict[str, object]:
+    try:
+        return read_code(content)
+    except TooLarge:
+        return {"problem": "large"}
+    except SyntaxError as error:
+        return {"problem": "syntax", "line": error.lineno or 1}
+    except RecursionError:
+        return {"problem": "deep"}
+    except MemoryError:
+        return {"problem": "memory"}
+    except (ValueError, LookupError):
+        return {"problem": "text"}
+
+
+def read_code(content: bytes) -> FileCode:
+    """Parse one file. Raises :class:`TooLarge`, and SyntaxError, ValueError, RecursionError or MemoryError as
+    ``ast.parse`` does."""
+    tree = ast.parse(content)
+    nodes = all_nodes(tree)
+    if len(nodes) > _MAX_NODES:
+        raise TooLarge
+    definitions: list[Definition] = []
+    statements: list[Statement] = []
+    for scope, statement in _in_order(tree):
+        if isinstance(statement, _FUNCTIONS):
+            definitions.append(_function(scope, statement))
+        elif isinstance(statement, ast.ClassDef):
+            definitions.append(_class(scope, statement))
+        elif any(True for _ in target_names(statement)):
+            definitions += _values(scope, statement)
+        else:
+            statements.append(_statement(scope, statement))
+    definitions = _with_members(definitions, statements)
+    imports = imports_of_tree(tree)
+    parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
+    parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
+    parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
+    return FileCode(joined(parts), tuple(definitions), tuple(imports), tuple(sites_of(tree, nodes)), tuple(statements))
+
+
+def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
+    """Classes with the digests of all that is in them."""
+    members: dict[str, list[tuple[str, str, int]]] = {}
+    for statement in statements:
+        members.setdefault(statement.scope, []).append((statement.meaning, "", 1))
+    found: list[Definition] = []
+    for one in reversed(definitions):  # what is inside a class comes after it
+        if one.kind == "class":
+            inner = members.pop(one.name, [])
+            one = one._replace(
+                meaning=joined([one.meaning, *(part[0] for part in inner)]),
+                annotations=joined([one.annotations, *(part[1] for part in inner)]),
+                weight=one.weight + sum(part[2] for part in inner),
+            )
+        scope, _, name = _ACCESSOR.sub("", one.name).rpartition(".")
+        if scope:
+            members.setdefault(scope, []).append((f"{name} {one.sense}", one.annotations, one.weight))
+        found.append(one)
+    return found[::-1]
+
+
+def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Statements of the module and its classes with their scope; those in conditions and the like as if they stood
+    alone, and the condition without its body. Imports and what does nothing are left out."""
+    waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in reversed(tree.body)]
+    while waiting:
+        scope, statement = waiting.pop()
+        if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
+            continue
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        yield scope, statement
+        if isinstance(statement, ast.ClassDef):
+            inner = f"{scope}{statement.name}."
+            waiting += [(inner, child) for child in reversed(statement.body)]
+        elif isinstance(statement, _CONTAINERS):
+            bodies = [*statement.body, *getattr(statement, "orelse", ())]
+            for handler in getattr(statement, "handlers", ()):
+                bodies += handler.body
+            bodies += getattr(statement, "finalbody", ())
+            waiting += [(scope, child) for child in reversed(bodies)]
+
+
+def _function(scope: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Definition:
+    decorators = tuple(exact(decorator) for decorator in node.decorator_list)
+    setter = next((text.rpartition(".")[2] for text in decorators if text in _accessors(node.name)), "")
+    starts = "init" in node.name or node.name.startswith("reset_")
+    result = digest([node.body], creators_alike=starts, annotations=_annotations(node))
+    parameters = tuple(_parameters(node.args))
+    return Definition(
+        f"{scope}{node.name}" + (f".{setter}" if setter else ""),
+        "function",
+        _signature(parameters),
+        result.meaning,
+        result.annotations,
+        result.skeleton,
+        result.weight,
+        decorators,
+        parameters,
+        tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS],
+        tuple(attention_choices(result.nodes)),
+        "gradient_checkpointing" in node.name and is_idle(node),
+    )
+
+
+def _annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr | None]:
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    arguments += [argument for argument in (node.args.vararg, node.args.kwarg) if argument is not None]
+    return [*(argument.annotation for argument in arguments), node.returns]
+
+
+def _accessors(name: str) -> tuple[str, ...]:
+    return (f"{name}.setter", f"{name}.deleter", f"{name}.getter")
+
+
+def _call(node: ast.Call) -> Call:
+    return Call(
+        dotted(node.func), tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in node.keywords)
+    )
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[Parameter]:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    missing: Sequence[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
+    for index, (argument, default) in enumerate(zip(plain, [*missing, *arguments.defaults], strict=True)):
+        kind = "positional" if index < len(arguments.posonlyargs) else "normal"
+        yield Parameter(argument.arg, kind, None if default is None else exact(default))
+    if arguments.vararg:
+        yield Parameter(arguments.vararg.arg, "*", None)
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield Parameter(argument.arg, "keyword", None if default is None else exact(default))
+    if arguments.kwarg:
+        yield Parameter(arguments.kwarg.arg, "**", None)
+
+
+def _signature(parameters: Sequence[Parameter]) -> str:
+    parts: list[str] = []
+    for index, (name, kind, default) in enumerate(parameters):
+        before = parameters[index - 1].kind if index else ""
+        if before == "positional" and kind != "positional":
+            parts.append("/")
+        if kind == "keyword" and before not in ("keyword", "*"):
+            parts.append("*")
+        parts.append((kind if kind in ("*", "**") else "") + name + ("" if default is None else f"={default}"))
+    if parameters and parameters[-1].kind == "positional":
+        parts.append("/")
+    return f"({', '.join(parts)})"
+
+
+def _class(scope: str, node: ast.ClassDef) -> Definition:
+    result = digest([*node.bases, *node.keywords, *node.decorator_list])
+    bases = ", ".join(exact(part) for part in [*node.bases, *node.keywords])
+    decorators = tuple(exact(decorator) for decorator in node.decorator_list)
+    return Definition(
+        f"{scope}{node.name}", "class", f"({bases})", result.meaning, result.annotations, "", result.weight, decorators
+    )
+
+
+def _values(scope: str, statement: ast.stmt) -> Iterator[Definition]:
+    value = statement.value  # type: ignore[attr-defined]
+    result = digest([value])
+    for name in target_names(statement):
+        yield Definition(f"{scope}{name}", "value", short(value), result.meaning, "", "", result.weight)
+
+
+def _statement(scope: str, statement: ast.stmt) -> Statement:
+    """One that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
+    head: list[ast.AST] = [statement]
+    text = ""
+    if isinstance(statement, (ast.If, ast.While)):
+        head = [statement.test]
+        text = "if " if isinstance(statement, ast.If) else "while "
+    elif isinstance(statement, ast.Try):
+        head = [handler.type for handler in statement.handlers if handler.type is not None]
+        text = "try, except "
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        head = [*statement.items]
+        text = "with "
+    elif isinstance(statement, (ast.For, ast.AsyncFor)):
+        head = [statement.target, statement.iter]
+        text = "for "
+    meaning = digest(head).meaning
+    return Statement(
+        scope.rstrip(".") or MODULE_LEVEL,
+        f"{type(statement).__name__} {meaning}",
+        text + ", ".join(short(part) for part in head),
+    )

@@ -1,0 +1,140 @@
+"""The repository's own Python code, compared by syntax tree. Nothing of it is imported or executed.
+
+Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key):
+
+``gradient-checkpointing-noop``          gradient_checkpointing_enable (or its hook) that sets nothing and calls nothing
+``gradient-checkpointing-hook-removed``  _set_gradient_checkpointing is gone from a class that stays
+``gradient-checkpointing-flag-changed``  supports_gradient_checkpointing
+``attention-class-added``, ``attention-class-removed``
+``attention-default-changed``            _supports_sdpa and the like, a default of an attention parameter, or how a
+                                         function picks its attention (attn_implementation, attention classes, kernels)
+``signature-changed``                    a call that the old signature accepts may fail or mean something else
+``signature-extended``                   only optional parameters more
+``default-changed``                      of a parameter
+``minor-only-gate``                      a comparison with the second number of a version alone
+``version-gate-added``                   any other comparison with a version
+``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
+                                         a call of, or a reference to, what reaches beyond computing; ``detail`` says
+                                         when it runs. That none was found is no proof that there is none
+``initialisation-changed``               an initialiser makes values with other functions (torch.empty -> torch.ones)
+``call-keyword-changed``                 the same calls with other keywords
+``definition-added``, ``definition-removed``, ``definition-changed``, ``definition-moved``
+``import-added``, ``import-removed``
+``package-required``                     transformers does not load the file without a package, which is new
+``auto-map-changed``, ``auto-map-other-repository``
+``file-added``, ``file-removed``, ``file-moved``
+``formatting-only``                      only comments, layout, docstrings or the order of definitions
+``unparsable``                           no syntax tree here; the file is unread as well
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from envdoctor.hub.snapshot import Unread
+from envdoctor.revision.code.parts.auto_map import AUTO_MAP_FILES, compare_auto_maps
+from envdoctor.revision.code.parts.file_changes import compare_file, lone_definitions, one_sided
+from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pair_files
+from envdoctor.revision.code.parts.reading import Source, parse, read_sources
+from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
+from envdoctor.revision.comparer import Change, Compared, Revisions
+
+__all__ = ["AREA", "compare", "wants"]
+
+AREA = "code"
+_MAX_OF_A_KIND = 100
+_MAX_TEXT = 160
+
+
+def wants(path: str) -> bool:
+    """Python files, and of configurations which of them transformers loads."""
+    return path.endswith(".py") or path in AUTO_MAP_FILES
+
+
+def compare(revisions: Revisions) -> Compared:
+    """The changes of all ``*.py`` files and of the auto_map entries that name them, in the order of the files."""
+    old, new = revisions.old, revisions.new
+    paths = [path for path in revisions.files if path.endswith(".py")]
+    changed = revisions.changed(paths)
+    before, unread_before = read_sources(old, [path for path in changed if path in old.files])
+    after, unread_after = read_sources(new, [path for path in changed if path in new.files])
+    unread = {one.path: one for one in (*unread_before, *unread_after)}
+    equal = {source.path for source in before} & {source.path for source in after if source in before}
+    skipped = equal | unread.keys()
+    before = [source for source in before if source.path not in skipped]
+    after = [source for source in after if source.path not in skipped]
+
+    changes: list[Change] = []
+    codes: list[dict[str, FileCode]] = [{}, {}]
+    for side, source, result in _parsed(before, after):
+        if isinstance(result, FileCode):
+            codes[side][source.path] = result
+        elif source.path not in unread:
+            unread[source.path] = result
+            changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
+    pairs = pair_files(*({path: code for path, code in part.items() if path not in unread} for part in codes))
+    changes += _changes(pairs)
+    maps, unread_maps = compare_auto_maps(revisions)
+    changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
+    settled = [path for path in paths if revisions.same(path) or path in equal]
+    words = [f"code ({len(settled)} of {len(paths)} Python files)"] if settled else []
+    return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
+
+
+def _parsed(before: list[Source], after: list[Source]) -> Iterator[tuple[int, Source, FileCode | Unread]]:
+    results = parse([*before, *after])
+    sides = [0] * len(before) + [1] * len(after)
+    return zip(sides, [*before, *after], results, strict=True)
+
+
+def _changes(pairs: Sequence[FilePair]) -> list[Change]:
+    gone = [(pair.old_path or "", one) for pair in pairs for one in lone_definitions(pair.old, pair.new)]
+    come = [(pair.new_path or "", one) for pair in pairs for one in lone_definitions(pair.new, pair.old)]
+    changes, moved_from, moved_to = moved_definitions(gone, come)
+    changes += _sites(pairs)
+    for pair in pairs:
+        if pair.old_path and pair.new_path and pair.old_path != pair.new_path:
+            changes.append(Change(AREA, "file-moved", pair.new_path, pair.new_path, pair.old_path, pair.new_path))
+        if pair.old is None or pair.new is None:
+            changes += one_sided(pair)
+            continue
+        found = list(compare_file(pair, moved_from, moved_to))
+        changes += found
+        if not found and not any(change.path == pair.path for change in changes):
+            detail = None if pair.old.meaning == pair.new.meaning else "definitions in another order"
+            changes.append(Change(AREA, "formatting-only", pair.path, pair.path, detail=detail))
+    return changes
+
+
+def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
+    """Places that reach beyond computing or ask for a version, and that none of the old files has; one change for all
+    of a kind in one function."""
+    known = Counter((site.kind, site.key) for pair in pairs if pair.old for site in pair.old.sites)
+    found: dict[tuple[str, str, str], list[Site]] = {}
+    for pair in pairs:
+        for site in pair.new.sites if pair.new else ():
+            if known[site.kind, site.key] > 0:
+                known[site.kind, site.key] -= 1
+            else:
+                found.setdefault((pair.path, site.kind, site.scope), []).append(site)
+    for (path, kind, scope), sites in found.items():
+        text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
+        name = kind if kind == MINOR_ONLY else f"{kind}-added"
+        when = f"runs when {scope} does"
+        if any(site.at_load for site in sites):
+            when = "runs as soon as the code is loaded"
+        yield Change(AREA, name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
+
+
+def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
+    """At most so many changes of a kind in a file; one more stands for the others."""
+    count: Counter[tuple[str, str]] = Counter()
+    for change in changes:
+        count[change.path, change.kind] += 1
+        if count[change.path, change.kind] <= _MAX_OF_A_KIND:
+            yield change
+    for (path, kind), number in count.items():
+        if number > _MAX_OF_A_KIND:
+            rest = number - _MAX_OF_A_KIND
+            yield Change(AREA, kind, path, f"{rest} more", count=rest, detail="not listed one by one")

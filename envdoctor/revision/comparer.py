@@ -1,0 +1,109 @@
+"""The contract of a comparer: what it is given, what it gives, and one difference as the rules see it.
+
+A comparer is a module that stands in a folder of ``revision/``; ``comparing.py`` finds it there. It has ``AREA``, the
+area of its changes, ``compare(revisions)``, and ``wants(path)``, which says whether it compares a file. The one without
+``wants`` compares the files that no comparer of another area wants. It reads what it needs and nothing that is known to
+be equal, judges nothing, and lists the kinds of its changes in its first docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+from envdoctor.facts.values import Value
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["AREAS", "Change", "Compared", "Comparer", "Revisions"]
+
+#: Which part of a repository a change is in, in the order of reports.
+AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")
+
+
+class Change(NamedTuple):
+    """One difference.
+
+    ``kind`` is a dashed word of its area (``gradient-checkpointing-noop``), ``path`` the file in the new snapshot (the
+    old one when it is gone), ``symbol`` what it is about: a class and method, a canonical config key, a tensor name
+    pattern with ``{i}`` for running numbers, a token. ``before`` and ``after`` are short texts for people; None where
+    there is nothing. ``count`` is how many things it stands for (tensors of a pattern). ``detail`` adds a clause.
+    """
+
+    area: str
+    kind: str
+    path: str
+    symbol: str
+    before: str | None = None
+    after: str | None = None
+    count: int = 1  # type: ignore[assignment]  # tuple.count is of no use here
+    detail: str | None = None
+
+
+class Compared(NamedTuple):
+    """The outcome of one comparer.
+
+    ``changes`` in the order of the files; ``unread`` are parts that could not be read or decided (then the area is not
+    "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"), ``equal`` are short statements for
+    the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has every single difference where
+    ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors, parameters, bytes), by dtype and by
+    module.
+    """
+
+    changes: tuple[Change, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    facts: Mapping[str, Value] = {}
+    equal: tuple[str, ...] = ()
+    listing: tuple[Change, ...] = ()
+    amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}
+
+
+class Revisions(NamedTuple):
+    """Two snapshots to compare, and the matrix's tables. ``files`` are those that the comparer wants, sorted."""
+
+    old: Snapshot
+    new: Snapshot
+    matrix: Matrix
+    files: tuple[str, ...] = ()
+
+    def same(self, path: str) -> bool:
+        """Whether both snapshots hold the file and their object ids say that its bytes are the same."""
+        first, second = self.old.files.get(path), self.new.files.get(path)
+        return first is not None and second is not None and first.oid is not None and first.oid == second.oid
+
+    def changed(self, paths: Iterable[str] | None = None) -> list[str]:
+        """Those of the paths (of ``files``) that are in a snapshot and not known to be the same in both, sorted."""
+        wanted = self.files if paths is None else set(paths)
+        present = self.old.files.keys() | self.new.files.keys()
+        return sorted(path for path in wanted if path in present and not self.same(path))
+
+    def state(self, path: str) -> Literal["added", "removed", "same", "changed", "unknown"]:
+        """What object ids and sizes say of the file; ``unknown`` when it has to be read."""
+        first, second = self.old.files.get(path), self.new.files.get(path)
+        if first is None or second is None:
+            return "added" if first is None else "removed"
+        if first.oid and second.oid and first.oid.partition(":")[0] == second.oid.partition(":")[0]:
+            return "same" if first.oid == second.oid else "changed"
+        # One of the two was not hashed, or one is an LFS file and the other is not: only the sizes can tell.
+        return "changed" if first.size != second.size else "unknown"
+
+    def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
+        """The file in both snapshots, None where there is none; unread when either cannot be read."""
+        found: list[bytes | None] = []
+        for snapshot in (self.old, self.new):
+            content = snapshot.read(path, limit) if path in snapshot.files else None
+            if isinstance(content, Unread):
+                return content
+            found.append(content)
+        return found[0], found[1]
+
+
+class Comparer(Protocol):
+    """What such a module offers."""
+
+    AREA: str
+    wants: Callable[[str], bool]
+
+    def compare(self, revisions: Revisions) -> Compared:
+        """The changes of one area."""
+        ...

@@ -1,0 +1,51 @@
+"""Files that belong to no other area: which came, went or changed. They are not read unless nothing else can tell.
+
+Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``, and for pictures,
+notebooks, text and .gitattributes ``documentation-changed`` (added and removed ones too).
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.comparer import Change, Compared, Revisions
+
+__all__ = ["AREA", "compare"]
+
+AREA = "files"
+_LIMIT = 16 << 20
+_DOCUMENTATION = (
+    *(".md", ".txt", ".rst", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb", ".gitattributes"),
+    *(".gitignore", ".mp4", ".html", ".css"),
+)
+
+
+def compare(revisions: Revisions) -> Compared:
+    """The changes, in the order of the paths."""
+    changes: list[Change] = []
+    unread: list[Unread] = []
+    for path in revisions.files:
+        found = revisions.state(path)
+        if found == "unknown":
+            pair = revisions.read(path, _LIMIT)
+            if isinstance(pair, Unread):
+                unread.append(pair)
+                continue
+            found = "same" if pair[0] == pair[1] else "changed"
+        if found != "same":
+            kind = "documentation-changed" if _documentation(path) else f"file-{found}"
+            before, after = (_size(side, path) for side in (revisions.old, revisions.new))
+            changes.append(Change(AREA, kind, path, path, before, after))
+    equal = (f"{len(revisions.files)} other files",) if revisions.files and not changes and not unread else ()
+    return Compared(tuple(changes), tuple(unread), equal=equal)
+
+
+def _documentation(path: str) -> bool:
+    name = posixpath.basename(path).lower()
+    return name.endswith(_DOCUMENTATION)
+
+
+def _size(snapshot: Snapshot, path: str) -> str | None:
+    entry = snapshot.files.get(path)
+    return None if entry is None else f"{entry.size:,} bytes"

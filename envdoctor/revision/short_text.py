@@ -1,0 +1,75 @@
+"""Short texts for people: JSON values, and two long texts around the place where they differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+__all__ = ["LONGEST", "around", "listed", "short", "visible"]
+
+#: Characters of a before or after text.
+LONGEST = 90
+_BEFORE, _AFTER = 34, 40
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def short(value: object) -> str:
+    """A JSON value in at most :data:`LONGEST` characters; long lists keep their ends and say how many items."""
+    if isinstance(value, str):
+        text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, list) and len(value) > 6:
+        ends = ", ".join(_compact(item) for item in (*value[:3], "...", value[-1]))
+        text = f"[{ends}] ({len(value)} items)"
+    elif isinstance(value, dict) and len(value) > 4:
+        text = f"{{{', '.join(list(map(str, value))[:3])}, ...}} ({len(value)} keys)"
+    else:
+        text = _compact(value)
+    return _cut(_HIDDEN.sub(_name, text))
+
+
+def _compact(value: object) -> str:
+    if value == "...":
+        return "..."
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def _cut(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def _name(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    return _NAMES.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def visible(text: str) -> str:
+    """The text on one line, breaks and hidden characters by their escapes."""
+    return _HIDDEN.sub(_name, text)
+
+
+def listed(items: Iterable[str], most: int = 4) -> str:
+    """The first items of a list, and how many more there are."""
+    known = list(items)
+    text = ", ".join(known[:most])
+    return text if len(known) <= most else f"{text} and {len(known) - most} more"
+
+
+def around(before: str, after: str) -> tuple[str, str]:
+    """Both texts, made visible, cut to the surroundings of the first place where they differ, and in quotes: a blank
+    at an end has to be seen."""
+    at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    start = max(0, at - _BEFORE)
+    if start < 6:  # not worth an ellipsis
+        start = 0
+    return _window(before, start, at + _AFTER), _window(after, start, at + _AFTER)
+
+
+def _window(text: str, start: int, stop: int) -> str:
+    stop = len(text) if len(text) - stop < 6 else stop
+    shown = visible(text[start:stop])
+    # Escapes make the text longer; what is cut must not be the difference, which lies in the first half.
+    shown = _cut(shown, 2 * LONGEST)
+    return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")

@@ -1,0 +1,168 @@
+"""Added tokens of a tokenizer: which there are, at which ids, with which flags, and which play a part (eos, pad, …)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.revision.comparer import Change
+from envdoctor.revision.short_text import short, visible
+
+__all__ = ["ROLES", "Token", "collect", "compare_roles", "compare_tokens", "roles_of"]
+
+_AREA = "tokenizer"
+_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+#: What a token can be for.
+ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
+_EXTRA = ("additional_special_tokens", "extra_special_tokens")
+_MANY = 4
+_NUMBER = re.compile(r"\d+")
+
+
+class Token(NamedTuple):
+    """An added token: its id (None when the file does not say) and those of its flags that are given."""
+
+    number: int | None
+    flags: Mapping[str, bool]
+
+
+def collect(decoder: object, added: Mapping[str, Any] | None, entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
+    """Tokens by content, from added_tokens_decoder, added_tokens.json and added_tokens of tokenizer.json."""
+    tokens: dict[str, Token] = {}
+    if isinstance(decoder, Mapping):
+        for number, entry in decoder.items():
+            if isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and str(number).isdecimal():
+                _add(tokens, entry["content"], int(str(number)[:18]), entry)
+    for entry in entries:
+        number = entry.get("id")
+        if isinstance(entry.get("content"), str) and isinstance(number, int):
+            _add(tokens, entry["content"], number, entry)
+    for content, number in (added or {}).items():
+        if isinstance(number, int):
+            _add(tokens, content, number, {})
+    return tokens
+
+
+def _add(tokens: dict[str, Token], content: str, number: int, entry: Mapping[str, Any]) -> None:
+    flags = {name: entry[name] for name in _FLAGS if isinstance(entry.get(name), bool)}
+    known = tokens.get(content)
+    tokens[content] = Token(number, flags) if known is None else Token(known.number, {**flags, **known.flags})
+
+
+def compare_tokens(
+    path: str, one: Mapping[str, Token], two: Mapping[str, Token], doubt: str | None, certain: Collection[str]
+) -> list[Change]:
+    """The changes of the added tokens.
+
+    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
+    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
+    """
+    changes: list[Change] = []
+    gone = {token.number: content for content, token in one.items() if content not in two}
+    renamed: set[str] = set()
+    for content, token in two.items():
+        before = one.get(content)
+        if before is not None:
+            changes += _both(path, content, before, token)
+        elif token.number in gone:
+            renamed.add(gone[token.number])
+            was, now = _shown(gone[token.number]), _shown(content)
+            changes.append(Change(_AREA, "special-token-renamed", path, now, was, now, detail=f"id {token.number}"))
+        else:
+            why = None if content in certain else doubt
+            kind = "special-token-listed" if why else "special-token-added"
+            changes.append(Change(_AREA, kind, path, _shown(content), None, _said(token), detail=why))
+    for content, token in one.items():
+        if content not in two and content not in renamed:
+            why = None if content in certain else doubt
+            kind = "special-token-unlisted" if why else "special-token-removed"
+            changes.append(Change(_AREA, kind, path, _shown(content), _said(token), None, detail=why))
+    return list(_grouped(changes))
+
+
+def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Change]:
+    symbol = _shown(content)
+    if before.number != after.number:
+        yield Change(_AREA, "special-token-moved", path, symbol, f"id {before.number}", f"id {after.number}")
+    flags = [name for name in _FLAGS if before.flags.get(name) != after.flags.get(name)]
+    flags = [name for name in flags if name in before.flags and name in after.flags]
+    if flags:
+        was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))
+        yield Change(_AREA, "special-flag-changed", path, symbol, was, now, detail=f"id {after.number}")
+
+
+def _said(token: Token) -> str:
+    return f"id {token.number}" + (", special" if token.flags.get("special") else "")
+
+
+def _shown(content: str) -> str:
+    return short(visible(content)) if content else '""'
+
+
+def _grouped(changes: list[Change]) -> Iterator[Change]:
+    """Tokens that differ only in a running number, changed in the same way, are one change."""
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.kind, _NUMBER.sub("{i}", change.symbol)), []).append(change)
+    for (_, pattern), members in groups.items():
+        if len(members) < _MANY:
+            yield from members
+            continue
+        first, last = members[0], members[-1]
+        before = f"{first.before} … {last.before}" if first.before and last.before else None
+        after = f"{first.after} … {last.after}" if first.after and last.after else None
+        yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
+
+
+def roles_of(config: Mapping[str, Any] | None, special: Mapping[str, Any] | None) -> dict[str, str]:
+    """Role -> token, from tokenizer_config.json and, where that is silent, special_tokens_map.json."""
+    roles: dict[str, str] = {}
+    for table in (special, config):
+        for role in ROLES:
+            value = (table or {}).get(role)
+            value = value.get("content") if isinstance(value, Mapping) else value
+            if isinstance(value, str):
+                roles[role] = value
+    for table in (special, config):
+        for key in _EXTRA:
+            tokens = _texts((table or {}).get(key))
+            if tokens:
+                roles[_EXTRA[0]] = "\n".join(tokens)
+    return roles
+
+
+def _texts(value: object) -> list[str]:
+    items = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    texts = [item.get("content") if isinstance(item, Mapping) else item for item in items]
+    return sorted(text for text in texts if isinstance(text, str))
+
+
+def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], doubt: str | None) -> Iterator[Change]:
+    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
+    for role in dict.fromkeys([*two, *one]):
+        before, after = one.get(role), two.get(role)
+        if before == after:
+            continue
+        if role == _EXTRA[0]:
+            yield from _extra(path, before, after, doubt)
+            continue
+        was, now = (None if side is None else _shown(side) for side in (before, after))
+        if doubt and (before is None or after is None):
+            kind = "special-role-listed" if before is None else "special-role-unlisted"
+            yield Change(_AREA, kind, path, role, was, now, detail=doubt)
+        else:
+            yield Change(_AREA, "special-role-changed", path, role, was, now)
+
+
+def _extra(path: str, before: str | None, after: str | None, doubt: str | None) -> Iterator[Change]:
+    one, two = (side.split("\n") if side else [] for side in (before, after))
+    added, removed = [t for t in two if t not in one], [t for t in one if t not in two]
+    clauses = [
+        f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
+        for what, tokens in (("added", added), ("removed", removed))
+        if tokens
+    ]
+    kind = "special-role-listed" if doubt and not one else "extra-tokens-changed"
+    sizes = (f"{len(one)} tokens", f"{len(two)} tokens")
+    yield Change(_AREA, kind, path, _EXTRA[0], sizes[0], sizes[1], detail="; ".join(clauses))

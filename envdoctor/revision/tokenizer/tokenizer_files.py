@@ -1,0 +1,194 @@
+"""Tokenizer files: special tokens and their ids, settings, vocabulary, merges.
+
+Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
+
+``special-role-changed``       bos_token, eos_token, pad_token, … is another token
+``special-token-moved``        an added token has another id
+``special-token-renamed``      an id that was one added token is another one
+``special-token-added``, ``special-token-removed``
+``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of an added token
+``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
+                               came or went in a changed file, while something that was not read may hold it (an
+                               unchanged file, or the vocabulary itself)
+``extra-tokens-changed``       additional_special_tokens (extra_special_tokens)
+``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
+``class-changed``, ``class-suffix-changed``
+                               tokenizer_class; the second: only "Fast" came or went
+``padding-side-changed``, ``truncation-side-changed``, ``add-bos-changed``, ``max-length-changed``, ``option-changed``
+                               a key of the group of that name in table config-keys
+``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``, ``merges-format-changed``, ``model-option-changed``
+``pre-tokenizer-changed``, ``post-processor-changed``, ``decoder-changed``, ``truncation-changed``, ``padding-changed``
+                               parts of tokenizer.json
+``tokenizer-file-added``, ``tokenizer-file-removed``
+``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``
+                               as in config
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.models.json_object import JsonObject
+from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.json_files import read_json
+from envdoctor.revision.settings.parts.compare_keys import compare_settings, names_of, repeated_keys
+from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
+from envdoctor.revision.short_text import short
+from envdoctor.revision.tokenizer.parts.tokenizer_json import TokenizerFile, compare_files, read_tokenizer_file
+from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
+from envdoctor.revision.tokenizer.parts.vocabulary_files import compare_vocabulary_file
+
+__all__ = ["AREA", "compare", "wants"]
+
+AREA = "tokenizer"
+
+_CONFIG, _SPECIAL, _ADDED, _FILE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.json",
+)
+_JSON = (_CONFIG, _SPECIAL, _ADDED, _FILE)
+#: Vocabularies and merges that are no JSON document of the tokenizers library.
+_VOCABULARIES = (
+    *("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model"),
+    *("vocab.json", "vocab.txt", "merges.txt", "ice_text.model", "tekken.json"),
+)
+_MOST_FOLDERS = 10
+#: Not settings, or compared elsewhere.
+_APART = ("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens", *ROLES)
+#: transformers writes int(1e30) for "no limit".
+_NO_LIMIT = 10**15
+
+
+def wants(path: str) -> bool:
+    """Files of tokenizers, also in folders of their own; of tokenizer_config.json all but its chat template."""
+    name = posixpath.basename(path).lower()
+    return name in _JSON or name in _VOCABULARIES or name.endswith(".tiktoken")
+
+
+def compare(revisions: Revisions) -> Compared:
+    """The changes. Only files that differ are read, tokenizer.json included."""
+    changed = revisions.changed()
+    folders = sorted({posixpath.dirname(path) for path in changed})
+    changes: list[Change] = []
+    unread = [Unread(folder, f"only {_MOST_FOLDERS} tokenizers are compared") for folder in folders[_MOST_FOLDERS:]]
+    for folder in folders[:_MOST_FOLDERS]:
+        inside = [posixpath.basename(path) for path in changed if posixpath.dirname(path) == folder]
+        changes += _compare(_Folder(revisions, folder, inside), unread)
+    harmless = ("noise", "implicit", "class-suffix-changed")
+    settled = not unread and not any(change.kind not in harmless for change in changes)
+    return Compared(tuple(changes), tuple(unread), equal=("tokenizer",) if revisions.files and settled else ())
+
+
+class _Folder(NamedTuple):
+    """One folder with tokenizer files (the root; diffusion models have several), and which files in it differ."""
+
+    revisions: Revisions
+    path: str
+    changed: list[str]
+
+    def at(self, name: str) -> str:
+        return posixpath.join(self.path, name)
+
+    def size(self, snapshot: Snapshot, name: str) -> str | None:
+        entry = snapshot.files.get(self.at(name))
+        return None if entry is None else f"{entry.size:,} bytes"
+
+    def doubt(self, *names: str) -> str | None:
+        """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
+        quiet = [name for name in names if self.revisions.same(self.at(name))]
+        return f"{' and '.join(quiet)}, the same in both revisions, may hold it" if quiet else None
+
+
+def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
+    broken: list[Unread] = []
+    old, new = folder.revisions.old, folder.revisions.new
+    one, two = (_read(side, folder, broken) for side in (old, new))
+    for name in folder.changed:
+        sizes = folder.size(old, name), folder.size(new, name)
+        if name in _JSON and None in sizes:
+            kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
+            yield Change(AREA, kind, folder.at(name), name, *sizes)
+        elif name not in _JSON:
+            found = compare_vocabulary_file(folder.revisions, folder.at(name))
+            unread += [found] if isinstance(found, Unread) else []
+            yield from found if isinstance(found, list) else []
+    if one.config is not None and two.config is not None:
+        yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
+    if one.file is not None and two.file is not None:
+        yield from compare_files(folder.at(_FILE), one.file, two.file)
+    unread += broken
+    if broken:
+        return  # what came or went cannot be told from what could not be read
+    shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
+    yield from compare_roles(shown, one.roles(), two.roles(), folder.doubt(_CONFIG, _SPECIAL))
+    doubt = folder.doubt(_CONFIG, _ADDED, _FILE)
+    if not doubt and None in (one.file, two.file) and not (one.tokens() and two.tokens()):
+        # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
+        doubt = "one of the revisions lists no added tokens at all; its vocabulary or code may hold it"
+    # added_tokens.json lists only what lies beyond the vocabulary.
+    certain = {**_data(one.added), **_data(two.added)}
+    yield from compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain)
+
+
+class _Side(NamedTuple):
+    """The changed tokenizer files of one snapshot; None where there is none or it did not change."""
+
+    config: JsonObject | None
+    special: JsonObject | None
+    added: JsonObject | None
+    file: TokenizerFile | None
+
+    def roles(self) -> dict[str, str]:
+        return roles_of(_data(self.config), _data(self.special))
+
+    def tokens(self) -> dict[str, Token]:
+        entries = self.file.added if self.file is not None else []
+        return collect(_data(self.config).get("added_tokens_decoder"), _data(self.added), entries)
+
+
+def _data(file: JsonObject | None) -> Mapping[str, Any]:
+    return file.data if file is not None else {}
+
+
+def _read(snapshot: Snapshot, folder: _Folder, broken: list[Unread]) -> _Side:
+    found: list[JsonObject | None] = []
+    for name in _JSON[:3]:
+        part = read_json(snapshot, folder.at(name)) if name in folder.changed else None
+        broken += [part] if isinstance(part, Unread) else []
+        found.append(None if isinstance(part, Unread) else part)
+    file = read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
+    broken += [file] if isinstance(file, Unread) else []
+    return _Side(found[0], found[1], found[2], None if isinstance(file, Unread) else file)
+
+
+def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
+    names = names_of(AREA, path, matrix)
+    one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
+    for change in compare_settings(names, one, two):
+        if change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two):
+            change = change._replace(kind="class-suffix-changed")
+        yield change
+    lists = [isinstance(side.data.get("extra_special_tokens"), list) for side in (before, after)]
+    if lists == [False, True]:
+        tokens = after.data["extra_special_tokens"]
+        yield Change(AREA, "extra-tokens-list", path, "extra_special_tokens", None, short(tokens))
+    yield from repeated_keys(names, before, after)
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in config.items() if key not in _APART}
+    limit = kept.get("model_max_length")
+    if limit is None or (isinstance(limit, (int, float)) and limit > _NO_LIMIT):
+        kept.pop("model_max_length", None)
+    return kept
+
+
+def _without_suffix(flat: Mapping[str, Setting]) -> str:
+    setting = flat.get("tokenizer_class")
+    return str(setting.value).removesuffix("Fast") if setting is not None else ""

@@ -1,0 +1,199 @@
+"""Which removed tensors live on under other names: by shape and running numbers, whole, split or fused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import NamedTuple
+
+from envdoctor.revision.weights.parts.layouts import Spec
+from envdoctor.revision.weights.parts.name_patterns import Group, leaf
+
+__all__ = ["Rename", "find_renames"]
+
+#: Comparisons of names for likeness, some 50 µs each; beyond that patterns are paired in their order.
+_MOST_LIKENESSES = 20_000
+_MOST_PARTS = 12
+_FUSED = re.compile(r"qkv|query_key_value|w_?pack|c_attn|in_proj|kv_proj|gate_up|up_gate|h_to_4h|w13", re.I)
+_ENDINGS = re.compile(r"[_.]?(?:proj|projs|linear|lin|layer|weight|attn|net)\Z", re.I)
+#: Names of the parts of a fused matrix, in the order in which they are stacked.
+_PARTS = (
+    ("q", "k", "v"),
+    ("query", "key", "value"),
+    ("wq", "wk", "wv"),
+    ("k", "v"),
+    ("key", "value"),
+    ("gate", "up"),
+    ("w1", "w3"),
+)
+
+
+class Rename(NamedTuple):
+    """Patterns of one side and what they became on the other: one to one, one to many (split) or many to one (fused).
+
+    The shapes fit; whether the values do is not known.
+    """
+
+    before: tuple[Group, ...]
+    after: tuple[Group, ...]
+
+
+class _Module(NamedTuple):
+    """Groups that belong together, as one thing to find again."""
+
+    pattern: str
+    groups: tuple[Group, ...]
+
+
+def find_renames(
+    removed: Mapping[str, Group], added: Mapping[str, Group], old: Mapping[str, Spec], new: Mapping[str, Spec]
+) -> list[Rename]:
+    """Pair the groups. ``old`` and ``new`` give the tensors; what is in no rename was really removed or added."""
+    gone, come = dict(removed), dict(added)
+    found: list[Rename] = []
+    for whole, parts in _splits(gone, come, old, new):
+        found.append(Rename((whole,), parts))
+    for whole, parts in _splits(come, gone, new, old):
+        found.append(Rename(parts, (whole,)))
+    budget = _MOST_LIKENESSES
+    # Whole modules first: a norm's bias has the shape of many biases, a norm's weight and bias together have not.
+    for split_off in (1, 0):
+        buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
+        for side, (groups, tensors) in enumerate(((gone, old), (come, new))):
+            for module in _modules(groups, split_off):
+                buckets.setdefault(_signature(module, tensors), ([], []))[side].append(module)
+        for before, after in buckets.values():
+            budget -= len(before) * len(after)
+            for one, other in _pairs(before, after, likeness=budget >= 0):
+                for was, now in zip(one.groups, other.groups, strict=True):
+                    found.append(Rename((was,), (now,)))
+                    del gone[was.pattern], come[now.pattern]
+    return sorted(found, key=lambda rename: rename.before[0].pattern)
+
+
+def _modules(groups: Mapping[str, Group], split_off: int) -> list[_Module]:
+    """Patterns put together by all but their last component (weight, bias), or each for itself."""
+    found: dict[str, list[Group]] = {}
+    for pattern in sorted(groups):
+        parent = pattern.rpartition(".")[0] if split_off else pattern
+        found.setdefault(parent or pattern, []).append(groups[pattern])
+    return [_Module(parent, tuple(items)) for parent, items in found.items()]
+
+
+def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
+    """The running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
+    numbers = [member[0] for member in item.members]
+    lowest = [min(column) for column in zip(*numbers, strict=False)]
+    return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in numbers)
+
+
+def _signature(module: _Module, tensors: Mapping[str, Spec]) -> object:
+    """What a module must have in common with what it became: endings, running numbers and shapes."""
+    parts = []
+    for item in module.groups:
+        shapes = tuple(tensors[name].shape for _, name in item.members)
+        parts.append((item.pattern.rpartition(".")[2], _numbers(item), shapes))
+    return hash(tuple(parts)), len(parts)
+
+
+def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> list[tuple[_Module, _Module]]:
+    if not before or not after:
+        return []
+    if not likeness or (len(before) == 1 and len(after) == 1):
+        return list(zip(before, after, strict=False))
+    from difflib import SequenceMatcher
+
+    scored: list[tuple[float, int, int]] = []
+    for i, one in enumerate(before):
+        matcher = SequenceMatcher(None, b=one.pattern, autojunk=False)
+        for j, other in enumerate(after):
+            matcher.set_seq1(other.pattern)
+            # The module's own name says more than the path to it, which a rename often changes as a whole.
+            own = leaf(one.groups[0].pattern) == leaf(other.groups[0].pattern)
+            scored.append((-(matcher.ratio() + (1.0 if own else 0.0)), i, j))
+    found: list[tuple[_Module, _Module]] = []
+    taken_before: set[int] = set()
+    taken_after: set[int] = set()
+    for _, i, j in sorted(scored):
+        if i not in taken_before and j not in taken_after:
+            taken_before.add(i)
+            taken_after.add(j)
+            found.append((before[i], after[j]))
+    return found
+
+
+def _splits(
+    wholes: dict[str, Group],
+    parts: dict[str, Group],
+    whole_tensors: Mapping[str, Spec],
+    part_tensors: Mapping[str, Spec],
+) -> list[tuple[Group, tuple[Group, ...]]]:
+    """Fused groups whose first dimension is the sum of others'. What was found is taken out of both tables."""
+    found: list[tuple[Group, tuple[Group, ...]]] = []
+    candidates: dict[object, list[Group]] = {}
+    for item in parts.values():
+        candidates.setdefault(_tail(item, part_tensors), []).append(item)
+    for pattern, whole in list(wholes.items()):
+        if not _FUSED.search(pattern):
+            continue
+        near = [item for item in candidates.get(_tail(whole, whole_tensors), ()) if item.pattern in parts]
+        chosen = _choose(whole, near, whole_tensors, part_tensors)
+        if chosen:
+            found.append((whole, chosen))
+            del wholes[pattern]
+            for item in chosen:
+                del parts[item.pattern]
+    return found
+
+
+def _tail(item: Group, tensors: Mapping[str, Spec]) -> object:
+    """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
+    return hash((_numbers(item), tuple(tensors[name].shape[1:] for _, name in item.members))), item.pattern.rpartition(
+        "."
+    )[2]
+
+
+def _choose(
+    whole: Group, near: list[Group], whole_tensors: Mapping[str, Spec], part_tensors: Mapping[str, Spec]
+) -> tuple[Group, ...] | None:
+    parents: dict[str, dict[str, Group]] = {}
+    for item in near:
+        parents.setdefault(item.pattern.rsplit(".", 2)[0], {})[_role(item)] = item
+    # A vision tower has a q, k and v of its own: the likest path first.
+    for _, roles in sorted(parents.items(), key=lambda entry: -_common_components(entry[0], whole.pattern)):
+        for names in _PARTS:
+            if all(name in roles for name in names):
+                chosen = tuple(roles[name] for name in names)
+                if _adds_up(whole, chosen, whole_tensors, part_tensors):
+                    return chosen
+    if len(near) > _MOST_PARTS:
+        return None
+    fitting = [
+        chosen
+        for count in (2, 3)
+        for chosen in combinations(near, count)
+        if _adds_up(whole, chosen, whole_tensors, part_tensors)
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _common_components(one: str, other: str) -> int:
+    """How many different components two patterns have in common."""
+    return len(set(one.split(".")) & set(other.split(".")))
+
+
+def _role(item: Group) -> str:
+    return _ENDINGS.sub("", leaf(item.pattern)).lower()
+
+
+def _adds_up(
+    whole: Group, parts: Iterable[Group], whole_tensors: Mapping[str, Spec], part_tensors: Mapping[str, Spec]
+) -> bool:
+    chosen = list(parts)
+    for place, (_, name) in enumerate(whole.members):
+        shape = whole_tensors[name].shape
+        rows = [part_tensors[item.members[place][1]].shape for item in chosen]
+        if not shape or any(not row for row in rows) or sum(row[0] for row in rows) != shape[0]:
+            return False
+    return True

@@ -1,0 +1,200 @@
+"""Comparing the weights of two revisions by object ids and headers; no weight is read.
+
+Kinds of changes, all in the area ``weights``:
+
+* ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
+* ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
+  that went and came), ``tensor-path-renamed`` (the modules keep their own names);
+* ``head-gone``, ``head-added`` (before and after: what config.json says: tied, not tied, not given, not readable);
+* ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
+* ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
+  ``file-moved`` (the same bytes under another name);
+* ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
+* ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
+* ``set-added``, ``set-removed``, ``set-replaced`` (another format is loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from envdoctor.facts.values import Unknown, Value
+from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
+from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.short_text import listed
+from envdoctor.revision.weights.parts.amounts import Amount, amounts_of, gigabytes, parameters_in
+from envdoctor.revision.weights.parts.file_sets import Shared, main_set, shared_files, weight_paths, weight_sets
+from envdoctor.revision.weights.parts.layout_changes import compare_layouts
+from envdoctor.revision.weights.parts.layouts import Layout, read_pickled, read_safetensors
+from envdoctor.revision.weights.parts.plan import SetPair, moved_files, plan
+from envdoctor.revision.weights.parts.safetensors_releases import dtype_releases, needs_changes, needs_of, newest_need
+from envdoctor.revision.weights.parts.shard_index import check_index, index_path
+
+__all__ = ["AREA", "compare", "wants"]
+
+AREA = "weights"
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_INDEX = (".safetensors.index.json", ".bin.index.json")
+_LEFT_ALONE = Unknown("not every header was read: files that did not change are left alone")
+_NOT_READ = Unknown("the weight files did not change, so their headers were not read")
+
+
+def wants(path: str) -> bool:
+    """Weights and the indexes of their shards."""
+    return path.lower().endswith((*_WEIGHTS, *_INDEX))
+
+
+def compare(revisions: Revisions) -> Compared:
+    """The changes, every changed name pattern, and what the set that is loaded holds on either side.
+
+    ``amounts`` lack a side of which not every header was read: files that did not change are not.
+    """
+    old, new = weight_paths(revisions.old), weight_paths(revisions.new)
+    if not old and not new:
+        return Compared(facts={"revision.weights": "none"})
+    shared = shared_files(old, new)
+    moved = moved_files(shared)
+    equal = _equal_files(old, shared)
+    if len(shared.same) + len(shared.moved) == len(old) == len(new):
+        changes, unread = _index_of_moved(revisions.new, shared)
+        keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
+        facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
+        return Compared((*moved, *changes), tuple(unread), facts, equal, moved)
+    found = _compare_sets(revisions, shared, moved)
+    return found._replace(equal=(*equal, *found.equal))
+
+
+def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
+    old, new = revisions.old, revisions.new
+    dtypes = dtype_releases(revisions.matrix)
+    pairs, sets = plan(old, new, shared)
+    changes: list[Change] = [*moved, *sets]
+    patterns: list[Change] = list(changes)
+    unread: list[Unread] = []
+    differ = _loses_its_weights(old, new) or any(change.kind == "opaque-changed" for change in changes)
+    amounts: dict[str, dict[str, dict[str, Amount]]] = {}
+    needs: list[str | None] = []
+    main = main_set(weight_sets(new))
+    read_all = not shared.same and not shared.moved
+    for pair in pairs:
+        result = _compare_pair(old, new, pair)
+        changes += result.changes
+        patterns += result.patterns
+        unread += result.unread
+        differ = differ or result.differ
+        if pair.new_key.format == "safetensors":
+            changes += needs_changes(result.old, result.new, dtypes, len(pair.new_read) == len(pair.new_files))
+            needs.append(needs_of(result.new.tensors, dtypes))
+        read_all = read_all and not result.unread
+        if pair.new_key == main and not result.unread:
+            if len(pair.old_read) == len(pair.old_files):
+                amounts["old"] = amounts_of(result.old.tensors)
+            if len(pair.new_read) == len(pair.new_files):
+                amounts["new"] = amounts_of(result.new.tensors)
+    status: Value = "changed" if differ else "equal"
+    if not weight_paths(old) or not weight_paths(new):
+        status = "added" if weight_paths(new) else "removed"
+    equal: tuple[str, ...] = ()
+    if unread:
+        status = Unknown(f"{listed([item.path for item in unread], 2)} could not be read")
+    elif not differ and pairs:
+        equal = ("every tensor's name, dtype and shape; the values were not compared",)
+    facts: dict[str, Value] = {"revision.weights": status}
+    for side in ("old", "new"):
+        facts[f"revision.parameters_{side}"] = parameters_in(amounts[side]) if side in amounts else _LEFT_ALONE
+    facts["revision.safetensors_needs"] = newest_need(needs, read_all)
+    return Compared(tuple(changes), tuple(unread), facts, equal, tuple(patterns), amounts)
+
+
+def _loses_its_weights(old: Snapshot, new: Snapshot) -> bool:
+    """Whether the set that is loaded goes and no other takes its place; other sets are copies for other programs."""
+    return main_set(weight_sets(old)) is not None and main_set(weight_sets(new)) is None
+
+
+class _Result(NamedTuple):
+    """What the comparison of two sets gave; ``differ``: they hold different weights, not only other files."""
+
+    changes: list[Change]
+    patterns: list[Change]
+    unread: list[Unread]
+    differ: bool
+    old: Layout
+    new: Layout
+
+
+def _compare_pair(old: Snapshot, new: Snapshot, pair: SetPair) -> _Result:
+    before, after = (
+        (read_safetensors if key.format == "safetensors" else read_pickled)(snapshot, paths)
+        for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
+    )
+    unread = [*before.unread, *after.unread]
+    same_format = pair.old_key == pair.new_key
+    relaid = same_format and (
+        pair.old_files != pair.new_files
+        or any(after.where.get(name, path) != path for name, path in before.where.items())
+    )
+    found = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
+    changes, patterns = found
+    differ = bool(changes)
+    valued = _values_changed(old, new, before, after)
+    changes += valued
+    if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
+        files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (pair.old_files, pair.new_files)]
+        changes.append(Change("weights", "resharded", pair.new_files[0], pair.new_key.stem, files[0], files[1]))
+    for path, remarks in after.remarks.items():
+        news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
+        if news:
+            changes.append(Change("weights", "odd-header", path, listed(news, 6)))
+    if _index_matters(old, new, pair, before, after):
+        more, unread_index = check_index(new, pair.new_key, pair.new_files, after)
+        changes += more
+        unread += unread_index
+    return _Result(changes, patterns, unread, differ or bool(valued), before, after)
+
+
+def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
+    """Files with one header and two object ids: the same tensors with other values, for certain."""
+    paths = []
+    for path, digest in after.raw.items():
+        ids = [snapshot.files[path].oid for snapshot in (old, new) if path in snapshot.files]
+        # Object ids of two kinds (a git blob and an LFS file) say nothing of each other.
+        kinds = {oid.partition(":")[0] for oid in ids if oid}
+        if before.raw.get(path) == digest and len(ids) == 2 and None not in ids and len(kinds) == 1 < len(set(ids)):
+            paths.append(path)
+    if not paths:
+        return []
+    size = gigabytes(sum(new.files[path].size for path in paths))
+    return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
+
+
+def _index_matters(old: Snapshot, new: Snapshot, pair: SetPair, before: Layout, after: Layout) -> bool:
+    """Whether the index or what it describes has changed; an unchanged one of up to 9 MB is not fetched for nothing."""
+    path = index_path(pair.new_key)
+    was, now = old.files.get(path), new.files.get(path)
+    if len(pair.new_files) < 2 and now is None:
+        return False
+    if was is None or now is None or was.oid is None or was.oid != now.oid:
+        return True
+    return pair.old_files != pair.new_files or before.where != after.where
+
+
+def _index_of_moved(new: Snapshot, shared: Shared) -> tuple[list[Change], list[Unread]]:
+    """Renamed shards need an index that knows their new names."""
+    changes: list[Change] = []
+    unread: list[Unread] = []
+    for key, files in weight_sets(new).items():
+        if key.format != "opaque" and any(path in shared.moved.values() for path in files) and len(files) > 1:
+            more, missing = check_index(new, key, files, Layout())
+            changes += more
+            unread += missing
+    return changes, unread
+
+
+def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:
+    entries = [old[path] for path in (*shared.same, *shared.moved)]
+    if not entries:
+        return ()
+    size = gigabytes(sum(entry.size for entry in entries))
+    lfs = all((entry.oid or "").startswith("sha256:") for entry in entries)
+    return (f"{len(entries)} of {len(old)} weight files by {'sha256' if lfs else 'object id'} ({size})",)

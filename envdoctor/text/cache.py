@@ -1,0 +1,119 @@
+"""Envdoctor's own cache on disk: read only what this user wrote, written whole or not at all, never in the way.
+
+Every failure of the disk means "not there".
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+
+from envdoctor.text.files import read_regular
+
+__all__ = ["CacheFolder", "cache_home"]
+
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_UNFINISHED = ".new"
+
+
+def cache_home(environ: Mapping[str, str]) -> str | None:
+    """Envdoctor's cache folder with these variables; None when no place is named. It need not be there yet."""
+    for name, below in (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"), ("USERPROFILE", ".cache")):
+        folder = environ.get(name)
+        if folder and os.path.isabs(folder) and "\0" not in folder:
+            return os.path.join(folder, below, "envdoctor")
+    return None
+
+
+class CacheFolder:
+    """One kind of entries below ``home`` (envdoctor's cache folder): files in the folder called ``kind``, whose names
+    may hold one more folder (``ab/abcdef``). Without a home nothing is kept.
+
+    A folder that is a link or another user's is not used, and an entry that somebody else may have written is none.
+    """
+
+    def __init__(self, home: str | None, kind: str) -> None:
+        self._home = home
+        self._folder = os.path.join(home, *kind.split("/")) if home else None
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        """An entry of at most ``limit`` bytes, or None."""
+        if self._folder is None or not self._is_own():
+            return None
+        try:
+            descriptor = os.open(os.path.join(self._folder, name), _READ)
+        except (OSError, ValueError):
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not _is_ours(status) or status.st_mode & 0o022 or status.st_size > limit:
+                return None
+            return read_regular(descriptor, limit)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep an entry."""
+        if self._home is None or self._folder is None:
+            return
+        place = os.path.join(self._folder, name)
+        temporary = os.path.join(os.path.dirname(place), f"{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
+        try:
+            os.makedirs(os.path.dirname(self._home), exist_ok=True)
+            for folder in dict.fromkeys((self._home, self._folder, os.path.dirname(place))):
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+            if not self._is_own():
+                return
+            descriptor = os.open(temporary, _WRITE, 0o600)
+        except (OSError, ValueError):
+            return
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+            os.replace(temporary, place)
+        except OSError:
+            _remove(temporary)
+
+    def trim(self, most: int, ending: str) -> None:
+        """Of this user's files with that ending, and those that interrupted writers left, keep the ``most`` newest."""
+        if self._folder is None or not self._is_own():
+            return
+        ages: list[tuple[float, str]] = []
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith((ending, _UNFINISHED)):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode) and _is_ours(status):
+                            ages.append((status.st_mtime, entry.path))
+        except OSError:
+            return
+        for _, path in sorted(ages)[: max(0, len(ages) - most)]:
+            _remove(path)
+
+    def _is_own(self) -> bool:
+        """Whether the folders are real ones of this user."""
+        try:
+            for folder in (self._home or "", self._folder or ""):
+                status = os.lstat(folder)
+                if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
+                    return False
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,87 @@
+"""The house: imports run downwards by its floors, and no two modules import each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "envdoctor"
+#: From the ground up. A room may import what stands before it in this list, and what is in the same room.
+FLOORS = (
+    "versions",
+    "facts",
+    "text",
+    "models",
+    "sandbox",
+    "knowledge",
+    "observe",
+    "derive",
+    "judge",
+    "install",
+    "hub",
+    "revision",
+    "probe",
+    "watch",
+    "report",
+    "app",
+    "cli",
+)
+#: Loaded by the target's interpreter, never imported here.
+PAYLOAD = "envdoctor.payload"
+
+
+def modules() -> dict[str, Path]:
+    """Every module of envdoctor by its dotted name; a package goes by its folder's name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    del found["envdoctor"]  # the public face: it holds the version and, on demand, the names of app/
+    return found
+
+
+def imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    """Modules of envdoctor that a file imports anywhere: at its top, inside a function, for types."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            below = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else node.module for name in below)
+
+
+def floor(module: str) -> int:
+    """The place of a module's floor; the package's own face and ``__main__`` stand on the top."""
+    parts = module.split(".")
+    return FLOORS.index(parts[1]) if len(parts) > 1 and parts[1] in FLOORS else len(FLOORS)
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert rooms - set(FLOORS) == {"payload"}
+    assert set(FLOORS) <= rooms
+
+
+def test_imports_run_downwards() -> None:
+    known = modules()
+    upwards = [
+        f"{name} imports {other}"
+        for name, path in sorted(known.items())
+        if not name.startswith(PAYLOAD)
+        for other in imports(path, known)
+        if floor(other) > floor(name) or other.startswith(PAYLOAD)
+    ]
+    assert upwards == []
+
+
+def test_no_two_modules_import_each_other() -> None:
+    known = modules()
+    graph = {name: set(imports(path, known)) - {name} for name, path in known.items()}
+    while True:
+        free = {name for name, others in graph.items() if not others & graph.keys()}
+        if not free:
+            break
+        graph = {name: others for name, others in graph.items() if name not in free}
+    in_circles = {name: sorted(others & graph.keys()) for name, others in sorted(graph.items())}
+    assert in_circles == {}

@@ -1,0 +1,51 @@
+"""From a name to a snapshot: a folder, the local cache, or the Hub."""
+
+from __future__ import annotations
+
+import pytest
+from cached_models import put
+from loopback import text
+
+from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.opening import open_snapshot
+from envdoctor.hub.snapshot import SnapshotError
+
+
+def test_one_snapshot_of_each_source(hub, repo, access, tmp_path):
+    (tmp_path / "model").mkdir()
+    put(tmp_path / "hub", "THUDM/tiny", repo.commits[1].id, {"config.json": text("{}")}, refs=("main",))
+    assert open_snapshot("./model", None, access()).label == "./model"
+    assert isinstance(open_snapshot("THUDM/tiny", "main", access()), HubSnapshot)
+    hub.forget()
+    assert open_snapshot("THUDM/tiny", None, access(offline=True)).label.endswith("(cache)")
+    assert open_snapshot("zai-org/tiny", repo.commits[1].id[:8], access(offline=True)).label.endswith("(cache)")
+    inside = tmp_path / "hub" / "models--THUDM--tiny" / "snapshots" / repo.commits[1].id
+    cached = open_snapshot(str(inside), None, access())
+    assert cached.label.endswith("(cache)")
+    assert cached.files["config.json"].oid == "sha1:" + text("{}").git_oid
+    assert not hub.log
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_offline_by_a_variable_asks_nobody(hub, repo, access, tmp_path, name):
+    where = access(environ={"HF_HUB_CACHE": str(tmp_path / "hub"), name: "1"}, transport=None)
+    with pytest.raises(SnapshotError) as caught:
+        open_snapshot("THUDM/tiny", None, where)
+    assert caught.value.kind == "offline"
+    assert "give two folders" in str(caught.value)
+    assert where.transport is None and not hub.log
+
+
+def test_offline_an_unknown_revision_says_what_the_cache_holds(repo, access, tmp_path):
+    put(tmp_path / "hub", "THUDM/tiny", "a" * 40, {"config.json": text("{}")}, refs=("main",))
+    with pytest.raises(SnapshotError) as caught:
+        open_snapshot("THUDM/tiny", "v9", access(offline=True))
+    assert "holds aaaaaaaaaa (main)" in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "revision"), [("./model", "main"), ("a/b@x", "y")])
+def test_a_revision_where_none_can_be(access, tmp_path, given, revision):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(SnapshotError) as caught:
+        open_snapshot(given, revision, access())
+    assert caught.value.kind == "usage"

@@ -1,0 +1,114 @@
+"""Which two snapshots are compared when the user names two, one or none, and what that costs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from cached_models import put
+from loopback import text
+
+from envdoctor.hub.access import Access
+from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.opening import open_snapshot
+from envdoctor.hub.pair import open_pair
+from envdoctor.hub.snapshot import SnapshotError
+
+
+def test_without_a_cache_old_is_the_state_before_the_last_change_that_matters(repo, access):
+    pair = open_pair("THUDM/tiny", None, None, access())
+    assert (pair.old.revision, pair.new.revision) == (repo.commits[2].id, repo.commits[0].id)
+    assert pair.moved == "zai-org/tiny"
+    assert any('before "code"' in note and "1 later commit changed only text" in note for note in pair.notes)
+
+
+def test_with_a_cache_old_is_its_main_listed_by_the_hub_and_read_here(hub, repo, access, tmp_path):
+    put(tmp_path / "hub", "THUDM/tiny", repo.commits[2].id, {"modeling.py": text("a = 1")}, refs=("main",))
+    pair = open_pair("THUDM/tiny", None, None, access())
+    assert pair.old.revision == repo.commits[2].id
+    assert set(pair.old.files) == {"config.json", "modeling.py", "m.safetensors"}
+    assert any("main of the local cache" in note for note in pair.notes)
+    assert any("under the name THUDM/tiny" in note for note in pair.notes)
+    hub.forget()
+    assert pair.old.read("modeling.py", 100) == b"a = 1"
+    assert not hub.log
+    assert pair.old.read("config.json", 100) == b"{}"
+    assert len(hub.log) == 1
+
+
+def test_several_commits_in_the_cache_are_listed(repo, access, tmp_path):
+    for commit in repo.commits[1:]:
+        put(tmp_path / "hub", "zai-org/tiny", commit.id, {"modeling.py": text("a = 1")})
+    (tmp_path / "hub" / "models--zai-org--tiny" / "refs").mkdir()
+    (tmp_path / "hub" / "models--zai-org--tiny" / "refs" / "main").write_text(repo.commits[2].id)
+    pair = open_pair("zai-org/tiny", None, None, access())
+    assert pair.old.revision == repo.commits[2].id
+    assert any(f"also holds {repo.commits[1].id[:7]}; name one as OLD" in note for note in pair.notes)
+
+
+def test_a_cache_that_holds_new_itself_is_said(repo, access, tmp_path):
+    put(tmp_path / "hub", "zai-org/tiny", repo.commits[0].id, {"modeling.py": text("a = 2")}, refs=("main",))
+    pair = open_pair("zai-org/tiny", None, None, access())
+    assert pair.old.revision == pair.new.revision
+    assert any("nothing changed since" in note for note in pair.notes)
+
+
+def test_a_commit_of_the_cache_that_the_hub_no_longer_knows_is_compared_as_it_is(repo, access, tmp_path):
+    files = {"modeling.py": text("a = 0"), "config.json": text("{}"), "gone.py": text("x")}
+    put(tmp_path / "hub", "zai-org/tiny", "f" * 40, files, refs=("main",))
+    pair = open_pair("zai-org/tiny", None, None, access())
+    assert pair.old.label == f"zai-org/tiny @ {'f' * 7} (cache)"
+    assert any("has no revision" in note for note in pair.notes)
+    assert set(pair.new.files) == {"modeling.py", "config.json"}
+    assert [unread.path for unread in pair.new.refused] == ["m.safetensors"], "the README is not missed"
+
+
+def test_offline_the_two_commits_of_the_cache_are_compared(hub, access, tmp_path):
+    put(tmp_path / "hub", "zai-org/tiny", "a" * 40, {"config.json": text("{}"), "a.py": text("1")})
+    put(tmp_path / "hub", "zai-org/tiny", "b" * 40, {"config.json": text("[]"), "README.md": text("x")}, refs=("main",))
+    pair = open_pair("zai-org/tiny", None, None, access(offline=True))
+    assert (pair.old.revision, pair.new.revision) == ("a" * 40, "b" * 40)
+    assert set(pair.old.files) == set(pair.new.files) == {"config.json"}
+    assert [unread.path for unread in pair.old.refused] == ["a.py"]
+    assert not hub.log
+
+
+def test_offline_with_one_commit_there_is_nothing_to_compare(access, tmp_path):
+    put(tmp_path / "hub", "zai-org/tiny", "a" * 40, {"config.json": text("{}")}, refs=("main",))
+    with pytest.raises(SnapshotError) as caught:
+        open_pair("zai-org/tiny", None, None, access(offline=True))
+    assert caught.value.kind == "offline"
+    assert "no second commit" in str(caught.value)
+
+
+def test_two_folders_and_a_folder_beside_a_repository(hub, repo, access, tmp_path):
+    for name in ("january", "today"):
+        (tmp_path / name).mkdir()
+    pair = open_pair("./january", "./today", None, access())
+    assert (pair.old.label, pair.new.label) == ("./january", "./today")
+    assert not hub.log
+    assert isinstance(open_pair("./january", "THUDM/tiny@main", None, access()).new, HubSnapshot)
+    assert open_pair("THUDM/tiny", "./january", None, access()).old.label == "./january"
+    for old, new in ((None, None), ("./today", "x")):
+        with pytest.raises(SnapshotError):
+            open_pair("./january", old, new, access())
+
+
+def test_access_counts_requests_and_leaves_the_host_process_as_it_is(hub, repo, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+    before = dict(os.environ)
+    environ = {"HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub")}
+    asked = Access(str(tmp_path), environ, {"THUDM": "zai-org"})
+    pair = open_pair("THUDM/tiny", repo.commits[2].id, "main", asked)
+    assert (pair.moved, asked.requests) == ("zai-org/tiny", 3)
+    assert asked.received > 0
+    pair.new.headers(["m.safetensors"])
+    assert asked.requests == 5
+    assert dict(os.environ) == before
+    assert not [entry for entry in hub.log if "agent-harnesses" in entry.path]
+    assert {entry.agent.split("/")[0] for entry in hub.log} == {"envdoctor"}
+    assert [path.name for path in tmp_path.iterdir()] == [".cache"], "nothing but our own cache"
+    again = open_snapshot("THUDM/tiny", None, Access(str(tmp_path), environ, cache=False))
+    assert again.revision == repo.commits[0].id

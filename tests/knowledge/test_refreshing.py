@@ -1,0 +1,132 @@
+"""The tables that tools write: the tools give what the tables say, by what the package index has."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import refresh_releases
+import refresh_transformers as transformers
+from package_index import Index
+from packaging.version import Version
+from pip._internal.models.link import Link
+
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.toml_files import load_toml, parse_toml
+from envdoctor.versions.ranges import contains, parse_ranges, release_of
+
+CONFIGURATION = """
+from collections import OrderedDict
+CONFIG_MAPPING_NAMES = OrderedDict([("albert", "AlbertConfig"), ("bert", "BertConfig")])
+CONFIG_MAPPING_NAMES.update({"glm": "GlmConfig"})
+OTHERS = OrderedDict([("nothing", "X")])
+"""
+CACHE = """
+import json
+from typing import Any
+from ..utils import logging
+from accelerate import infer as chosen
+if True:
+    from torch import nn
+else:
+    def fallback(): pass
+class Cache:
+    inner = 1
+left, (right, _) = 1, (2, 3)
+"""
+
+
+def wheel(**members: str) -> ZipFile:
+    """A wheel with these members."""
+    data = io.BytesIO()
+    with ZipFile(data, "w") as file:
+        for name, text in members.items():
+            file.writestr(name.replace("__", "/") + ".py", text)
+    return ZipFile(data)
+
+
+def test_model_types_are_the_keys_of_the_mapping():
+    tree = transformers.tree(wheel(transformers__auto=CONFIGURATION), "transformers.auto")
+    assert set(transformers.registered(tree)) == {"albert", "bert", "glm"}
+
+
+def test_names_are_what_can_be_imported_from_a_module():
+    tree = transformers.tree(wheel(transformers__cache=CACHE), "transformers.cache")
+    assert set(transformers.offered(tree.body)) == {
+        "logging",
+        "chosen",
+        "nn",
+        "fallback",
+        "Cache",
+        "left",
+        "right",
+        "_",
+    }
+
+
+def test_spans_of_names_and_types_are_those_of_the_releases():
+    one, two, three = {"m": {"A", "B"}}, {"m": {"A", "C"}, "n": {"D"}}, {"m": {"A", "B", "C"}, "n": {"D"}}
+    found = {
+        "4.56.0": transformers.Release({"t5"}, {}),
+        "4.56.2": transformers.Release({"t5", "glm"}, one),
+        "4.57.6": transformers.Release({"t5", "glm"}, two),
+        "5.0.0": transformers.Release({"glm"}, three),
+    }
+    names = parse_toml(transformers.symbols(found, ["n", "m"]).encode(), "")["module"]
+    assert names == [
+        {"name": "m", "names": {"<4.57 | >=5.0": ["B"], ">=4.57": ["C"]}},
+        {"name": "n", "releases": ">=4.57"},
+    ]
+    types = parse_toml(transformers.model_types(found, ["chatglm"]).encode(), "")
+    assert types["since"] == {"4.56.0": ["t5"], "4.56.2": ["glm"]}
+    assert types["until"] == {"5.0.0": ["t5"]} and types["never"] == {"names": ["chatglm"]}
+
+
+def test_releases_are_those_that_were_not_withdrawn():
+    names = ("a-2.0rc1-py3-none-any.whl", "a-1.9.tar.gz", "a-1.10-py3-none-any.whl", "a-1.8.zip", "a-1.7.exe")
+    files = [Link(f"https://a.b/{name}", requires_python="<4,>=3.8") for name in names]
+    files.append(Link("https://a.b/a-1.11.tar.gz", yanked_reason="broken"))
+    found = refresh_releases.released(files)
+    assert [str(version) for version in found] == ["1.8", "1.9", "1.10", "2.0rc1"]
+    chosen = refresh_releases.chosen(found, Version("1.9"))
+    written = parse_toml(refresh_releases.body({"a": chosen}).encode(), "")
+    assert written["releases"] == {"a": ["1.9", "1.10"]}
+    assert written["requires_python"] == {"a": [{"versions": ">=1.9,<=1.10", "python": ">=3.8,<4"}]}
+
+
+@pytest.mark.slow
+def test_the_table_of_releases_is_what_the_index_has(tmp_path: Path):
+    copy = Path(shutil.copy(refresh_releases.TABLE, tmp_path))
+    refresh_releases.main(copy)
+    before, now = load_toml(refresh_releases.TABLE)["releases"], load_toml(copy)["releases"]
+    assert list(before) == list(now)
+    for name, versions in before.items():  # a few may have been released or withdrawn since
+        assert len(set(versions) - set(now[name])) <= 3, name
+        newest = Version(versions[-1])
+        assert len({version for version in now[name] if Version(version) < newest} - set(versions)) <= 3, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["4.46.3", "5.23.0"])
+def test_the_tables_of_transformers_are_what_its_wheels_have(matrix: Matrix, version: str):
+    modules = {row["name"]: row for row in matrix.rows("transformers-symbols", "module")}
+    release = transformers.read(Index(), version, modules)
+    since, until = (
+        {
+            kind: Version(first)
+            for first, kinds in matrix.part("transformers-model-types", part).items()
+            for kind in kinds
+        }
+        for part in ("since", "until")
+    )
+    there = {kind for kind, first in since.items() if first <= Version(version) < until.get(kind, Version("99"))}
+    assert release.types == there
+    for module, row in modules.items():
+        if module in transformers.ALIASED or module == "transformers.utils":
+            continue  # what is counted there stands in other modules too
+        for releases, names in row.get("names", {}).items():
+            within = contains(parse_ranges(releases), release_of(version))
+            assert {name in release.names.get(module, ()) for name in names} == {within}, (module, releases)

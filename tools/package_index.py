@@ -1,0 +1,40 @@
+"""What the package index that pip is configured for has: the files of a project, and members of a wheel by byte ranges.
+
+Everything goes through pip's own client, so that indexes, proxies and certificates are those of its configuration. pip
+has no stable Python API: this was written for pip 26.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from zipfile import ZipFile
+
+from pip._internal.commands import create_command
+from pip._internal.index.collector import parse_links
+from pip._internal.models.link import Link
+from pip._internal.network.lazy_wheel import LazyZipOverHTTP
+
+
+class Index:
+    """The indexes that pip is configured for."""
+
+    def __init__(self) -> None:
+        command: Any = create_command("download")
+        options, _ = command.parse_args(["--no-deps", "placeholder"])
+        command._in_main_context = True  # the client is closed when the process ends
+        self.client = command._build_session(options)
+        self.finder = command._build_package_finder(options, self.client)
+
+    def files(self, project: str) -> Iterator[Link]:
+        """Every file of a project; a link has ``filename``, ``requires_python`` and ``yanked_reason``."""
+        for page_url in self.finder.search_scope.get_index_urls_locations(project):
+            page = self.finder._link_collector.fetch_response(Link(page_url))
+            yield from parse_links(page) if page is not None else ()
+
+    def wheel(self, name: str) -> ZipFile:
+        """The wheel of this file name; its members are fetched when they are read."""
+        for link in self.files(name.partition("-")[0].replace("_", "-")):
+            if link.filename == name and link.scheme.startswith("http"):
+                return ZipFile(LazyZipOverHTTP(link.url_without_fragment, self.client))  # type: ignore[arg-type]
+        raise SystemExit(f"{name} is on none of the configured indexes")

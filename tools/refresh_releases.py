@@ -1,0 +1,83 @@
+"""Write matrices/tables/releases.toml anew from the package index: python tools/refresh_releases.py [TABLE]
+
+The packages, and the release that each list begins with, are those of the table as it is; its head is kept. Review the
+difference before committing: it is what changed in the world, or a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+
+from package_index import Index
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
+from pip._internal.models.link import Link
+
+from envdoctor.knowledge.toml_files import load_toml
+
+TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "releases.toml"
+
+
+def released(files: Iterable[Link]) -> dict[Version, str]:
+    """The versions that are not withdrawn, in order, each with the Python it asks for ("" when it does not say)."""
+    found: dict[Version, str] = {}
+    for file in files:
+        parse = parse_wheel_filename if file.filename.endswith(".whl") else parse_sdist_filename
+        try:
+            version = parse(file.filename)[1]
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            continue
+        if file.yanked_reason is None and not version.local:
+            found[version] = found.get(version) or specifier(file.requires_python)
+    return dict(sorted(found.items()))
+
+
+def chosen(found: Mapping[Version, str], first: Version) -> dict[Version, str]:
+    """From the release ``first`` on, without pre-releases where the package has others."""
+    later = {version: python for version, python in found.items() if version >= first}
+    return {version: python for version, python in later.items() if not version.is_prerelease} or later
+
+
+def specifier(text: str | None) -> str:
+    """Clauses in reading order: lower bound, exclusions, upper bound."""
+    clauses = [clause.strip() for clause in (text or "").split(",") if clause.strip(" *")]
+    return ",".join(sorted(clauses, key=lambda clause: (clause[0] == "<", clause[0] == "!", clause)))
+
+
+def body(packages: Mapping[str, Mapping[Version, str]]) -> str:
+    """[releases] and [requires_python]."""
+    lists, needs = ["[releases]"], ["[requires_python]"]
+    for name, versions in packages.items():
+        listed = ", ".join(f'"{version}"' for version in versions)
+        lists += [f"{name} = [", textwrap.indent(textwrap.fill(listed, 116), "  ") + ",", "]"]
+        spans = []
+        for python, run in groupby(versions, key=versions.__getitem__):
+            same = list(run)
+            span = f"=={same[0]}" if len(same) == 1 else f">={same[0]},<={same[-1]}"
+            spans += [f"  {{ versions = {json.dumps(span)}, python = {json.dumps(python)} }},"] * bool(python)
+        needs += [f"{name} = [", *spans, "]"] * bool(spans)
+    return "\n".join([*lists, "", *needs, ""])
+
+
+def main(table: Path) -> None:
+    """Read every package of the table and write it again."""
+    text = table.read_text(encoding="utf-8")
+    present = load_toml(table)
+    index = Index()
+    packages = {
+        name: chosen(released(index.files(name)), Version(versions[0]))
+        for name, versions in present["releases"].items()
+    }
+    head = text.partition("[releases]\n")[0]
+    head = head.replace(f"as_of = {present['table']['as_of']}", f"as_of = {date.today()}")
+    table.write_text(head + body(packages), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else TABLE)
