@@ -44,7 +44,8 @@ def measure(suite: str, python: str, device: str, workers: int | None) -> bool:
     started = time.perf_counter()
     report = probe(Request(suite=suite, device=device, workers=workers, sources=Sources(python=python)))
     seconds = time.perf_counter() - started
-    section = report.sections["probe"]
+    section = report.probe
+    assert section is not None
     build, found = section["environment"].get("build", {}), section["environment"].get("device", {})
     where = ", ".join(
         str(word) for word in (section["device"], found.get("name"), f"torch {build.get('torch')}") if word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
@@ -18,6 +18,9 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.report.report import Notice, Report
+
+if TYPE_CHECKING:
+    from envdoctor.probe.section import ProbeSection
 
 __all__ = ["check"]
 
@@ -45,15 +48,16 @@ def check(
     gathered = collect_facts(sources or Sources(), matrix)
     rules = matrix.only(lambda rule: rule.scope == "environment")
     judgement = with_fixes(judge(gathered.facts, rules, policy), rules)
-    sections: dict[str, Any] = {}
+    section: ProbeSection | None = None
+    commands: Mapping[str, str] = {}
     tried: list[Notice] = []
     if probe:
-        facts, sections, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
-        if "probe" in sections:
+        facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
+        if section is not None:
             with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
             judgement = with_fixes(judge(facts, with_results, policy), with_results)
-    elif commands := _probe_commands(gathered, sources or Sources(), judgement):
-        sections["probe_commands"] = commands
+    else:
+        commands = _probe_commands(gathered, sources or Sources(), judgement)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
@@ -70,7 +74,8 @@ def check(
         exit_zero=exit_zero,
         notices=notices,
         started=started,
-        sections=sections,
+        probe=section,
+        probe_commands=commands,
     )
 
 
@@ -112,28 +117,25 @@ def _settle(
     judgement: Judgement,
     matrix: Matrix,
     progress: Callable[[str], None] | None,
-) -> tuple[FactSet, dict[str, Any], list[Notice]]:
+) -> tuple[FactSet, ProbeSection | None, list[Notice]]:
     """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import Request, catalogue, run_probes
 
     names = _named_probes(judgement)
     if not names:
-        return gathered.facts, {}, [Notice("note", "no finding names an experiment: none was run")]
+        return gathered.facts, None, [Notice("note", "no finding names an experiment: none was run")]
     if _supposed(sources):
-        return (
-            gathered.facts,
-            {},
-            [Notice("warning", "no experiment was run: what was judged is not what is installed")],
-        )
+        text = "no experiment was run: what was judged is not what is installed"
+        return gathered.facts, None, [Notice("warning", text)]
     try:
         results, said = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
-        return gathered.facts, {}, [Notice("error", f"the experiments did not run: {error}")]
+        return gathered.facts, None, [Notice("error", f"the experiments did not run: {error}")]
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
     notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
-    return facts, {"probe": results.section}, notices
+    return facts, results.section, notices
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -22,20 +21,17 @@ from envdoctor.hub.pins import PINS, Pin, find_pins
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
+from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import Rule, about_revisions
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
-from envdoctor.revision.comparer import AREAS, Change
+from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
 __all__ = ["Request", "diff_revision"]
-
-#: Findings whose message stands in the verdict line.
-_TOLD = 2
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ def diff_revision(
             *(Notice("note", text) for text in pair.notes),
         ),
         started=started,
-        sections={"revision": _section(pair, access, comparison, judgement, commits, tensors=request.tensors)},
+        revision=_section(pair, access, comparison, judgement, commits, tensors=request.tensors),
     )
 
 
@@ -195,81 +191,26 @@ def _day(commit: Commit) -> str:
 
 def _section(
     pair: Pair, access: Access, comparison: Comparison, judgement: Judgement, commits: dict[str, str], *, tensors: bool
-) -> dict[str, Any]:
-    """Everything of the comparison that is not a finding, as data for the reports."""
-    shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
-    pin = pair.old.revision if any(finding.severity == "error" for finding in shown) else None
-    section: dict[str, Any] = {
-        "verdict": _verdict(judgement, comparison, shown, pin),
-        "old": _side(pair.old),
-        "new": _side(pair.new),
-        "areas": [
-            {"area": area, "changes": sum(change.area == area for change in comparison.changes)} for area in AREAS
-        ],
-        "changes": [_plain(change) for change in comparison.changes],
-        "amounts": comparison.amounts,
-        "unread": [part._asdict() for part in comparison.unread],
-        "equal": comparison.equal(),
-        "introduced": [{"fingerprint": key, "commit": commit} for key, commit in commits.items()],
-        "cost": {"requests": access.requests, "bytes": access.received},
-    }
-    if tensors:
-        section["tensors"] = [_plain(change) for change in comparison.listing]
-    if pair.moved:
-        section["moved"] = {"asked": pair.old.asked, "now": pair.moved}
-    if pin:
-        section["pin"] = pin
-    return section
+) -> RevisionSection:
+    """Everything of the comparison that is not a finding."""
+    weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
+    errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
+    return RevisionSection(
+        weights=weights if isinstance(weights, str) else "unknown",
+        weights_equal=equal[0] if equal else "",
+        old=_side(pair.old),
+        new=_side(pair.new),
+        changes=tuple(comparison.changes),
+        unread=tuple(comparison.unread),
+        equal=tuple(comparison.equal()),
+        amounts=comparison.amounts,
+        introduced=tuple(Introduced(*entry) for entry in commits.items()),
+        cost=Cost(access.requests, access.received),
+        tensors=tuple(comparison.listing) if tensors else None,
+        moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
+        pin=pair.old.revision if errors else None,
+    )
 
 
-def _plain(change: Change) -> dict[str, Any]:
-    return {key: value for key, value in change._asdict().items() if value is not None}
-
-
-def _side(snapshot: Snapshot) -> dict[str, str]:
-    side = {"label": snapshot.label}
-    if snapshot.repo:
-        side["repo"] = snapshot.repo
-    if snapshot.revision:
-        side["revision"] = snapshot.revision
-    return side
-
-
-def _verdict(judgement: Judgement, comparison: Comparison, shown: list[Finding], pin: str | None) -> str:
-    """One line: the weights, the first finding, and what to do."""
-    parts = [_weights(judgement.facts, comparison)]
-    if shown:
-        # What is known best comes first: a reproduced cause before a reported one.
-        ranked = sorted(
-            shown, key=lambda finding: (-SEVERITIES.index(finding.severity), -CONFIDENCES.index(finding.confidence))
-        )
-        told = [finding for finding in ranked if finding.severity == ranked[0].severity][:_TOLD]
-        parts += [finding.message.en for finding in told]
-        more = len(shown) - len(told)
-        if more:
-            parts.append(f"{more} more finding" + ("s" if more > 1 else ""))
-    elif comparison.changes:
-        parts.append("nothing changed that is known to hurt a fine-tune")
-    elif not comparison.unread:
-        parts.append("nothing else changed")
-    if comparison.unread:
-        unread = len(comparison.unread)
-        parts.append(f"{unread} part{'' if unread == 1 else 's'} could not be read")
-    if pin:
-        parts.append(f"pin {pin[:7]}")
-    return "; ".join(parts)
-
-
-def _weights(facts: FactSet, comparison: Comparison) -> str:
-    state = facts.value("revision.weights")
-    if not isinstance(state, str):
-        return "weights could not be compared"
-    if state == "identical":
-        return f"weights identical: {comparison.equal('weights')[0]}"
-    said_of = {
-        "none": "no weight files",
-        "equal": "weights equal in other files",
-        "added": "weights added",
-        "removed": "weights removed",
-    }
-    return said_of.get(state, "weights changed")
+def _side(snapshot: Snapshot) -> Side:
+    return Side(snapshot.label, snapshot.repo or None, snapshot.revision or None)

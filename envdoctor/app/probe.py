@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -28,6 +28,7 @@ from envdoctor.probe.courtesy import ask
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
+from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
@@ -96,7 +97,7 @@ def probe(
         exit_zero=exit_zero,
         notices=notices,
         started=started,
-        sections={"probe": results.section},
+        probe=results.section,
     )
 
 
@@ -149,7 +150,7 @@ def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using)
 
 
-def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[str]:
+def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
     """A sentence for each result that is no answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
@@ -159,7 +160,7 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[str]:
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        identity = tuple(group[key] for key in columns)
+        identity = (group["name"], group["device"], group["dtype"], group["backend"], group["signature"])
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from envdoctor.judge.judging import Judgement
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
+
+if TYPE_CHECKING:
+    from envdoctor.probe.section import ProbeSection
+    from envdoctor.report.revision_section import RevisionSection
 
 __all__ = ["report_of"]
 
@@ -24,7 +28,9 @@ def report_of(
     exit_zero: bool,
     notices: Iterable[Notice],
     started: float,
-    sections: Mapping[str, Any] | None = None,
+    revision: RevisionSection | None = None,
+    probe: ProbeSection | None = None,
+    probe_commands: Mapping[str, str] = {},
 ) -> Report:
     """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
 
@@ -42,8 +48,9 @@ def report_of(
         not_checked=judgement.not_checked,
         rules_checked=judgement.rules_checked,
         exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
-        status="incomplete" if incomplete else "complete",
         notices=tuple(notices),
-        sections=sections or {},
+        revision=revision,
+        probe=probe,
+        probe_commands=probe_commands,
         elapsed_seconds=time.perf_counter() - started,
     )

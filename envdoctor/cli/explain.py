@@ -30,5 +30,6 @@ def command(rule_id: str, **options: Any) -> int:
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ)
     explanation = explain(rule_id, matrix)
-    write_stdout(render(explanation.rule, explanation.texts, lang=lang, renamed_from=explanation.renamed_from))
+    rule, texts, renamed_from = explanation
+    write_stdout(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
     return 0

@@ -44,8 +44,9 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         write_stdout(render_json(facts, matrix.registry, public=options["public"]))
     else:
         from envdoctor.report.facts_text import render as render_text
+        from envdoctor.report.page import Page
 
-        write_stdout(render_text(facts, matrix.registry, gathered.target, public=options["public"]))
+        write_stdout(render_text(facts, Page(matrix.registry), gathered.target, public=options["public"]))
     for notice in gathered.notices:
         click.echo(f"{notice.level}: {notice.text}", err=True)
     return 0

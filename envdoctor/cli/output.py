@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
@@ -23,13 +22,13 @@ def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tup
     return outputs
 
 
-def write_stdout(text: str, write: Callable[[str], object] | None = None) -> None:
+def write_stdout(text: str) -> None:
     """Write a report to standard output, with exactly one line end. Raises :class:`JobError`.
 
     A reader that went away (``| head``) is no fault, and does not change the exit code.
     """
     try:
-        (write or sys.stdout.write)(text.rstrip("\n") + "\n")
+        sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
     except OSError as error:
         # What is still buffered would fail again at exit.

@@ -92,7 +92,7 @@ def command(**options: Any) -> int:
             progress=progress,
         )
     if options["reproducer"] is not None:
-        script = report.sections["probe"]["reproducer"]
+        script = report.probe["reproducer"] if report.probe is not None else None
         if script is not None:
             write_whole(options["reproducer"], "\n".join([*script, ""]))
         elif options["quiet"] == 0:

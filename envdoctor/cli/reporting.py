@@ -78,29 +78,30 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     """Write the report's files, then the report itself; the exit code of the run."""
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import parse_outputs, write_stdout
+    from envdoctor.report.color import choose_lang
     from envdoctor.report.formats import load
 
     verbosity = options["verbose"] - options["quiet"]
+    lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
     for name, path in parse_outputs(options["outputs"], names()):
-        write_whole(path, load(name)(report))
+        write_whole(path, load(name)(report, lang))
     if options["format_"] != "terminal":
-        write_stdout(load(options["format_"])(report))
+        write_stdout(load(options["format_"])(report, lang))
     elif verbosity > -2:
-        lang = options["lang"] or configuration.lang or "auto"
-        write_stdout(_on_terminal(report, options["color"], lang, verbosity, detail))
+        write_stdout(_on_terminal(report, lang, options["color"], verbosity, detail))
     return report.exit_code
 
 
-def _on_terminal(report: Report, color: str, lang: str, verbosity: int, detail: str) -> str:
-    from envdoctor.report.color import choose_lang, choose_width, decide, in_notebook
-    from envdoctor.report.terminal import render
+def _on_terminal(report: Report, lang: str, color: str, verbosity: int, detail: str) -> str:
+    from envdoctor.report.color import choose_width, decide, in_notebook
+    from envdoctor.report.terminal_report import render
 
     isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
     return render(
         report,
+        lang,
         color=decide(color, os.environ, isatty, notebook=notebook),
         width=choose_width(os.environ, isatty, notebook=notebook),
         verbosity=verbosity,
-        lang=choose_lang(lang, os.environ, sys.stdout.encoding),
         detail=detail,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Value
 
 __all__ = ["FactSet"]
 
@@ -43,14 +43,14 @@ class FactSet:
             del self._facts[known]
 
     def get(self, key: str) -> Fact:
-        """The fact of ``key``; its value is :class:`Unknown` or absent when nothing was added."""
+        """The fact of ``key``; its value is :data:`NOT_GIVEN` or absent when nothing was added."""
         fact = self._facts.get(key)
         if fact is not None:
             return fact
         origin = self._complete.get(key.partition(".")[0])
         if origin is not None:
             return Fact(key, ABSENT, origin, "environment")
-        return Fact(key, Unknown("not given"), "", "")
+        return Fact(key, NOT_GIVEN, "", "")
 
     def value(self, key: str) -> Value:
         """The value of ``key``: shorthand for ``get(key).value``."""

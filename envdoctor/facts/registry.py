@@ -38,8 +38,10 @@ class FactSpec(NamedTuple):
 
     ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
     the texts that a text can be, each with its name for a person by language (empty: any text); ``label`` names the
-    fact in a sentence. ``answer``: computed for a rule to ask for; a report need not print it beside the rule's words.
-    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do.
+    fact in a sentence, ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to
+    ask for; a report need not print it beside the rule's words.
+    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
+    ``first`` are those that a reader asks for first.
     ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
@@ -57,14 +59,20 @@ class FactSpec(NamedTuple):
     concerns: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     label: Mapping[str, str] = {}
+    absent: Mapping[str, str] = {}
     answer: bool = False
     names: Mapping[str, str] = {}
+    first: tuple[str, ...] = ()
 
 
 class Registry:
-    """All registered keys; ``prefix.*`` entries register every key below the prefix."""
+    """All registered keys; ``prefix.*`` entries register every key below the prefix.
 
-    def __init__(self, specs: Mapping[str, FactSpec], help_texts: Mapping[str, Mapping[str, str]]) -> None:
+    ``help_texts`` holds the advice that would supply facts, by its id: the texts by language, ``given_with`` (the fact
+    that is known when it was taken) and ``part_of`` (the commands that need no such advice).
+    """
+
+    def __init__(self, specs: Mapping[str, FactSpec], help_texts: Mapping[str, Mapping[str, Any]]) -> None:
         self._specs = dict(specs)
         self._wild = {key[:-1]: spec for key, spec in specs.items() if key.endswith(".*")}
         self.help_texts = help_texts
@@ -110,6 +118,11 @@ class Registry:
         spec = self._wild.get(prefix + ".")
         return spec.names if spec is not None else {}
 
+    def first(self, prefix: str) -> tuple[str, ...]:
+        """The names below a prefix that a reader asks for first (the packages), in their order."""
+        spec = self._wild.get(prefix + ".")
+        return spec.first if spec is not None else ()
+
     def prefixes(self) -> tuple[str, ...]:
         """The prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
         return tuple(prefix[:-1] for prefix in self._wild)
@@ -140,7 +153,9 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         concerns=entry.get("concerns", {}),
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         label=entry.get("label", {}),
+        absent=entry.get("absent", {}),
         answer=entry.get("answer", False),
+        first=tuple(entry.get("first", ())),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["ABSENT", "Absent", "Fact", "Known", "Records", "Unknown", "Value", "plain", "spell"]
+__all__ = [
+    "ABSENT",
+    "NOT_GIVEN",
+    "Absent",
+    "Fact",
+    "Known",
+    "Records",
+    "Unknown",
+    "Value",
+    "place_of",
+    "plain",
+    "spell",
+]
 
 
 class Absent:
@@ -40,6 +52,9 @@ class Unknown:
     def __repr__(self) -> str:
         return f"Unknown({self.reason!r})"
 
+
+#: What is not known because nobody gave it and nothing observes it here.
+NOT_GIVEN = Unknown("not given")
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
 Known = str | int | float | bool | tuple[str, ...]
@@ -82,8 +97,8 @@ Value = str | int | float | bool | tuple[str, ...] | Absent | Unknown | Records
 class Fact(NamedTuple):
     """One fact: its registered key, its value, and where the value comes from.
 
-    ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "--set",
-    "facts.json"); it may contain a path of this machine and is treated as private in exports.
+    ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "train.yaml:14",
+    "--set"); it may contain a path of this machine and is treated as private in exports.
     ``source`` groups origins by kind: environment, machine, model, recipe, given, derived or assumed.
     """
 
@@ -91,6 +106,12 @@ class Fact(NamedTuple):
     value: Value
     origin: str
     source: str
+
+
+def place_of(origin: str) -> tuple[str, int] | None:
+    """File and line (from 1) of an origin such as ``train.yaml:14``: what a user edits. None for any other origin."""
+    path, _, line = origin.rpartition(":")
+    return (path, int(line)) if path and line.isascii() and line.isdigit() and len(line) < 9 else None
 
 
 def plain(value: Value) -> object:

@@ -34,6 +34,9 @@ class Text(NamedTuple):
         return self.zh if lang == "zh" and self.zh else self.en
 
 
+_NO_TEXT = Text("")
+
+
 class FoundFact(NamedTuple):
     """A fact that made the rule apply: key, value as spelled for a person, origin ("torch/version.py", "--set")."""
 
@@ -43,11 +46,13 @@ class FoundFact(NamedTuple):
 
 
 class Assumption(NamedTuple):
-    """A value that was not given and was taken for granted, with the rule's reason."""
+    """A value that was not given and was taken for granted, with the rule's reason. ``default``: what a library takes
+    by itself, and no guess."""
 
     key: str
     value: str
-    because: str
+    because: Text
+    default: bool = False
 
 
 class Location(NamedTuple):
@@ -89,8 +94,9 @@ class OfferedFix:
 class Finding:
     """A rule that applied, with the facts that made it apply.
 
-    ``confidence`` is the rule's, lowered by what had to be assumed; ``caveats`` say why. ``item`` holds the identity
-    columns of the record a rule with ``each`` applied to. ``fingerprint`` names the finding across runs and versions.
+    ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
+    by guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a
+    rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
     ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's configuration;
     ``superseded_by`` names the finding that reports the same cause.
     """
@@ -105,6 +111,7 @@ class Finding:
     subjects: tuple[str, ...]
     facts: tuple[FoundFact, ...]
     fingerprint: str
+    title: Text = _NO_TEXT
     assumed: tuple[Assumption, ...] = ()
     caveats: tuple[str, ...] = ()
     item: Mapping[str, str] = field(default_factory=dict)

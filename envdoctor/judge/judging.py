@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, place_of, spell
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
@@ -19,10 +19,11 @@ from envdoctor.judge.finding import (
     Evidence,
     Finding,
     FoundFact,
+    Location,
     NotChecked,
 )
 from envdoctor.judge.folding import elsewhere, fold
-from envdoctor.judge.messages import fill, text_of
+from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
@@ -105,6 +106,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
+    places = dict.fromkeys(place_of(fact.origin) for fact in found)
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -112,14 +114,19 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         severity=policy.severities.get(rule.id, rule.severity),
         confidence=confidence,
         effect=rule.effect,
+        title=title_of(texts),
         message=fill(text_of(texts["message"]), read),
         why=fill(text_of(texts["why"]), read),
         subjects=match.keys,
         facts=found,
         fingerprint=_fingerprint(rule.id, item),
-        assumed=tuple(Assumption(key, spell(read(key).value), because) for key, _, because, _ in match.assumed),
+        assumed=tuple(
+            Assumption(key, spell(read(key).value), text_of(because), default)
+            for key, _, because, default in match.assumed
+        ),
         caveats=caveats,
         item=item,
+        locations=tuple(Location(*place) for place in places if place),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
@@ -163,16 +170,14 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
 
 
 def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
-    """The rule's confidence, one step lower for each guess, with the reasons."""
+    """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
+    guesses = sum(not default for _, _, _, default in match.assumed)
     caveats: list[str] = []
-    for key, _, because, default in match.assumed:
-        if not default:
-            caveats.append(f"{key} was taken for {spell(read(key).value)} ({because})")
     for key in match.from_base:
         caveats.append(f"{spell(read(key).value)} is no plain release: it and its base release answer differently")
     if match.open_exceptions:
         caveats.append(f"an exception may apply, which cannot be told from {', '.join(match.open_exceptions)}")
-    level = max(0, CONFIDENCES.index(rule.confidence) - len(caveats))
+    level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 
 

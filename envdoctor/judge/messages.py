@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from envdoctor.facts.values import Fact, Unknown, spell
 from envdoctor.judge.finding import Text
 from envdoctor.knowledge.rules import digest
 
-__all__ = ["fill", "text_of"]
+__all__ = ["fill", "text_of", "title_of"]
 
+#: Characters of one value: some are lists of hundreds of files.
+_LONGEST = 300
 _PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
 
 
-def text_of(table: Mapping[str, str] | None) -> Text:
+def text_of(table: Mapping[str, str] | str | None) -> Text:
     """The texts of one message; a translation of an older English wording is left out (``zh_of`` tells)."""
-    if not table:
-        return Text("")
+    if isinstance(table, str) or not table:
+        return Text(table if isinstance(table, str) else "")
     english, chinese = table["en"], table.get("zh")
     if chinese and table.get("zh_of", digest(english)) != digest(english):
         chinese = None
     return Text(english, chinese)
+
+
+def title_of(texts: Mapping[str, Any]) -> Text:
+    """What a rule says of anybody's versions: its title, or its message with ``...`` in place of the values."""
+    if texts["title"]:
+        return Text(texts["title"])
+    message = text_of(texts["message"])
+    return Text(_PLACEHOLDER.sub("...", message.en), message.zh and _PLACEHOLDER.sub("...", message.zh))
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:
@@ -31,7 +42,10 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
         def replace(match: re.Match[str]) -> str:
             value = read(match[1]).value
             # A rule may apply to a model of which only a property was given.
-            return nameless if match[1] == "model.name" and isinstance(value, Unknown) else spell(value)
+            if match[1] == "model.name" and isinstance(value, Unknown):
+                return nameless
+            text = spell(value)
+            return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
         return _PLACEHOLDER.sub(replace, wording)
 

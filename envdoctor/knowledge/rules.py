@@ -43,7 +43,8 @@ class Rule(NamedTuple):
 
     ``affects`` and ``unless`` are lists of clauses, a clause is a list of conditions. In a compiled matrix conditions
     are plain lists in the order of their fields, because thousands of objects would cost more than evaluating them:
-    read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``.
+    read them by unpacking, or ask for :func:`with_conditions`. ``assume`` holds ``[key, value, because, is_default]``;
+    ``because`` is a text, or texts by language.
     ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
     ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
     rests on a package of each of these columns, because that one says what the packages do to each other.

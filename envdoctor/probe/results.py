@@ -12,6 +12,7 @@ from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
 from envdoctor.probe.records import records_of
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.running import UNUSABLE
+from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
 from envdoctor.probe.session import Session
 
 __all__ = ["Results", "results_of"]
@@ -30,7 +31,7 @@ class Results(NamedTuple):
     """
 
     facts: Sequence[Fact]
-    section: Mapping[str, Any]
+    section: ProbeSection
     failed: str | None
     unmeasured: Sequence[str] = ()
 
@@ -46,7 +47,7 @@ def results_of(
     title = ", ".join(asked) or suite
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
-    section = {"suite": title, **_in_use(using), **_section(session, cases, groups, probes)}
+    section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
     if session.unusable is not None:
         ending, detail = session.unusable.ending, session.unusable.detail
@@ -74,15 +75,15 @@ def _values(
     yield "probe", Records(records_of(groups, probes, using), incomplete)
 
 
-def _in_use(using: bool | Unknown) -> dict[str, Any]:
-    if isinstance(using, Unknown):
-        return {"in_use": None, "in_use_unknown": using.reason}
-    return {"in_use": using, "in_use_unknown": None}
-
-
 def _section(
-    session: Session, cases: Sequence[Case], groups: Sequence[Group], probes: Mapping[str, Probe]
-) -> dict[str, Any]:
+    session: Session,
+    cases: Sequence[Case],
+    groups: Sequence[Group],
+    probes: Mapping[str, Probe],
+    *,
+    suite: str,
+    using: bool | Unknown,
+) -> ProbeSection:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child.
@@ -94,7 +95,10 @@ def _section(
     wrong = [case for case in cases if case.verdict.wrong]
     info = [seen for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"]
     return {
+        "suite": suite,
         "device": session.device,
+        "in_use": None if isinstance(using, Unknown) else using,
+        "in_use_unknown": using.reason if isinstance(using, Unknown) else None,
         "environment": environment,
         "unusable": session.unusable.detail if session.unusable is not None else None,
         "jobs": len(session.outcomes),
@@ -111,10 +115,10 @@ def _section(
     }
 
 
-def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
+def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[ProbeChild]:
     """One entry for each child, in the order of the run."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
-    entries = []
+    entries: list[ProbeChild] = []
     for outcome in session.outcomes:
         job, probe = outcome.job, probes.get(outcome.job.probe)
         counts = Counter(verdicts[id(seen)] for seen in outcome.observations if id(seen) in verdicts)
@@ -138,9 +142,15 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
     return entries
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: Group) -> ProbeGroup:
     return {
-        **{key: getattr(group, key) for key in ("name", "device", "dtype", "backend", "model", "verdict", "signature")},
+        "name": group.name,
+        "device": group.device,
+        "dtype": group.dtype,
+        "backend": group.backend,
+        "model": group.model,
+        "verdict": group.verdict,
+        "signature": group.signature,
         "wrong": group.times,
         "cases": group.ran,
         "tensors": list(group.tensors),
@@ -168,7 +178,7 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
+def _skipped(cases: Sequence[Case]) -> list[ProbeSkipped]:
     """Why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
@@ -176,7 +186,7 @@ def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
 
 
-def _not_measured(section: Mapping[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[str]:
+def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[str]:
     """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.

@@ -4,53 +4,52 @@ from __future__ import annotations
 
 from collections import Counter
 
+from envdoctor.facts.values import Absent, Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
 from envdoctor.report.color import paint
-from envdoctor.report.layout import wrap, wrap_items
-from envdoctor.report.names import name_fact, say_reason
-from envdoctor.report.phrases import phrase
+from envdoctor.report.page import Page
 from envdoctor.report.report import Report
-from envdoctor.text.clean import clean
 
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
 
 
-def notice_lines(report: Report, color: bool, width: int | None, lang: str, *, errors_only: bool = False) -> list[str]:
+def notice_lines(report: Report, page: Page, color: bool) -> list[str]:
     """What is to be said of the run itself; an incomplete run says so even when nothing else does."""
     lines: list[str] = []
     if report.status != "complete":
-        lines += wrap(phrase(lang, "incomplete" if report.rules_checked else "incomplete_no_rule"), width)
-    for notice in report.notices:
-        if errors_only and notice.level != "error":
+        undecided = page.say("Incomplete: no rule could be decided.")
+        unfinished = page.say("Incomplete: the check could not be finished.")
+        lines += page.lines(unfinished if report.rules_checked else undecided, "")
+    for level, text in report.notices:
+        if page.verbosity < 0 and level != "error":
             continue
-        level = clean(notice.level)
         # painted after wrapping: colour codes take no columns
-        notice_text = wrap(f"{level}: {clean(notice.text, 1000)}", width, "", "  ")
-        painted = paint(level, level if level in SEVERITIES else "bold", color)
-        lines += [painted + notice_text[0][len(level) :], *notice_text[1:]]
+        first, *rest = page.lines(f"{level}: {page.sentence(text)}", "", "  ")
+        lines += [paint(level, level if level in SEVERITIES else "bold", color) + first[len(level) :], *rest]
     return lines
 
 
-def closing_lines(report: Report, width: int | None, lang: str, verbosity: int) -> list[str]:
+def closing_lines(report: Report, page: Page) -> list[str]:
     """Counts of findings and rules, then help for the rules that could not be checked, then the next commands."""
     shown = report.shown()
-    lines = wrap_items(_counts(report, shown, lang), width, "", "", " " if lang == "en" else "")
-    for text in _help(report, lang):
-        lines += wrap(text, width, "  ", "    ")
-    if not shown or verbosity > 0:
-        version, source = clean(report.matrix_version), clean(report.matrix_source)
-        lines += wrap(phrase(lang, "matrix", version=version, source=source), width, "", "  ")
+    lines = page.items(_counts(report, shown, page), "", "", " " if page.lang == "en" else "")
+    for text in _help(report, page):
+        lines += page.lines(text)
+    if not shown or page.verbosity > 0:
+        text = page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
+        lines += page.lines(text, "", "  ")
     if report.exit_code == 0 and any(f.severity == "error" for f in shown) and not any(f.gate for f in shown):
-        lines += wrap(phrase(lang, "not_at_gate"), width, "", "  ")
+        text = page.say("Exit code 0: no error is at the gate (--fail-on, --fail-confidence).")
+        lines += page.lines(text, "", "  ")
     if shown:
         ids = {finding.id for finding in shown}
-        name = clean(shown[0].id) if len(ids) == 1 else "ID"
+        name = shown[0].id if len(ids) == 1 else "ID"
         steps = [
-            phrase(lang, "details", command=f"envdoctor explain {name}"),
-            phrase(lang, "accept", command=f"envdoctor ignore {name} --reason ..."),
-            phrase(lang, "wrong", command="envdoctor facts --for-issue"),
+            page.say("Details: {command}", command=f"envdoctor explain {name}"),
+            page.say("Accept: {command}", command=f"envdoctor ignore {name} --reason ..."),
+            page.say("Wrong? {command}", command="envdoctor facts --for-issue"),
         ]
-        lines += wrap_items(steps, width, "", "", "    ")
+        lines += page.items(steps, "", "", "    ")
     return lines
 
 
@@ -74,77 +73,78 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
     return steps
 
 
-def verbose_lines(report: Report, width: int | None, lang: str) -> list[str]:
+def verbose_lines(report: Report, page: Page) -> list[str]:
     """With -v: the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    lines: list[str] = []
-    missed = [(entry.severity, entry.id, _reason(entry, lang)) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, _reason(entry, page)) for entry in report.not_checked]
     ignored = [(f.severity, f.id, f.ignored) for f in report.findings if f.ignored is not None]
     twins = [(f.severity, f.id, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
-    for title, entries in (("not_checked_title", missed), ("ignored_title", ignored), ("superseded_title", twins)):
-        if entries:
-            lines += ["", phrase(lang, title)]
+    lines: list[str] = []
+    for title, entries in (
+        (page.say("Not checked"), missed),
+        (page.say("Ignored"), ignored),
+        (page.say("Same cause as another finding"), twins),
+    ):
+        lines += [*([""] if lines else []), title] if entries else []
         for severity, name, text in entries:
-            lines += wrap(f"{severity}[{clean(name)}]: {clean(text or '', 1000)}", width, "  ", "      ")
+            lines += page.lines(f"{severity}[{name}]: {text}", "  ", "      ")
     return lines
 
 
-def _counts(report: Report, shown: tuple[Finding, ...], lang: str) -> list[str]:
+def _counts(report: Report, shown: tuple[Finding, ...], page: Page) -> list[str]:
     by_severity = Counter(finding.severity for finding in shown)
-    parts = [phrase(lang, level, by_severity[level]) for level in reversed(SEVERITIES) if by_severity[level]]
-    if not parts:
-        parts = [phrase(lang, "no_findings")]
+    errors, warnings, notes = (by_severity[level] for level in ("error", "warning", "note"))
+    parts = [page.say("{n} error(s)", errors)] if errors else []
+    parts += [page.say("{n} warning(s)", warnings)] if warnings else []
+    parts += [page.say("{n} note(s)", notes)] if notes else []
     ignored = sum(finding.ignored is not None for finding in report.findings)
-    if ignored:
-        parts.append(phrase(lang, "ignored", ignored))
+    parts = parts or [page.say("No findings")]
+    parts += [page.say("{n} ignored", ignored)] if ignored else []
     elapsed = report.elapsed_seconds
-    seconds = phrase(lang, "seconds", t=f"{elapsed:.{1 if elapsed >= 0.1 else 2}f}") if elapsed else ""
-    rules = phrase(lang, "rules", report.rules_checked)
+    seconds = page.say(" in {t} s", t=f"{elapsed:.{1 if elapsed >= 0.1 else 2}f}") if elapsed else ""
+    rules = page.say("{n} rule(s)", report.rules_checked)
+    missed = len(report.not_checked)
     return [
-        phrase(lang, "found", findings=phrase(lang, "separator").join(parts)),
-        phrase(lang, "counted", rules=rules, time=seconds, missed=len(report.not_checked)),
+        page.say("{findings}.", findings=page.separated(parts)),
+        page.say("{rules} checked{time}; {missed} could not be checked.", rules=rules, time=seconds, missed=missed),
     ]
 
 
-def _help(report: Report, lang: str) -> list[str]:
+def _help(report: Report, page: Page) -> list[str]:
     texts: list[str] = []
     helped = 0
     taken = _taken(report)
     for names, count in help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help))):
         helped += count
-        advice = phrase(lang, "and_help").join(_advice(report, name, lang) for name in names)
-        texts.append(phrase(lang, "then_more" if texts else "more_rules", count, help=advice))
+        advice = page.say("; and ").join(_advice(report, name, page) for name in names)
+        texts.append(page.say("then {n} more: {help}" if texts else "{n} more rule(s): {help}", count, help=advice))
     rest = len(report.not_checked) - helped
     if rest:
-        texts.append(phrase(lang, "other_reasons", rest))
+        texts.append(page.say("{n} rule(s) for other reasons: see -v", rest))
     return texts
 
 
 def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
-    taken = set()
-    if report.target.kind not in ("facts", "none"):
-        taken.add("environment")
-    if report.command == "diff-revision":
-        taken.update(("revision", "model", "model_files", "pin"))
-    if "probe" in report.sections:
-        taken.add("probe")
-    if isinstance(report.facts.value("model.path"), str):
-        taken.add("model_files")
-    if isinstance(report.facts.value("pin.revision"), str):
-        taken.add("pin")
+    taken = {"environment"} if report.target.kind not in ("facts", "none") else set()
+    for name, entry in report.registry.help_texts.items():
+        given = report.facts.value(entry.get("given_with", ""))
+        if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):
+            taken.add(name)
     return taken
 
 
-def _advice(report: Report, name: str, lang: str) -> str:
+def _advice(report: Report, name: str, page: Page) -> str:
     texts = report.registry.help_texts.get(name, {})
-    return clean(texts.get(lang) or texts.get("en") or name)
+    return str(texts.get(page.lang) or texts.get("en") or name)
 
 
-def _reason(entry: NotChecked, lang: str) -> str:
+def _reason(entry: NotChecked, page: Page) -> str:
+    """What was missing, by reason; of a list of things the list itself, not each of its columns."""
     if entry.reason is not None:
-        return entry.reason
-    missing = [
-        phrase(lang, "not_known_because", name=name_fact(key, lang), reason=say_reason(reason, lang))
-        for key, reason in entry.missing.items()
-    ]
-    return phrase(lang, "separator").join(missing)
+        return page.sentence(entry.reason)
+    missing: dict[str, dict[str, None]] = {}
+    for key, reason in entry.missing.items():
+        records = page.registry.records_of(key)
+        missing.setdefault(reason, {})[page.name(records.key if records is not None else key)] = None
+    said = [(page.separated(list(names)), page.sentence(reason)) for reason, names in missing.items()]
+    return page.say("; ").join(page.say("{name} not known ({reason})", name=names, reason=why) for names, why in said)

@@ -5,67 +5,78 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envdoctor.facts.registry import Registry
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
-from envdoctor.report.layout import wrap
-from envdoctor.text.clean import clean
+from envdoctor.report.cleaned import cleaned
+from envdoctor.report.layout import pad
+from envdoctor.report.page import Page
 
 __all__ = ["render"]
 
 _WIDTH = 80
+_LABEL = 12
 
 
-def render(rule: Rule, texts: Mapping[str, Any], *, lang: str, renamed_from: str | None = None) -> str:
+def render(
+    rule: Rule, texts: Mapping[str, Any], registry: Registry, *, lang: str = "en", renamed_from: str | None = None
+) -> str:
     """The text, at most 80 columns wide where words allow it. Placeholders stay as ``{pkg.torch}``."""
+    page = Page(registry, lang, _WIDTH)
     lines = [f"{rule.severity}[{rule.id}]"]
     if renamed_from:
-        lines.append(f"  (formerly {clean(renamed_from)})")
-    lines += _paragraph(text_of(texts["message"]).in_language(lang))
-    lines += ["", *_paragraph(text_of(texts["why"]).in_language(lang))]
-    if texts["details"]:
-        for paragraph in text_of(texts["details"]).in_language(lang).split("\n\n"):
-            lines += ["", *_paragraph(" ".join(paragraph.split()))]
-    lines += ["", f"severity    {rule.severity}", f"confidence  {rule.confidence}", f"effect      {rule.effect}"]
-    if rule.status != "active":
-        lines.append(f"status      {rule.status}: it never fails a run")
-    if rule.probe:
-        lines.append(f"probe       {rule.probe}")
-    lines += ["", "applies when", *_clauses(rule.affects, rule.each)]
+        lines += page.lines(page.say("(formerly {id})", id=renamed_from))
+    lines += _paragraph(text_of(texts["message"]).in_language(lang), page)
+    lines += ["", *_paragraph(text_of(texts["why"]).in_language(lang), page)]
+    for paragraph in filter(None, text_of(texts["details"]).in_language(lang).split("\n\n")):
+        lines += ["", *_paragraph(" ".join(paragraph.split()), page)]
+    lines.append("")
+    never = page.say("{status}: it never fails a run", status=rule.status) if rule.status != "active" else ""
+    for label, word in (
+        (page.say("severity"), rule.severity),
+        (page.say("confidence"), rule.confidence),
+        (page.say("effect"), rule.effect),
+        (page.say("status"), never),
+        (page.say("probe"), rule.probe),
+    ):
+        lines += [pad(label, _LABEL) + word] if word else []
+    lines += ["", page.say("applies when"), *_clauses(rule.affects, rule.each, page)]
     if rule.unless:
-        lines += ["unless", *_clauses(rule.unless, rule.each)]
+        lines += [page.say("unless"), *_clauses(rule.unless, rule.each, page)]
     for key, value, because, default in rule.assume:
-        kind = "default" if default else "guess: lowers the confidence"
-        lines += wrap(f"{key} not given: {value} is assumed ({kind}). {because}", _WIDTH, "  ", "    ")
-    lines += ["", "fixes", *_fixes(texts["fix"], lang)]
-    lines += ["", "evidence", *_evidence(texts["evidence"])]
-    lines += ["", "history", *_history(rule, texts)]
+        kind = page.say("default") if default else page.say("guess: lowers the confidence")
+        text = page.say("{key} not given: {value} is assumed ({kind})", key=key, value=value, kind=kind)
+        reason = text_of(because).in_language(lang)
+        lines += page.lines(page.say("{name}: {value}", name=text, value=reason))
+    lines += ["", page.say("fixes"), *_fixes(texts["fix"], page)]
+    lines += ["", page.say("evidence"), *_evidence(texts["evidence"], page)]
+    lines += ["", page.say("history"), *_history(rule, texts, page)]
     tests = texts["test"]
     counts = {word: sum(1 for test in tests if test["expect"] == word) for word in ("match", "no", "unknown")}
     spelled = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
-    lines += ["", f"tests       {len(tests)} ({spelled}); run them: envdoctor matrix test {rule.id}"]
-    lines += [f"rule file   matrices/{rule.origin}" if not rule.id.startswith("x-") else f"rule file   {rule.origin}"]
-    return "\n".join(line[: len(line) - len(line.lstrip())] + clean(line.lstrip(), None) for line in lines)
+    command = f"envdoctor matrix test {rule.id}"
+    said = page.say("{n} ({which}); run them: {command}", n=len(tests), which=spelled, command=command)
+    lines += ["", pad(page.say("tests"), _LABEL) + said]
+    lines.append(pad(page.say("rule file"), _LABEL) + ("" if rule.id.startswith("x-") else "matrices/") + rule.origin)
+    return "\n".join(cleaned(lines, None))
 
 
-def _paragraph(text: str) -> list[str]:
-    return wrap(text, _WIDTH, "  ", "  ")
+def _paragraph(text: str, page: Page) -> list[str]:
+    return page.lines(text, "  ", "  ")
 
 
-def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None) -> Iterator[str]:
+def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Page) -> Iterator[str]:
     for number, clause in enumerate(clauses):
         if number:
-            yield "  or"
+            yield "  " + page.say("or")
         for position, condition in enumerate(clause):
-            lead = "    and " if position else "    "
+            lead = "    " + (page.say("and") + " " if position else "")
             key = f"{condition.quantifier}({condition.key})" if condition.quantifier else condition.key
-            own = each is not None and condition.key.startswith(each + ".")
-            key = f"{key} (each {each})" if own else key
-            yield from wrap(f"{key}  {_operand(condition)}", _WIDTH, lead, "        ")
-
-
-def _operand(condition: Condition) -> str:
-    return " or ".join(_alternative(alternative) for alternative in condition.alternatives)
+            if each is not None and condition.key.startswith(each + "."):
+                key = page.bracket(key, page.say("each {name}", name=each))
+            operand = page.say(" or ").join(map(_alternative, condition.alternatives))
+            yield from page.lines(f"{key}  {operand}", lead, "        ")
 
 
 def _alternative(alternative: Any) -> str:
@@ -76,34 +87,40 @@ def _alternative(alternative: Any) -> str:
     return str(alternative)
 
 
-def _fixes(fixes: Sequence[Mapping[str, Any]], lang: str) -> Iterator[str]:
+def _fixes(fixes: Sequence[Mapping[str, Any]], page: Page) -> Iterator[str]:
     if not fixes:
-        yield "  none is known"
+        yield "  " + page.say("none is known")
     for fix in fixes:
-        yield from wrap(f"{text_of(fix['summary']).in_language(lang)} ({fix['safety']})", _WIDTH, "  - ", "    ")
+        yield from page.lines(
+            page.bracket(text_of(fix["summary"]).in_language(page.lang), fix["safety"]), "  - ", "    "
+        )
         parts = [*fix["constraints"], *(f"{key} = {value}" for key, value in {**fix["set"], **fix["env"]}.items())]
-        if fix["command"]:
-            parts.append(fix["command"])
-        for part in parts:
+        for part in [*parts, fix["command"]] if fix["command"] else parts:
             yield f"      {part}"
 
 
-def _evidence(evidence: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def _evidence(evidence: Sequence[Mapping[str, str]], page: Page) -> Iterator[str]:
     for entry in evidence:
         yield f"  {entry['kind']}: {entry['url']}"
-        yield from wrap(f"{entry['shows']} (checked {entry['checked']})", _WIDTH, "    ", "    ")
+        checked = page.say("checked {date}", date=entry["checked"])
+        yield from page.lines(page.bracket(entry["shows"], checked), "    ", "    ")
 
 
-def _history(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  added {texts['added']}, last change of its meaning {texts['modified']}"
-    bound = texts["bound"]
+def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
+    added, modified, bound = texts["added"], texts["modified"], texts["bound"]
+    said = [page.say("added {added}, last change of its meaning {modified}", added=added, modified=modified)]
     for key, version in (bound.get("fixed_in") or {}).items():
-        yield f"  fixed in {key.removeprefix('pkg.')} {version}"
+        said.append(page.say("fixed in {name} {version}", name=key.removeprefix("pkg."), version=version))
     for key, version in (bound.get("last_seen") or {}).items():
-        yield f"  last seen in {key.removeprefix('pkg.')} {version}; later releases were not tried"
+        name = key.removeprefix("pkg.")
+        said.append(
+            page.say("last seen in {name} {version}; later releases were not tried", name=name, version=version)
+        )
     if bound.get("open_ended"):
-        yield "  no release without it is known"
+        said.append(page.say("no release without it is known"))
     if rule.supersedes:
-        yield f"  stands for {', '.join(rule.supersedes)} when both apply"
+        said.append(page.say("stands for {ids} when both apply", ids=", ".join(rule.supersedes)))
     if rule.folds_into:
-        yield "  is folded into a finding that says what these packages do to each other"
+        said.append(page.say("is folded into a finding that says what these packages do to each other"))
+    for text in said:
+        yield from page.lines(text)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown, Value, plain
-from envdoctor.text.clean import clean, clean_data
+from envdoctor.facts.values import Records, Unknown, Value, plain
 
 __all__ = ["FactData", "fact_data"]
 
@@ -26,28 +25,20 @@ class FactData(NamedTuple):
 
 
 def fact_data(facts: FactSet) -> FactData:
-    """Clean data of all facts. A number that JSON cannot hold (NaN) counts as unknown."""
-    known: dict[str, object] = {}
-    origins: dict[str, str] = {}
-    incomplete: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for fact in sorted(facts, key=_key):
-        key, value = clean(fact.key, None), fact.value
+    """The data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
+    data = FactData({}, {}, {}, {})
+    for key, value, origin, _ in sorted(facts, key=lambda fact: fact.key):
         if isinstance(value, Unknown):
-            unknown[key] = clean(value.reason)
+            data.unknown[key] = value.reason
         elif not _finite(value):
-            unknown[key] = "the value is not a finite number"
+            data.unknown[key] = "the value is not a finite number"
         else:
-            known[key] = clean_data(plain(_finite_records(value) if isinstance(value, Records) else value))
-            if fact.origin:
-                origins[key] = clean(fact.origin)
+            data.known[key] = plain(_finite_records(value) if isinstance(value, Records) else value)
+            if origin:
+                data.origins[key] = origin
             if isinstance(value, Records) and value.incomplete is not None:
-                incomplete[key] = clean(value.incomplete)
-    return FactData(known, origins, incomplete, unknown)
-
-
-def _key(fact: Fact) -> str:
-    return fact.key
+                data.incomplete[key] = value.incomplete
+    return data
 
 
 def _finite(value: Value) -> bool:

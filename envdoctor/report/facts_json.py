@@ -9,8 +9,8 @@ from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
 from envdoctor.facts.values import Records, Unknown, Value, plain
+from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.fact_data import fact_data
-from envdoctor.text.clean import clean, clean_data
 from envdoctor.text.privacy import public_facts
 
 __all__ = ["SCHEMA", "document", "render"]
@@ -33,14 +33,13 @@ def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dic
     not take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader
     derives them again from what it takes from the file and from its own options.
     """
-    if public:
-        facts = public_facts(facts, registry)
+    facts = CleanFacts(public_facts(facts, registry) if public else facts)
     data = fact_data(_given(facts, registry))
     return {
         "schema": SCHEMA,
         "tool": {"name": "envdoctor", "version": __version__},
         "facts": data.known,
-        "complete": sorted(clean(prefix) for prefix in facts.complete_prefixes()),
+        "complete": sorted(facts.complete_prefixes()),
         "incomplete": data.incomplete,
         "unknown": data.unknown,
         "origins": data.origins,
@@ -73,7 +72,7 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
     if isinstance(value, Unknown):
         return value
     try:
-        parse_value(spec, clean_data(plain(value)))
+        parse_value(spec, plain(value))
     except FactTypeError as error:
         return Unknown(f"not written: {error}")
     return value

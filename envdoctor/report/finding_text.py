@@ -1,84 +1,66 @@
-"""One finding as text: what is wrong, where to edit, what was found, why, the fix to copy, and the proof."""
+"""Findings as text: what is wrong, where to edit, what was found, why, the fix to copy, and the proof.
+
+Findings of one cause are one block: what they have in common is said once, below what each of them says.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from envdoctor.judge.finding import Finding, OfferedFix
+from envdoctor.facts.values import place_of
+from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
 from envdoctor.report.color import paint
-from envdoctor.report.layout import command_lines, wrap, wrap_items
-from envdoctor.report.names import is_answer, is_place, name_fact, say_fact, short_url
-from envdoctor.report.phrases import phrase
-from envdoctor.text.clean import clean
+from envdoctor.report.layout import command_lines
+from envdoctor.report.page import Page
 
-__all__ = ["finding_lines", "merged"]
+__all__ = ["finding_lines", "of_one_cause"]
 
 _TEXT = " " * 9  # where the text behind the labels begins
-_LISTS = ("change", "conflict", "extension", "withdrawn")
 _LONG = 20  # characters that nobody wants to read twice
+#: Messages of one block before "and N more", unless all are asked for.
+_MOST = 20
 
 
-Item = Mapping[str, str]
-
-
-def merged(findings: Iterable[Finding]) -> list[tuple[Finding, list[Item]]]:
-    """Findings that differ in their record alone, as one with all records: eight equal GPUs are told once."""
-    groups: dict[object, tuple[Finding, list[Item]]] = {}
+def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one rule with the same reason, fixes and proof, in the order in which each cause comes first."""
+    causes: dict[object, list[Finding]] = {}
     for finding in findings:
-        facts = tuple(fact for fact in finding.facts if fact.key.rpartition(".")[2] not in finding.item)
-        said = (finding.message, facts, finding.assumed, finding.caveats, finding.locations, str(finding.fixes))
-        key = (finding.id, finding.severity, finding.gate, said)
-        groups.setdefault(key, (finding, []))[1].append(finding.item)
-    return list(groups.values())
+        how_sure = (finding.severity, finding.confidence, finding.gate, finding.assumed, finding.caveats)
+        causes.setdefault((finding.id, how_sure, finding.why, str(finding.fixes)), []).append(finding)
+    return list(causes.values())
 
 
 def finding_lines(
-    finding: Finding,
+    findings: Sequence[Finding],
+    page: Page,
     *,
-    items: Sequence[Item] = (),
-    color: bool,
-    width: int | None,
-    lang: str,
-    verbosity: int = 0,
+    color: bool = False,
     probe_command: str | None = None,
     windows: bool = False,
 ) -> list[str]:
-    """The block of one finding, in the order of the design, without a blank line around it.
+    """The block of findings of one cause, in the order of the design, without a blank line around it.
 
-    ``items`` are the records it stands for, when :func:`merged` found several. ``probe_command`` runs the experiment
-    that settles it.
-    ``windows``: commands stay on one line, because its shells do not continue a line with a backslash.
+    ``probe_command`` runs the experiment that settles it. ``windows``: commands stay on one line, because its shells do
+    not continue a line with a backslash.
     """
+    finding = findings[0]
     level = paint(finding.severity, finding.severity, color)
-    times = f" x {len(items)}" if len(items) > 1 else ""
-    lines = [f"{level}[{paint(clean(finding.id), 'bold', color)}]{times}"]
-    message = clean(finding.message.in_language(lang))
-    lines += wrap(message, width, "  ", "  ")
-    for location in finding.locations:
-        line = f":{location.line}" if location.line is not None else ""
-        lines.append(f"  --> {clean(location.path)}{line}")
-    record = _record(finding)
-    known = [fact for fact in finding.facts if fact.value != "unknown"]
-    if verbosity == 0:
-        known = [fact for fact in known if not _told(fact.key, fact.value, fact.origin, message, record)]
-    found = [_found(fact.key.removeprefix(f"{record}."), fact.value, fact.origin, lang, verbosity) for fact in known]
-    item = _item(finding, items or [finding.item], message, lang)
-    if found or item:
-        lines += wrap_items(item + found, width, _label("found"), _TEXT, phrase(lang, "separator"))
-    why = clean(finding.why.in_language(lang), 1000)
+    times = f" x {len(findings)}" if len(findings) > 1 else ""
+    lines = [f"{level}[{paint(finding.id, 'bold', color)}]{times}", *_said(findings, page)]
+    why = finding.why.in_language(page.lang)
     if why:
-        lines += wrap(why, width, _label("why"), _TEXT)
-    for note in _notes(finding, lang):
-        lines += wrap(note, width, _label("note"), _TEXT)
-    lines += _fixes(finding.fixes, None if windows else width, width, lang, verbosity)
-    lines += _proof(finding, width, verbosity)
+        lines += page.lines(why, _label("why"), _TEXT)
+    for note in _notes(finding, page):
+        lines += page.lines(note, _label("note"), _TEXT)
+    command_width = None if windows else page.width
+    lines += _fixes(finding.fixes, command_width, page)
+    lines += _proof(finding, page)
     if probe_command:
-        lines += command_lines(clean(probe_command, 2000), None if windows else width, _label("try"), _TEXT)
-    if verbosity > 0:
-        text = ", ".join(clean(word) for word in (finding.status, finding.confidence, finding.effect))
-        if finding.origin:
-            text = phrase(lang, "bracket", text=text, more=clean(finding.origin))
-        lines += wrap(text, width, _label("rule"), _TEXT)
+        lines += command_lines(probe_command, command_width, _label("try"), _TEXT)
+    if page.verbosity > 0:
+        text = page.bracket(", ".join((finding.status, finding.confidence, finding.effect)), finding.origin)
+        lines += page.lines(text, _label("rule"), _TEXT)
     return lines
 
 
@@ -86,121 +68,143 @@ def _label(word: str) -> str:
     return f"  {word:<5}  "
 
 
-def _found(key: str, value: str, origin: str, lang: str, verbosity: int) -> str:
-    text = say_fact(key, value, lang)
-    if origin and (verbosity > 0 or is_place(origin)):
-        text = phrase(lang, "bracket", text=text, more=clean(origin, 200))
-    return text
+def _said(findings: Sequence[Finding], page: Page) -> list[str]:
+    """Each message once, with the places to edit and what was found there; what was found in all cases comes last."""
+    cases: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
+    for finding in findings:
+        message = page.message(finding)
+        cases.setdefault(message, {}).setdefault(tuple(_found(finding, message, page)), []).append(finding)
+    every = [set(found) for found in (words for case in cases.values() for words in case)]
+    common = [word for word in next(iter(next(iter(cases.values())))) if all(word in words for words in every)]
+    alone = len(every) == 1
+    listed = list(cases.items()) if page.verbosity > 0 else list(cases.items())[:_MOST]
+    lines: list[str] = []
+    for message, case in listed:
+        lines += page.lines(message, "  ", "  ")
+        places = dict.fromkeys(place for members in case.values() for finding in members for place in finding.locations)
+        lines += [f"  --> {place.path}" + (f":{place.line}" if place.line is not None else "") for place in places]
+        for words, members in case.items():
+            own = _items(members, message, page) + [word for word in words if alone or word not in common]
+            if own:
+                lines += page.items(own, _label("found") if alone else " " * 4, _TEXT if alone else " " * 4)
+    if len(listed) < len(cases):
+        lines += page.lines(page.say("{n} more: -v lists them", n=len(cases) - len(listed)), "  ")
+    return lines + (page.items(common, _label("found"), _TEXT) if common and not alone else [])
 
 
-def _record(finding: Finding) -> str:
-    """The list whose item the finding is about; none for GPUs, whose columns need the word in front of them.
+def _found(finding: Finding, message: str, page: Page) -> list[str]:
+    """The facts that made the rule apply, in words; not those that tell apart the records of one message."""
+    record = _record(finding, page)
+    known = [fact for fact in finding.facts if fact.value != "unknown"]
+    if page.verbosity <= 0:
+        identity = {f"{record}.{column}" for column in finding.item}
+        said = f"{message} {finding.why.in_language(page.lang)}"
+        known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
+    return [_fact(fact, page) for fact in known]
 
-    Only lists have a name of several words, or one of these."""
-    heads = (key.partition(".")[0] for key in finding.subjects)
-    return next((head for head in heads if "_" in head or head in _LISTS), "")
+
+def _fact(fact: FoundFact, page: Page) -> str:
+    shown = fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else ""
+    return page.bracket(page.fact(fact.key, fact.value), page.sentence(shown))
 
 
-def _told(key: str, value: str, origin: str, message: str, record: str) -> bool:
-    """Whether a fact needs no words: it is only the answer that the rule is about, or the message has its value."""
-    head, _, column = key.partition(".")
-    if is_answer(key):
+def _record(finding: Finding, page: Page) -> str:
+    """The list whose item the finding is about; empty for a finding about none."""
+    lists = (page.registry.records_of(key) for key in finding.subjects) if finding.item else ()
+    return next((spec.key for spec in lists if spec is not None), "")
+
+
+def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
+    """Whether a fact needs no words: it is only the answer that the rule is about, or its value was said already."""
+    spec = page.registry.find(fact.key)
+    own = fact.key.partition(".")[0] == record
+    if (spec is not None and spec.answer) or (own and fact.value == "absent"):
         return True
-    if head == record and column in ("area", "kind", "verdict", "in_use"):
-        return True
-    if head == record and value == "absent":
-        return True
-    shown = clean(value, 200)
-    return shown in message and not is_place(origin) and (head in (record, "environment") or len(shown) > _LONG)
+    return (own or len(fact.value) > _LONG) and _names(said, fact.value) and not _tells_where(fact.origin)
 
 
-def _item(finding: Finding, items: Sequence[Item], message: str, lang: str) -> list[str]:
-    """The records a rule for each GPU (conflict, change) applied to, where message and facts do not name them."""
-    said = {fact.key.rpartition(".")[2] for fact in finding.facts} if len(items) == 1 else set()
+def _names(text: str, value: str) -> bool:
+    """Whether a text has the value, as a word of its own: 5 is no part of 2.5.0."""
+    return value in text and re.search(rf"(?<![\w.+]){re.escape(value)}(?![\w+])", text, re.ASCII) is not None
+
+
+def _tells_where(origin: str) -> bool:
+    """Whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``."""
+    return origin.startswith("--") or place_of(origin) is not None
+
+
+def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
+    """The records (the GPU, the file) that message and facts do not name: "for RTX 5090 (index 0, 1, 2)"."""
+    record = _record(findings[0], page)
+    spec = page.registry.find(record)
     names: list[str] = []
-    rest: list[str] = []
-    for column in finding.item:
-        values = [clean(value, 200) for value in dict.fromkeys(item.get(column, "") for item in items)]
-        text = ", ".join(values)
-        if column in said or column in ("area", "kind") or text in message:
+    for column in findings[0].item:
+        text = ", ".join(dict.fromkeys(finding.item.get(column, "") for finding in findings))
+        known = spec.columns.get(column) if spec is not None else None
+        if (known is not None and known.answer) or (_names(message, text) and not text.isdigit()):
             continue
-        if column == "name":
-            names.append(text)
-        else:
-            rest.append(f"{name_fact(column)} {text}")
-    if not names and not rest:
-        return []
-    more = "; ".join(rest)
-    text = phrase(lang, "bracket", text=names[0], more=more) if names and more else more or names[0]
-    return [phrase(lang, "item", item=text)]
+        first = spec is not None and spec.identity[:1] == (column,)
+        names.append(text if first else page.fact(f"{record}.{column}", text))
+    text = page.bracket(names[0], "; ".join(names[1:])) if names else ""
+    return [page.say("for {item}", item=text)] if text else []
 
 
-def _notes(finding: Finding, lang: str) -> list[str]:
-    notes: list[str] = []
+def _notes(finding: Finding, page: Page) -> list[str]:
+    notes = []
     for taken in finding.assumed:
-        fact = say_fact(taken.key, taken.value, lang)
-        notes.append(phrase(lang, "assumed", fact=fact, reason=clean(taken.because)))
-    for caveat in finding.caveats:
-        # the judge's caveat on an assumption repeats its reason
-        if not any(taken.key in caveat and taken.because in caveat for taken in finding.assumed):
-            notes.append(clean(caveat))
+        fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
+        notes.append(page.say("assumed {fact}: {reason}", fact=fact, reason=reason))
+    notes += map(page.sentence, finding.caveats)
     if finding.status == "preview":
-        notes.append(phrase(lang, "preview"))
+        notes.append(page.say("a preview rule: it never fails the run"))
     return notes
 
 
-def _fixes(
-    fixes: tuple[OfferedFix, ...], command_width: int | None, width: int | None, lang: str, verbosity: int
-) -> list[str]:
+def _fixes(fixes: tuple[OfferedFix, ...], command_width: int | None, page: Page) -> list[str]:
     offered = [fix for fix in fixes if fix.withheld is None]
-    withheld = [fix for fix in fixes if fix.withheld is not None]
+    withheld = [(fix, page.sentence(fix.withheld)) for fix in fixes if fix.withheld is not None]
     lines: list[str] = []
     for number, fix in enumerate(offered):
-        label = _label("fix") if number == 0 else "     or  "
-        summary = _summary(fix, lang)
-        if not fix.commands:
-            lines += wrap(summary, width, label, _TEXT)
-            continue
-        lines += wrap(summary, width, label, _TEXT)
-        label = _TEXT
+        lines += page.lines(_summary(fix, page), _label("fix") if number == 0 else "     or  ", _TEXT)
         for command in fix.commands:
-            lines += command_lines(clean(command, 2000), command_width, label, _TEXT)
-            label = _TEXT
-    if withheld and not offered and verbosity <= 0:
-        lines += wrap(phrase(lang, "no_fix", reason=clean(withheld[0].withheld or "")), width, _label("fix"), _TEXT)
-    if verbosity > 0:
-        for fix in withheld:
-            text = phrase(lang, "withheld", fix=_summary(fix, lang), reason=clean(fix.withheld or ""))
-            lines += wrap(text, width, _label("note"), _TEXT)
+            lines += command_lines(command, command_width, _TEXT, _TEXT)
+    if withheld and not offered and page.verbosity <= 0:
+        reason = page.say("none offered here: {reason}", reason=withheld[0][1])
+        lines += page.lines(reason, _label("fix"), _TEXT)
+    for fix, reason in withheld if page.verbosity > 0 else ():
+        text = page.say("not offered: {fix}: {reason}", fix=_summary(fix, page), reason=reason)
+        lines += page.lines(text, _label("note"), _TEXT)
     return lines
 
 
-def _summary(fix: OfferedFix, lang: str) -> str:
-    text = clean(fix.summary.in_language(lang))
-    changes = [clean(constraint) for constraint in fix.constraints]
-    words = text.replace(",", " ").split()
-    changes += [f"{name_fact(key)}: {clean(value)}" for key, value in fix.set.items() if clean(value) not in words]
-    changes += [f"{clean(name)}={clean(value)}" for name, value in fix.env.items()]
-    changes = [change for change in changes if change not in text]
-    more = phrase(lang, "separator").join(changes)
-    if not text or not more or fix.commands:
-        return text or more
-    return phrase(lang, "bracket", text=text, more=more)
+def _summary(fix: OfferedFix, page: Page) -> str:
+    text = fix.summary.in_language(page.lang)
+    words = re.findall(r"[A-Za-z0-9_.+-]+", text)
+    settings = _settings(fix.set, words, page)
+    changes = [*fix.constraints, *settings, *(f"{name}={value}" for name, value in fix.env.items())]
+    more = page.separated([change for change in changes if change not in text])
+    return text or more if fix.commands else page.bracket(text, more)
 
 
-def _proof(finding: Finding, width: int | None, verbosity: int) -> list[str]:
+def _settings(given: Mapping[str, str], words: Sequence[str], page: Page) -> list[str]:
+    """``batch size: 1``, for what the fix's own words do not name."""
+    unsaid = [(key, value) for key, value in given.items() if value not in words]
+    return [page.say("{name}: {value}", name=page.name(key), value=page.value(key, value)) for key, value in unsaid]
+
+
+def _proof(finding: Finding, page: Page) -> list[str]:
     """The first source with the confidence; with -v all of them, with what each shows."""
     lines: list[str] = []
-    for number, evidence in enumerate(finding.evidence if verbosity > 0 else finding.evidence[:1]):
+    everything = page.verbosity > 0
+    for number, evidence in enumerate(finding.evidence if everything else finding.evidence[:1]):
         words = [finding.confidence] if number == 0 else []
-        if verbosity > 0 and evidence.kind != finding.confidence:
-            words.append(clean(evidence.kind))
-        lead = ", ".join(words or [clean(evidence.kind)]) + ":"
-        checked = f"(checked {clean(evidence.checked)})" if evidence.checked else ""
-        shows = clean(evidence.shows) if verbosity > 0 else ""
-        items = [lead, short_url(evidence.url), "" if shows else checked]
-        label = _TEXT if number else _label("proof")
-        lines += wrap_items([item for item in items if item], width, label, _TEXT, " ")
+        if everything and evidence.kind != finding.confidence:
+            words.append(evidence.kind)
+        checked = page.say("checked {date}", date=evidence.checked) if evidence.checked else ""
+        shows = evidence.shows if everything else ""
+        address = evidence.url.removeprefix("https://").removeprefix("www.")
+        items = [", ".join(words or [evidence.kind]) + ":", address if shows else page.bracket(address, checked)]
+        lines += page.items(items, _TEXT if number else _label("proof"), _TEXT, " ")
         if shows:
-            lines += wrap(f"{shows} {checked}".rstrip(), width, _TEXT + "  ", _TEXT + "  ")
+            lines += page.lines(page.bracket(shows, checked), _TEXT + "  ", _TEXT + "  ")
     return lines

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
 __all__ = ["Renderer", "UnknownFormatError", "load", "names"]
 
-#: A format module's ``render``: one report to the text of a file, which ends with a newline.
-Renderer = Callable[["Report"], str]
-
 _SUFFIX = "_report.py"
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+#: The one that is taken when nobody asks for another.
+_USUAL = "terminal"
+
+
+class Renderer(Protocol):
+    """A format module's ``render``: one report to the text of a file, which ends with a newline.
+
+    ``lang`` is en or zh; a format for programs may have one language only.
+    """
+
+    def __call__(self, report: Report, lang: str = "en") -> str: ...
 
 
 class UnknownFormatError(ValueError):
@@ -32,19 +39,15 @@ def names() -> tuple[str, ...]:
         from importlib.resources import files as resources
 
         files = [entry.name for entry in resources("envdoctor.report").iterdir()]
-    found = sorted(name[: -len(_SUFFIX)] for name in files if name.endswith(_SUFFIX))
-    return ("terminal", *found)
+    found = {name[: -len(_SUFFIX)] for name in files if name.endswith(_SUFFIX)}
+    return (_USUAL, *sorted(found - {_USUAL}))
 
 
 def load(name: str) -> Renderer:
-    """The renderer of a format, imported now. ``terminal`` is rendered plainly: no colour, no wrapping, English.
+    """The renderer of a format, imported now. ``terminal`` is plain by itself: no colour, no wrapping.
 
     Raises :class:`UnknownFormatError`.
     """
-    if name == "terminal":
-        from envdoctor.report.terminal import render as plain
-
-        return plain
     if not _NAME.match(name) or name not in names():
         raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
     render: Renderer = import_module(f"envdoctor.report.{name}_report").render

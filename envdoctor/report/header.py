@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
+from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
+from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
-from envdoctor.report.layout import display_width, pad, wrap, wrap_items
-from envdoctor.report.names import KEY_PACKAGES, name_fact, say_fact, say_reason
-from envdoctor.report.phrases import phrase
+from envdoctor.report.layout import display_width, pad, shortened
+from envdoctor.report.page import LABEL, Page
 from envdoctor.report.report import Report
-from envdoctor.text.clean import clean
 
 __all__ = [
     "environment_lines",
@@ -24,31 +22,29 @@ __all__ = [
     "torch_words",
 ]
 
-_LABEL = 13
-_LINE = re.compile(r"(.+?):\d+\Z")
+#: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
+_ALWAYS, _USUALLY = 2, 8
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
 
 
-def header_lines(report: Report, width: int | None, lang: str, verbosity: int) -> list[str]:
+def header_lines(report: Report, page: Page) -> list[str]:
     """The header without a blank line behind it."""
     facts = report.facts
-    lines = target_lines(report.target, facts, width, lang, verbosity)
-    lines += wrap_items(_packages(report, lang), width, "  ", "  ", "   ")
-    machine = _machine(facts, lang)
+    lines = environment_lines(report, page)
+    machine = _machine(facts, page)
     if machine:
-        lines += wrap_items(machine, width, "  ", "  ", "   ")
-    for label, text in (("model", _model(facts, lang)), ("recipe", _recipe(facts, lang))):
+        lines += page.items(machine, separator="   ")
+    for label, text in ((page.say("Model"), _model(facts, page)), (page.say("Recipe"), _recipe(facts, page))):
         if text:
-            lines += wrap(text, width, pad(phrase(lang, label), _LABEL), " " * _LABEL)
+            lines += page.labelled(label, text)
     return lines
 
 
-def environment_lines(report: Report, width: int | None, lang: str, verbosity: int) -> list[str]:
-    """The environment and its packages, for a report that is not about the machine."""
-    lines = target_lines(report.target, report.facts, width, lang, verbosity)
-    return lines + wrap_items(_packages(report, lang), width, "  ", "  ", "   ")
+def environment_lines(report: Report, page: Page) -> list[str]:
+    """The environment and its packages."""
+    return target_lines(report.target, report.facts, page) + page.items(_packages(report, page), separator="   ")
 
 
 def gpu_groups(facts: FactSet) -> list[str]:
@@ -66,15 +62,13 @@ def gpu_groups(facts: FactSet) -> list[str]:
     return [f"{count} x {kind}" for kind, count in kinds.items()]
 
 
-def python_words(facts: FactSet, lang: str = "en") -> str:
+def python_words(facts: FactSet, page: Page) -> str:
     """``python 3.11.9``, with the implementation when it is not CPython; empty when unknown."""
     version, implementation = facts.value("python.version"), facts.value("python.implementation")
     if isinstance(version, (Unknown, Absent)):
         return ""
-    text = f"python {clean(spell(version), 60)}"
-    if isinstance(implementation, str) and implementation != "cpython":
-        text = phrase(lang, "bracket", text=text, more=clean(implementation, 60))
-    return text
+    other = implementation if isinstance(implementation, str) and implementation != "cpython" else ""
+    return page.bracket(f"python {shortened(spell(version), 60)}", shortened(other, 60))
 
 
 def system_words(facts: FactSet) -> list[str]:
@@ -88,7 +82,7 @@ def system_words(facts: FactSet) -> list[str]:
     return [part for part in (*parts, _known(facts, "os.container")) if part]
 
 
-def torch_words(facts: FactSet, lang: str = "en") -> str:
+def torch_words(facts: FactSet, page: Page) -> str:
     """The build of the installed torch where its version does not tell it: ``CUDA 12.8``, ``CPU build``; or empty."""
     version = facts.value("pkg.torch")
     if not isinstance(version, str) or "+" in version:
@@ -97,120 +91,106 @@ def torch_words(facts: FactSet, lang: str = "en") -> str:
     if cuda or hip:
         return f"CUDA {cuda}" if cuda else f"HIP {hip}"
     known_absent = all(isinstance(facts.value(key), Absent) for key in ("torch.cuda", "torch.hip"))
-    return phrase(lang, "cpu_build") if known_absent else ""
+    return page.say("CPU build") if known_absent else ""
 
 
-def target_lines(target: Target, facts: FactSet, width: int | None, lang: str, verbosity: int) -> list[str]:
+def target_lines(target: Target, facts: FactSet, page: Page) -> list[str]:
     """What was judged, with Python and system, and why this one unless an option named it."""
-    known = target.kind in ("environment", "path", "root", "facts", "lock", "report")
-    label = pad(phrase(lang, f"target_{target.kind if known else 'environment'}"), _LABEL)
-    words = list(filter(None, [python_words(facts, lang)])) + system_words(facts)
-    details = phrase(lang, "separator").join(words)
-    path = clean(target.path)
-    line = phrase(lang, "bracket", text=path, more=details) if details else path
-    if width is None or display_width(label) + display_width(line) <= width or not details:
-        lines = [label + line]
+    label = SOURCES.get(target.kind, SOURCES["default"]).label[page.lang]
+    words = list(filter(None, [python_words(facts, page)])) + system_words(facts)
+    line = page.bracket(target.path, page.separated(words))
+    if page.width is None or max(display_width(label) + 1, LABEL) + display_width(line) <= page.width or not words:
+        lines = [pad(label, LABEL) + line]
     else:
-        lines = [label + path, *wrap_items(words, width, "  ", "  ", phrase(lang, "separator"))]
-    because = clean(target.because)
-    if because and (verbosity > 0 or not because.startswith("--")):
-        lines += wrap(phrase(lang, "chosen", reason=because), width, "  ", "    ")
+        lines = [pad(label, LABEL) + target.path, *page.items(words)]
+    if target.because and (page.verbosity > 0 or not target.because.startswith("--")):
+        lines += page.lines(page.say("chosen: {reason}", reason=page.sentence(target.because)))
     return lines
 
 
-def _packages(report: Report, lang: str) -> list[str]:
+def _packages(report: Report, page: Page) -> list[str]:
     """torch and transformers always; others when installed, or when their absence matters to a finding."""
     facts = report.facts
     concerned = {fact.key for finding in report.shown() for fact in finding.facts}
     words: list[str] = []
-    for name in KEY_PACKAGES[:8]:
+    for place, name in enumerate(report.registry.first("pkg")[:_USUALLY]):
         key = f"pkg.{name}"
         value = facts.value(key)
-        usual = name in ("torch", "transformers")
         if isinstance(value, Unknown):
-            if usual:
-                words.append(_not_known(name, facts.get(key), lang))
-        elif usual or key in concerned or not isinstance(value, Absent):
-            text = say_fact(key, spell(value), lang)
-            build = torch_words(facts, lang) if name == "torch" else ""
-            words.append(phrase(lang, "bracket", text=text, more=build) if build else text)
+            if place < _ALWAYS:
+                words.append(page.not_known(name, value.reason))
+        elif place < _ALWAYS or key in concerned or not isinstance(value, Absent):
+            words.append(page.bracket(page.fact(key, spell(value)), torch_words(facts, page) if place == 0 else ""))
     return words
 
 
-def _machine(facts: FactSet, lang: str) -> list[str]:
-    gpu, driver = facts.get("gpu"), facts.get("driver.version")
+def _machine(facts: FactSet, page: Page) -> list[str]:
+    gpu, driver = facts.value("gpu"), facts.value("driver.version")
     groups = gpu_groups(facts)
-    gpu_known = bool(groups) or isinstance(gpu.value, Records)
-    if not gpu_known and isinstance(driver.value, Unknown):
-        return [_not_known(phrase(lang, "gpu_and_driver"), gpu, lang)]
-    words = _gpus(facts, groups, lang) if gpu_known else [_not_known("GPU", gpu, lang)]
-    if isinstance(driver.value, Absent):
-        words.append(phrase(lang, "no_driver"))
-    elif not isinstance(driver.value, Unknown):
-        words.append(phrase(lang, "driver", version=clean(spell(driver.value), 60)))
+    gpu_known = bool(groups) or isinstance(gpu, Records)
+    if not gpu_known and isinstance(driver, Unknown):
+        return [page.not_known(page.say("GPU and driver"), _reason(gpu))]
+    words = _gpus(facts, groups, page) if gpu_known else [page.not_known(page.name("gpu"), _reason(gpu))]
+    if isinstance(driver, Absent):
+        words.append(page.say("no NVIDIA driver"))
+    elif not isinstance(driver, Unknown):
+        words.append(page.fact("driver.version", spell(driver)))
     elif groups:
-        words.append(_not_known(phrase(lang, "nvidia_driver"), driver, lang))
+        words.append(page.not_known(page.name("driver.version"), driver.reason))
     return words
 
 
-def _gpus(facts: FactSet, groups: list[str], lang: str) -> list[str]:
+def _gpus(facts: FactSet, groups: list[str], page: Page) -> list[str]:
     value = facts.value("gpu")
     doubt = value.incomplete if isinstance(value, Records) else None
     if groups:
-        return [*groups, phrase(lang, "gpus_incomplete", reason=clean(doubt))] if doubt else groups
-    others = [clean(kind, 60) for kind in _texts(facts.value("machine.accelerators")) if kind != "nvidia"]
+        more = page.say("perhaps more GPUs ({reason})", reason=page.sentence(doubt)) if doubt else ""
+        return [*groups, more] if more else groups
+    others = [kind for kind in _texts(facts.value("machine.accelerators")) if kind != "nvidia"]
+    others = [page.value("machine.accelerators", kind) for kind in others]
     if doubt:
-        return [_because("GPU", doubt, lang), *others]
-    return [phrase(lang, "no_nvidia_gpu" if others else "no_gpu"), *others]
+        return [page.not_known(page.name("gpu"), doubt), *others]
+    return [page.say("no NVIDIA GPU" if others else "no GPU"), *others]
 
 
-def _model(facts: FactSet, lang: str) -> str:
+def _model(facts: FactSet, page: Page) -> str:
     repo, path = facts.get("model.repo"), facts.get("model.path")
     named = next((fact for fact in (repo, path) if isinstance(fact.value, str)), None)
-    kind = _known(facts, "model.type")
-    family = _known(facts, "model.family")
+    kind, family = _known(facts, "model.type"), _known(facts, "model.family")
     if named is None and not (kind or family):
         tried = next((fact for fact in (repo, path) if fact.origin or fact.key in facts), None)
-        return _reason(tried, lang) if tried is not None else ""
-    text = clean(str(named.value)) if named is not None else ""
+        reason = _reason(tried.value) if tried is not None else ""
+        return page.not_known(page.name("model.repo"), reason) if reason else ""
+    text = shortened(str(named.value), 200) if named is not None else ""
     revision = _known(facts, "model.revision")
     if revision and text:
         text += f" @ {revision[:7]}"
-    more = phrase(lang, "family", name=family) if family else phrase(lang, "type", name=kind) if kind else ""
-    if not more:
-        more = phrase(lang, "not_known", name=name_fact("model.family", lang))
-    return phrase(lang, "bracket", text=text, more=more) if text else more
+    more = page.say("family {name}", name=family) if family else page.say("type {name}", name=kind) if kind else ""
+    return page.bracket(text, more or page.not_known(page.name("model.family")))
 
 
-def _recipe(facts: FactSet, lang: str) -> str:
+def _recipe(facts: FactSet, page: Page) -> str:
     given = [fact for fact in facts if fact.key.startswith("recipe.") and fact.source not in ("derived", "assumed")]
     known = {fact.key[7:]: fact for fact in given if not isinstance(fact.value, (Unknown, Absent))}
     if not known:
         return ""
-    words = [clean(spell(known[name].value), 60) for name in _BARE if name in known]
-    words += [say_fact(known[name].key, spell(known[name].value), lang) for name in _NAMED if name in known]
+    words = [page.value(known[name].key, spell(known[name].value)) for name in _BARE if name in known]
+    words += [page.fact(known[name].key, spell(known[name].value)) for name in _NAMED if name in known]
     rest = [fact for name, fact in known.items() if name not in _BARE and name not in _NAMED]
     if len(words) < 3:
-        words += [say_fact(fact.key, spell(fact.value), lang) for fact in rest[:3]]
+        words += [page.fact(fact.key, spell(fact.value)) for fact in rest[:3]]
         rest = rest[3:]
     if rest:
-        words.append(phrase(lang, "others", n=len(rest)))
-    origins = dict.fromkeys(_file(fact.origin) for fact in known.values() if fact.origin)
-    text = phrase(lang, "separator").join(words)
-    files = [origin for origin in origins if not origin.startswith("--")]
-    if files:
-        return phrase(lang, "bracket", text=", ".join(files[:3]), more=text)
-    return phrase(lang, "bracket", text=text, more=", ".join(list(origins)[:3])) if origins else text
-
-
-def _file(origin: str) -> str:
-    match = _LINE.match(origin)
-    return clean(match.group(1) if match else origin, 200)
+        words.append(page.say("{n} more", n=len(rest)))
+    named = ((place_of(fact.origin) or (fact.origin, 0))[0] for fact in known.values() if fact.origin)
+    origins = list(dict.fromkeys(named))
+    text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
+    return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))
 
 
 def _gpu(name: object, cc: object) -> str:
-    text = clean(name, 100) if isinstance(name, str) else "GPU"
-    return f"{text} (sm_{clean(cc, 20).replace('.', '')})" if isinstance(cc, str) else text
+    text = shortened(name, 100) if isinstance(name, str) else "GPU"
+    return f"{text} (sm_{shortened(cc, 20).replace('.', '')})" if isinstance(cc, str) else text
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -221,17 +201,8 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _known(facts: FactSet, key: str) -> str:
     value = facts.value(key)
-    return "" if isinstance(value, (Unknown, Absent)) else clean(spell(value), 100)
+    return "" if isinstance(value, (Unknown, Absent)) else shortened(spell(value), 100)
 
 
-def _not_known(name: str, fact: Fact, lang: str) -> str:
-    reason = fact.value.reason if isinstance(fact.value, Unknown) else ""
-    return _because(name, reason, lang) if reason not in ("", "not given") else phrase(lang, "not_known", name=name)
-
-
-def _because(name: str, reason: str, lang: str) -> str:
-    return phrase(lang, "not_known_because", name=name, reason=say_reason(reason, lang))
-
-
-def _reason(fact: Fact, lang: str) -> str:
-    return _not_known(name_fact(fact.key, lang), fact, lang) if isinstance(fact.value, Unknown) else ""
+def _reason(value: object) -> str:
+    return value.reason if isinstance(value, Unknown) else ""

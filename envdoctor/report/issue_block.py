@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Unknown, spell
+from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
-from envdoctor.report.layout import pad
-from envdoctor.report.names import KEY_PACKAGES
-from envdoctor.text.clean import clean
+from envdoctor.report.layout import pad, shortened
+from envdoctor.report.page import Page
 from envdoctor.text.privacy import public_facts
 
 __all__ = ["render"]
 
-_SCALARS = (
-    ("driver", "driver.version"),
-    ("driver runs CUDA up to", "driver.max_cuda"),
-    ("CUDA toolkit", "cuda.toolkit"),
-    ("model", "model.repo"),
-    ("model revision", "model.revision"),
-    ("model type", "model.type"),
-)
+_OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
+_OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
 #: Shown even when it is not installed or not known; the others only when there is something to say.
 _ALWAYS = ("pkg.torch", "pkg.transformers", "driver.version")
 
 
 def render(facts: FactSet, registry: Registry) -> str:
     """A folded Markdown block (``<details>``) with a fence that no value can close; always English."""
-    facts = public_facts(facts, registry)
+    facts, page = CleanFacts(public_facts(facts, registry)), Page(registry)
     rows: list[tuple[str, str]] = []
-    for name in KEY_PACKAGES:
+    for name in registry.first("pkg"):
         text = _value(facts.get(f"pkg.{name}"), "not installed")
-        build = torch_words(facts) if name == "torch" else ""
         if text:
-            rows.append((name, f"{text} ({build})" if build else text))
-    rows += [("torch ABI", "C++11")] if facts.value("torch.cxx11_abi") is True else []
-    rows += [("torch ABI", "before C++11")] if facts.value("torch.cxx11_abi") is False else []
-    cudnn = _value(facts.get("torch.cudnn"), "")
-    rows += [("cuDNN", cudnn)] if cudnn else []
+            rows.append((name, page.bracket(text, torch_words(facts, page) if name == "torch" else "")))
+    rows += _named(_OF_TORCH, facts, page)
     rows += [("GPU", group) for group in gpu_groups(facts)] or [("GPU", _no_gpu(facts))]
-    for label, key in _SCALARS:
-        text = _value(facts.get(key), "none")
-        if text:
-            rows.append((label, text))
-    rows.append(("python", python_words(facts).removeprefix("python ") or "not known"))
+    rows += _named(_OTHERS, facts, page)
+    rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
     column = max(len(label) for label, _ in rows)
-    body = [f"{pad(label, column)}  {clean(text, 200)}".rstrip() for label, text in rows]
+    body = [f"{pad(label, column)}  {shortened(text, 200)}".rstrip() for label, text in rows]
     fence = "`" * max(3, 1 + max(_ticks(line) for line in body))
     return "\n".join(
         [
@@ -63,20 +52,26 @@ def render(facts: FactSet, registry: Registry) -> str:
     )
 
 
+def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
+    """The facts of these keys that there is something to say of, by their names."""
+    found = ((key, _value(facts.get(key), "none")) for key in keys)
+    return [(page.name(key), page.value(key, text)) for key, text in found if text]
+
+
 def _value(fact: Fact, absent: str) -> str:
     if isinstance(fact.value, Unknown):
         return "not known" if fact.key in _ALWAYS else ""
     if isinstance(fact.value, Absent):
         return absent if fact.key in _ALWAYS else ""
-    return clean(spell(fact.value), 200)
+    return spell(fact.value)
 
 
 def _no_gpu(facts: FactSet) -> str:
     value = facts.value("gpu")
     if isinstance(value, Unknown):
-        return f"not known ({clean(value.reason)})" if value.reason else "not known"
+        return f"not known ({value.reason})" if value.reason else "not known"
     doubt = getattr(value, "incomplete", None)
-    return f"not known ({clean(doubt)})" if doubt else "none"
+    return f"not known ({doubt})" if doubt else "none"
 
 
 def _ticks(line: str) -> int:

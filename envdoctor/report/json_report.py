@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from envdoctor import __version__
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, OfferedFix, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
 from envdoctor.report.fact_data import fact_data
+from envdoctor.report.page import Page
 from envdoctor.report.report import Report
-from envdoctor.text.clean import clean, clean_data
+from envdoctor.report.revision_section import RevisionSection
 
 __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
-def render(report: Report) -> str:
-    """The report as ASCII-only JSON with a final newline."""
+def render(report: Report, lang: str = "en") -> str:
+    """The report as ASCII-only JSON with a final newline, the same in every language."""
     return json.dumps(document(report), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
@@ -33,14 +36,10 @@ def document(report: Report) -> dict[str, object]:
     return {
         "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
         "tool": {"name": "envdoctor", "version": __version__},
-        "command": clean(report.command),
-        "matrix": {"version": clean(report.matrix_version), "source": clean(report.matrix_source)},
-        "target": {
-            "kind": clean(report.target.kind),
-            "path": clean(report.target.path, None),
-            "because": clean(report.target.because),
-        },
-        "status": clean(report.status),
+        "command": report.command,
+        "matrix": {"version": report.matrix_version, "source": report.matrix_source},
+        "target": report.target._asdict(),
+        "status": report.status,
         "exit_code": report.exit_code,
         "summary": {
             **{severity: shown[severity] for severity in reversed(SEVERITIES)},
@@ -51,101 +50,80 @@ def document(report: Report) -> dict[str, object]:
             "not_checked": len(report.not_checked),
         },
         "findings": [_finding(finding) for finding in report.findings],
+        "rules": [_without(_data(rule), "evidence") for rule in report.rules()],
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
-        "help": {clean(name): clean(texts.get(name, {}).get("en", name)) for name in helps},
-        "notices": [{"level": clean(notice.level), "text": clean(notice.text, 1000)} for notice in report.notices],
+        "help": {name: texts.get(name, {}).get("en", name) for name in helps},
+        "notices": _data(report.notices),
         "facts": {
-            key: _given(value=value, origin=facts.origins.get(key), incomplete=facts.incomplete.get(key))
+            key: {
+                "value": value,  # null is known to be absent
+                **_known(origin=facts.origins.get(key), incomplete=facts.incomplete.get(key)),
+            }
             for key, value in facts.known.items()
         },
-        "complete": sorted(clean(prefix) for prefix in report.facts.complete_prefixes()),
+        "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
-        "sections": clean_data(report.sections),
-    }
-
-
-def _finding(finding: Finding) -> dict[str, object]:
-    return {
-        "id": clean(finding.id),
-        "status": clean(finding.status),
-        "severity": clean(finding.severity),
-        "confidence": clean(finding.confidence),
-        "effect": clean(finding.effect),
-        **_texts("message", finding.message),
-        **_texts("why", finding.why),
-        "subjects": [clean(subject) for subject in finding.subjects],
-        "facts": [
-            {"key": clean(fact.key), "value": clean(fact.value, None), "origin": clean(fact.origin)}
-            for fact in finding.facts
-        ],
-        "assumed": [
-            {"key": clean(taken.key), "value": clean(taken.value, None), "because": clean(taken.because)}
-            for taken in finding.assumed
-        ],
-        "caveats": [clean(caveat) for caveat in finding.caveats],
-        "item": _strings(finding.item),
-        "locations": [_optional(path=clean(place.path, None), line=place.line) for place in finding.locations],
-        "fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is None],
-        "withheld_fixes": [_fix(fix) for fix in finding.fixes if fix.withheld is not None],
-        "evidence": [
-            {
-                "kind": clean(source.kind),
-                "url": clean(source.url, None),
-                "shows": clean(source.shows),
-                "checked": clean(source.checked),
-            }
-            for source in finding.evidence
-        ],
-        "fingerprint": clean(finding.fingerprint),
-        "gate": finding.gate,
-        **_optional(
-            probe=_text(finding.probe),
-            rule_file=_text(finding.origin or None),
-            ignored=_text(finding.ignored),
-            superseded_by=_text(finding.superseded_by),
+        "sections": _known(
+            revision=report.revision and _revision(report, report.revision),
+            probe=report.probe and _data(report.probe),
+            probe_commands=report.probe_commands or None,
         ),
     }
 
 
-def _fix(fix: OfferedFix) -> dict[str, object]:
+def _finding(finding: Finding) -> dict[str, Any]:
+    guesses = [
+        f"{taken.key} was taken for {taken.value} ({taken.because.en})"
+        for taken in finding.assumed
+        if not taken.default
+    ]
     return {
-        "kind": clean(fix.kind),
-        "safety": clean(fix.safety),
-        **_texts("summary", fix.summary),
-        "constraints": [clean(constraint) for constraint in fix.constraints],
-        "set": _strings(fix.set),
-        "env": _strings(fix.env),
-        "commands": [clean(command, None) for command in fix.commands],
-        **_optional(withheld=_text(fix.withheld)),
+        **_without(_data(finding), "title", "title_zh", "origin"),
+        "caveats": [*guesses, *finding.caveats],
+        "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
+        "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
+        **_known(rule_file=finding.origin or None),
     }
 
 
-def _not_checked(entry: NotChecked) -> dict[str, object]:
-    return {
-        "id": clean(entry.id),
-        **_optional(severity=_text(entry.severity or None)),
-        "missing": [{"key": clean(key), "reason": clean(reason)} for key, reason in entry.missing.items()],
-        "help": [clean(name) for name in entry.help],
-        **_optional(reason=_text(entry.reason)),
-    }
+def _not_checked(entry: NotChecked) -> dict[str, Any]:
+    missing = [{"key": key, "reason": reason} for key, reason in entry.missing.items()]
+    return {**_without(_data(entry), *(() if entry.severity else ("severity",))), "missing": missing}
 
 
-def _texts(name: str, text: Text) -> dict[str, object]:
-    return _optional(**{name: clean(text.en, 2000), f"{name}_zh": clean(text.zh, 2000) if text.zh else None})
+def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
+    from envdoctor.report.revision_text import verdict
+    from envdoctor.revision.comparer import AREAS
+
+    areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
+    line = verdict(report, section, Page(report.registry))
+    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal")}
 
 
-def _text(text: str | None) -> str | None:
-    return None if text is None else clean(text, 1000)
+def _data(value: Any) -> Any:
+    """The value as JSON data: a class by its fields, without those that are None; of a text both languages."""
+    if is_dataclass(value):
+        value = _known(**{field.name: getattr(value, field.name) for field in fields(value)})
+    elif hasattr(value, "_asdict"):
+        value = _known(**value._asdict())
+    elif isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    elif isinstance(value, float) and value - value != 0:
+        return str(value)  # JSON has no NaN
+    if not isinstance(value, Mapping):
+        return value
+    data: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, Text):
+            data.update(_known(**{name: item.en, f"{name}_zh": item.zh or None}))
+        else:
+            data[name] = _data(item)
+    return data
 
 
-def _strings(values: Mapping[str, str]) -> dict[str, object]:
-    return {clean(key): clean(value, None) for key, value in values.items()}
+def _without(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in names}
 
 
-def _optional(**values: object) -> dict[str, object]:
+def _known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _given(value: object, origin: str | None, incomplete: str | None) -> dict[str, object]:
-    """A fact; its ``value`` may be null, which is known to be absent."""
-    return {"value": value, **_optional(origin=origin, incomplete=incomplete)}

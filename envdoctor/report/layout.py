@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-__all__ = ["command_lines", "display_width", "pad", "wrap", "wrap_items"]
+__all__ = ["command_lines", "display_width", "pad", "shortened", "wrap", "wrap_items"]
 
 #: Characters that do not begin a line, and those that do not end one (the usual rules of Chinese typesetting).
 _NOT_FIRST = "，。、；：？！）」』】》”’…％,.;:?!)]}"
+#: A word of a shell command, with what it quotes.
+_WORD = r"""(?:[^ '"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*"|['"\\])+"""
 _NOT_LAST = "（「『【《“‘([{"
 
 
@@ -29,6 +32,11 @@ def display_width(text: str) -> int:
 def pad(text: str, width: int) -> str:
     """The text with blanks up to ``width`` columns."""
     return text + " " * (width - display_width(text))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut to ``longest`` characters, the cut marked with ``...``."""
+    return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
 
 
 def wrap(text: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
@@ -137,23 +145,8 @@ def _words(text: str) -> list[str]:
 
 
 def _arguments(command: str) -> list[str]:
-    words: list[str] = []
-    start, quote, escaped = 0, "", False
-    for place, char in enumerate(command):
-        if escaped:
-            escaped = False
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char == " ":
-            words.append(command[start:place])
-            start = place + 1
-    words.append(command[start:])
     groups: list[str] = []
-    for word in filter(None, words):
+    for word in re.findall(_WORD, command):
         last = groups[-1] if groups else ""
         takes_value = last.startswith("-") and "=" not in last and " " not in last
         if takes_value and not word.startswith("-"):

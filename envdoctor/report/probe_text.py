@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from envdoctor.report.layout import pad, wrap, wrap_items
-from envdoctor.report.phrases import phrase
-from envdoctor.report.report import Report
+from envdoctor.report.layout import pad, shortened
+from envdoctor.report.page import LABEL, Page
 from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe
+    from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 
 __all__ = ["catalogue_text", "probe_lines"]
 
-_LABEL = 13
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "garbage")
 #: Groups that are told before "and N more".
 _MOST_GROUPS = 12
@@ -29,112 +29,108 @@ def catalogue_text(probes: Iterable[Probe]) -> str:
     return "\n".join(f"{name:<{width}}{clean(title)} ({', '.join(suites)})" for name, title, suites in entries)
 
 
-def probe_lines(report: Report, width: int | None, lang: str, verbosity: int) -> list[str]:
+def probe_lines(section: ProbeSection, page: Page) -> list[str]:
     """The section of the report, without a blank line around it."""
-    section: Mapping[str, Any] = report.sections["probe"]
-    lines = _where(section, width, lang)
+    lines = _where(section, page)
     if section["unusable"] is not None:
         return lines
-    for entry in _entries(section["probes"], verbosity):
-        lines.append(_counted(entry, lang))
+    lines += [_counted(row, page) for row in _rows(section["probes"], page.verbosity)]
     groups = section["groups"]
-    listed = groups if verbosity > 0 else groups[:_MOST_GROUPS]
+    listed = groups if page.verbosity > 0 else groups[:_MOST_GROUPS]
     for group in listed:
-        lines += _group(group, width, lang)
+        lines += _group(group, page)
     if len(listed) < len(groups):
-        lines.append("  " + phrase(lang, "others", n=len(groups) - len(listed)))
-    if verbosity > 0:
-        for entry in section["skipped"]:
-            text = f"{clean(entry['name'])}: {entry['cases']} skip: {clean(entry['why'], 300)}"
-            lines += wrap(text, width, "  ", "    ")
+        lines.append("  " + page.say("{n} more", n=len(groups) - len(listed)))
+    for entry in section["skipped"] if page.verbosity > 0 else ():
+        lines += page.lines(f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}")
     if section["in_use"] is False:
-        lines += wrap(phrase(lang, "probe_not_in_use"), width, "  ", "    ")
+        lines += page.lines(page.say("training would use another device: what ran here does not fail the run"))
     elif section["in_use"] is None:
-        reason = clean(section["in_use_unknown"] or "", 300)
-        lines += wrap(phrase(lang, "probe_in_use_unknown", reason=reason), width, "  ", "    ")
+        reason = page.sentence(section["in_use_unknown"] or "")
+        lines += page.lines(page.say("whether training would use this device is not known: {reason}", reason=reason))
     if section["reproducer"] is not None:
-        lines += wrap(phrase(lang, "probe_reproducer"), width, "  ", "    ")
+        lines += page.lines(page.say("a script that shows the worst failure alone: --reproducer FILE"))
     return lines
 
 
-def _where(section: Mapping[str, Any], width: int | None, lang: str) -> list[str]:
+def _where(section: ProbeSection, page: Page) -> list[str]:
     """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
-    environment = section["environment"]
-    build, device = environment.get("build", {}), environment.get("device", {})
-    words = [clean(str(device.get("name") or section["device"] or ""))]
-    if build.get("torch"):
-        words.append(f"torch {clean(str(build['torch']), 60)}")
-    if device.get("cudnn"):
-        words.append(f"cuDNN {clean(str(device['cudnn']), 30)}")
+    build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
+    words = [str(device.get("name") or section["device"] or "")]
+    words += [f"torch {build['torch']}"] if build.get("torch") else []
+    words += [f"cuDNN {device['cudnn']}"] if device.get("cudnn") else []
     if isinstance(device.get("context_s"), (int, float)):
-        words.append(
-            phrase(lang, "probe_context", t=f"{device['context_s']:.1f}", mib=clean(str(device.get("context_mib"))))
-        )
-    words.append(clean(section["suite"], 200))
-    words.append(phrase(lang, "probe_cases", section["cases"]))
-    words.append(phrase(lang, "probe_seconds", t=f"{section['seconds']:.1f}"))
+        seconds, mib = f"{device['context_s']:.1f}", str(device.get("context_mib"))
+        words.append(page.say("context {t} s and {mib} MiB", t=seconds, mib=mib))
+    words += [section["suite"], page.say("{n} case(s)", section["cases"]), _seconds(section["seconds"], page)]
     if section["peak_mib"]:
-        words.append(phrase(lang, "probe_peak", mib=f"{section['peak_mib']:.0f}"))
-    label = pad(phrase(lang, "probe_title"), _LABEL)
-    return wrap_items([word for word in words if word], width, label, " " * _LABEL, phrase(lang, "separator"))
+        words.append(page.say("at most {mib} MiB each", mib=f"{section['peak_mib']:.0f}"))
+    words = [shortened(word, 100) for word in words if word]
+    return page.items(words, pad(page.say("Experiments"), LABEL), " " * LABEL)
 
 
-def _entries(probes: Sequence[Mapping[str, Any]], verbosity: int) -> list[dict[str, Any]]:
-    """One entry a probe; with -v one a child."""
-    if verbosity > 0:
-        return [{**entry, "what": _what(entry)} for entry in probes]
-    merged: dict[str, dict[str, Any]] = {}
-    for entry in probes:
-        into = merged.setdefault(entry["name"], {"what": entry["name"], "counts": {}, "seconds": 0.0, "endings": []})
-        into["seconds"] += entry["seconds"]
-        for verdict, count in entry["counts"].items():
-            into["counts"][verdict] = into["counts"].get(verdict, 0) + count
-        if entry["ending"] != "ok":
-            into["endings"].append(entry["ending"])
-    return list(merged.values())
+class _Row(NamedTuple):
+    """What a line counts: one experiment, or with -v one child of it."""
+
+    what: str
+    counts: Counter[str]
+    endings: list[str]
+    seconds: float
 
 
-def _what(entry: Mapping[str, Any]) -> str:
-    return " ".join(str(entry[key]) for key in ("name", "dtype", "backend") if entry.get(key))
+def _rows(children: Sequence[ProbeChild], verbosity: int) -> list[_Row]:
+    rows: dict[object, _Row] = {}
+    for number, child in enumerate(children):
+        words = (child["name"], child["dtype"], child["backend"]) if verbosity > 0 else (child["name"],)
+        key = number if verbosity > 0 else child["name"]
+        row = rows.get(key) or _Row(" ".join(word for word in words if word), Counter(), [], 0.0)
+        row.counts.update(child["counts"])
+        endings = row.endings + ([child["ending"]] if child["ending"] != "ok" else [])
+        rows[key] = row._replace(seconds=row.seconds + child["seconds"], endings=endings)
+    return list(rows.values())
 
 
-def _counted(entry: Mapping[str, Any], lang: str) -> str:
-    counts = [f"{entry['counts'][verdict]} {verdict}" for verdict in _COUNTED if entry["counts"].get(verdict)]
-    counts += entry.get("endings") or ([entry["ending"]] if entry.get("ending", "ok") != "ok" else [])
-    seconds = phrase(lang, "probe_seconds", t=f"{entry['seconds']:.1f}")
-    text = phrase(lang, "separator").join(map(clean, counts)) or phrase(lang, "probe_noted")
-    return f"  {pad(clean(entry['what']), 28)} {pad(text, 28)} {seconds}"
+def _counted(row: _Row, page: Page) -> str:
+    counts = [_times(row.counts[verdict], verdict, page) for verdict in _COUNTED if row.counts[verdict]]
+    text = page.separated(counts + [page.value("probe.verdict", ending) for ending in row.endings]) or page.say("noted")
+    return f"  {pad(row.what, 28)} {pad(text, 28)} {_seconds(row.seconds, page)}"
 
 
-def _group(group: Mapping[str, Any], width: int | None, lang: str) -> list[str]:
+def _times(number: int, verdict: str, page: Page) -> str:
+    return f"{number} {page.value('probe.verdict', verdict)}"
+
+
+def _seconds(seconds: float, page: Page) -> str:
+    return page.say("{t} s", t=f"{seconds:.1f}")
+
+
+def _group(group: ProbeGroup, page: Page) -> list[str]:
     """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
-    what = " ".join(clean(str(group[key])) for key in ("name", "device", "dtype", "backend", "model") if group[key])
+    words = (group["name"], group["device"], group["dtype"], group["backend"], group["model"])
     times = f" x {group['wrong']}" if group["wrong"] > 1 else ""
-    of = f" of {group['cases']}" if group["cases"] > group["wrong"] else ""
-    lines = wrap(f"{group['verdict']} {clean(group['signature'])}{times}{of}: {what}", width, "  ", "    ")
-    evidence = []
-    if group["tensors"]:
-        evidence.append(", ".join(map(clean, group["tensors"])))
+    of = page.say(" of {n}", n=group["cases"]) if group["cases"] > group["wrong"] else ""
+    verdict, outcome = (page.value(f"probe.{column}", group[column]) for column in ("verdict", "signature"))
+    what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
+    where = " ".join(word for word in words if word)
+    lines = page.lines(page.say("{name}: {value}", name=f"{what}{times}{of}", value=where))
+    evidence = [", ".join(group["tensors"])]
     if group["ratio"] is not None:
-        evidence.append(f"ratio {group['ratio']:.3g}")
-    for name, key in (("mask", "masks"), ("stress", "stresses"), ("S", "lengths")):
-        if group[key]:
-            evidence.append(f"{name} {_some(group[key])}")
-    if group["tile"]:
-        evidence.append(f"S {clean(group['tile'])}")
+        evidence.append(f"{page.name('probe.ratio')} {group['ratio']:.3g}")
+    for name, values in (("mask", group["masks"]), ("stress", group["stresses"]), ("S", group["lengths"])):
+        evidence += [f"{name} {_some(values)}"] if values else []
+    evidence += [f"S {group['tile']}"] if group["tile"] else []
     if group["lse"]:
-        evidence.append(f"lse {group['lse'][0]:g} to {group['lse'][1]:g}")
-    if group["nodes"]:
-        evidence.append(_some(group["nodes"]))
-    if evidence:
-        lines += wrap_items(evidence, width, "    ", "    ", "; ")
+        evidence.append(page.say("lse {least} to {most}", least=f"{group['lse'][0]:g}", most=f"{group['lse'][1]:g}"))
+    evidence.append(_some(group["nodes"]))
+    if any(evidence):
+        lines += page.items([part for part in evidence if part], " " * 4, " " * 4, page.say("; "))
     if group["why"]:
-        lines += wrap(clean(group["why"], 400), width, "    ", "    ")
+        lines += page.lines(shortened(page.sentence(group["why"]), 400), " " * 4)
     if group["example"]:
-        lines += wrap(phrase(lang, "probe_example", case=clean(group["example"], 300)), width, "    ", "    ")
+        lines += page.lines(page.say("such as {case}", case=shortened(group["example"], 300)), " " * 4)
     return lines
 
 
 def _some(values: Sequence[str]) -> str:
-    shown = ", ".join(clean(value, 80) for value in values[:_MOST_VALUES])
+    shown = ", ".join(shortened(value, 80) for value in values[:_MOST_VALUES])
     return shown if len(values) <= _MOST_VALUES else f"{shown}, ..."

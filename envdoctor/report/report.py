@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.judge.finding import Finding, NotChecked
+from envdoctor.judge.finding import Evidence, Finding, NotChecked, Text
 from envdoctor.observe.target import Target
+from envdoctor.report.cleaned import cleaned
 
-__all__ = ["Notice", "Report"]
+if TYPE_CHECKING:
+    from envdoctor.probe.section import ProbeSection
+    from envdoctor.report.revision_section import RevisionSection
+
+__all__ = ["Notice", "Report", "RuleInfo"]
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """Something about the run itself: an expired ignore, an unreadable folder. ``level`` is error, warning or note."""
 
     level: str
     text: str
 
 
+class RuleInfo(NamedTuple):
+    """What formats with a list of rules say of a rule with findings. ``help_uri`` is its first source on the web."""
+
+    id: str
+    title: Text
+    severity: str
+    effect: str
+    help_uri: str | None
+    evidence: tuple[Evidence, ...]
+
+
 @dataclass(frozen=True)
 class Report:
-    """The outcome of one run.
+    """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``status`` is incomplete when the job could not be done.
-    ``rules_checked`` counts rules with a yes or a no.
+    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``revision`` and
+    ``probe`` are what a comparison and the experiments found besides; ``probe_commands`` say how to run the experiments
+    that findings name.
     """
 
     command: str
@@ -41,11 +57,31 @@ class Report:
     not_checked: tuple[NotChecked, ...]
     rules_checked: int
     exit_code: int
-    status: str = "complete"
     notices: tuple[Notice, ...] = ()
-    sections: Mapping[str, Any] = field(default_factory=dict)
+    revision: RevisionSection | None = None
+    probe: ProbeSection | None = None
+    probe_commands: Mapping[str, str] = field(default_factory=dict)
     elapsed_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in (one.name for one in fields(self)):
+            object.__setattr__(self, name, cleaned(getattr(self, name)))
+
+    @property
+    def status(self) -> str:
+        """``incomplete`` when the job could not be done, ``complete`` otherwise."""
+        return "incomplete" if self.exit_code == 3 else "complete"
 
     def shown(self) -> tuple[Finding, ...]:
         """Findings to show: neither ignored nor superseded."""
         return tuple(f for f in self.findings if f.ignored is None and f.superseded_by is None)
+
+    def rules(self) -> tuple[RuleInfo, ...]:
+        """The rules of all findings, in the order of these."""
+        first = {finding.id: finding for finding in reversed(self.findings)}
+        return tuple(_info(first[name]) for name in dict.fromkeys(finding.id for finding in self.findings))
+
+
+def _info(finding: Finding) -> RuleInfo:
+    uri = next((source.url for source in finding.evidence if source.url.startswith("https://")), None)
+    return RuleInfo(finding.id, finding.title, finding.severity, finding.effect, uri, finding.evidence)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from envdoctor.text.redact import without_credentials
 
-__all__ = ["LIMIT", "clean", "clean_data"]
+__all__ = ["LIMIT", "clean"]
 
 #: Characters kept of one string in text meant for people.
 LIMIT = 500
@@ -41,21 +40,6 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     if limit is not None and (len(text) > limit or cut):
         text = text[: limit - 3].rstrip(" ") + "..."
     return text
-
-
-def clean_data(value: object) -> object:
-    """JSON-like data with every string, also in keys, cleaned; numbers that JSON lacks (NaN) become text."""
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, str):
-        return clean(value, None)
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key), None): clean_data(value[key]) for key in value}
-    if isinstance(value, (list, tuple)):
-        return [clean_data(item) for item in value]
-    return clean(str(value), None)
 
 
 def _visible(text: str) -> str:

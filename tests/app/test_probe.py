@@ -17,7 +17,7 @@ from envdoctor.app.probe import Request, probe
 from envdoctor.facts.values import Records, Unknown
 from envdoctor.report.formats import load, names
 from envdoctor.report.report import Report
-from envdoctor.report.terminal import render
+from envdoctor.report.terminal_report import render
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (
@@ -50,7 +50,7 @@ def items(report: Report) -> list[Any]:
 
 def needs_the_cpu_in_use(report: Report) -> None:
     """Beside a GPU, what runs on the CPU is no finding."""
-    if report.sections["probe"]["in_use"] is not True:
+    if report.probe["in_use"] is not True:
         pytest.skip("training would not use the CPU of this machine")
 
 
@@ -183,7 +183,7 @@ def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report
     (model / "config.json").write_text('{"model_type": "glm"}')
     sources = Sources(python=sys.executable, cwd=tmp_path, model="model", assignments=["recipe.batch_size=4"])
     report = run({"sources": sources}, one='emit({"kind": "info", "recipe": job["recipe"], "model": job["model"]})')
-    (seen,) = report.sections["probe"]["info"]
+    (seen,) = report.probe["info"]
     assert seen["recipe"]["batch_size"] == 4
     assert seen["model"] == str(model)
 

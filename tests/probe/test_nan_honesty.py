@@ -87,7 +87,7 @@ def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
     sources = Sources(python=torch_python, cwd=tmp_path, environ=environ)
     matrix = load_matrix([tmp_path])
     report = check(sources, matrix=matrix, probe=True)
-    section = report.sections["probe"]
+    section = report.probe
     assert {group["signature"] for group in section["groups"]} == {"nan-hidden"}
     if section["in_use"]:
         found = [finding for finding in report.findings if finding.item.get("name") == "nan-honesty"]

@@ -25,7 +25,8 @@ from envdoctor.judge.finding import (
     Text,
 )
 from envdoctor.knowledge.toml_files import parse_toml
-from envdoctor.report.report import Report, Target
+from envdoctor.observe.target import Target
+from envdoctor.report.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(envdoctor.report.__file__).parent / "schemas"
@@ -117,6 +118,7 @@ def nan_finding() -> Finding:
         severity="error",
         confidence="reported",
         effect="wrong-numbers",
+        title=Text("torch ... gives NaN loss for GLM-4 when batch size is above 1"),
         message=Text(
             "torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1",
             "torch 2.5.0+cu118 在 batch size 大于 1 时会让 GLM-4 的 loss 变成 NaN",
@@ -189,7 +191,7 @@ def oom_finding() -> Finding:
             FoundFact("pkg.flash-attn", "absent", "site-packages"),
         ),
         fingerprint="aa31",
-        assumed=(Assumption("recipe.gradient_accumulation", "8", "it is TrainingArguments' default"),),
+        assumed=(Assumption("recipe.gradient_accumulation", "8", Text("it is TrainingArguments' default"), True),),
         caveats=("2.5.0a0+nv24.08 is a vendor build and was judged as its base release",),
         item={"name": "NVIDIA A100-SXM4-80GB", "index": "0"},
         locations=(Location("train.yaml", 9),),

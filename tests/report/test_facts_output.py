@@ -16,9 +16,10 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
 from envdoctor.observe.documents.facts_file import read_facts_file
+from envdoctor.observe.target import Target
 from envdoctor.report import facts_json, facts_text, issue_block
 from envdoctor.report.layout import display_width
-from envdoctor.report.report import Target
+from envdoctor.report.page import Page
 from envdoctor.text.privacy import public_facts, redact
 
 Validate = Callable[[str, Any], None]
@@ -26,7 +27,7 @@ PRIVATE = ("/home/li", "GPU-0000", "1111-2222", "VIRTUAL_ENV", "train.yaml")
 
 
 def test_text_shows_key_value_and_origin_in_columns(facts: FactSet, registry: Registry) -> None:
-    lines = facts_text.render(facts, registry, width=80).splitlines()
+    lines = facts_text.render(facts, Page(registry, width=80)).splitlines()
     rows = [line for line in lines if line.startswith(("pkg.torch", "driver.version"))]
     assert [line.split() for line in rows] == [
         ["pkg.torch", "2.5.0+cu118", "torch/version.py"],
@@ -37,7 +38,7 @@ def test_text_shows_key_value_and_origin_in_columns(facts: FactSet, registry: Re
 
 
 def test_text_tells_absent_from_unknown_and_gives_the_reason(facts: FactSet, registry: Registry) -> None:
-    text = facts_text.render(facts, registry, width=80)
+    text = facts_text.render(facts, Page(registry, width=80))
     assert re.search(r"^torch\.hip +absent", text, re.MULTILINE)
     assert "unknown (nvcc was found but did not answer): cuda.toolkit" in text
     assert "any other pkg.* is absent" in text
@@ -46,7 +47,7 @@ def test_text_tells_absent_from_unknown_and_gives_the_reason(facts: FactSet, reg
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_text_keeps_to_the_width(facts: FactSet, registry: Registry, lang: str) -> None:
-    text = facts_text.render(facts, registry, Target("venv", "/home/li/.venvs/glm", "VIRTUAL_ENV"), width=80, lang=lang)
+    text = facts_text.render(facts, Page(registry, lang, 80), Target("venv", "/home/li/.venvs/glm", "VIRTUAL_ENV"))
     wide = [line for line in text.splitlines() if display_width(line) > 80]
     assert wide == []
 
@@ -54,18 +55,18 @@ def test_text_keeps_to_the_width(facts: FactSet, registry: Registry, lang: str) 
 def test_long_lists_are_counted_unless_asked_for(registry: Registry) -> None:
     items = tuple({"name": f"p{n}", "version": "1"} for n in range(40))
     facts = FactSet([Fact("dist", Records(items), "site-packages", "environment")])
-    assert "p39" not in facts_text.render(facts, registry)
-    assert "name p39, version 1" in facts_text.render(facts, registry, verbosity=1)
+    assert "p39" not in facts_text.render(facts, Page(registry))
+    assert "name p39, version 1" in facts_text.render(facts, Page(registry, verbosity=1))
 
 
 def test_many_absent_variables_share_a_line(registry: Registry) -> None:
     facts = FactSet(Fact(f"env.NCCL_{n}", ABSENT, "environment", "machine") for n in range(9))
-    assert "absent: env.NCCL_0, env.NCCL_1" in facts_text.render(facts, registry)
+    assert "absent: env.NCCL_0, env.NCCL_1" in facts_text.render(facts, Page(registry))
 
 
 def test_public_text_holds_nothing_private(facts: FactSet, registry: Registry) -> None:
     target = Target("venv", "/home/li/.venvs/glm", "VIRTUAL_ENV")
-    text = facts_text.render(facts, registry, target, public=True)
+    text = facts_text.render(facts, Page(registry), target, public=True)
     assert not [private for private in PRIVATE if private in text]
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from envdoctor.app.check import check
+from envdoctor.app.diff_revision import Request, diff_revision
+from envdoctor.app.facts import Sources
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.report import formats
 from envdoctor.report.json_report import render
 from envdoctor.report.report import Notice, Report
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 Validate = Callable[[str, Any], None]
 
 
@@ -33,7 +39,6 @@ def test_an_empty_and_incomplete_report_fits_the_schema(report: Report, validate
         not_checked=(),
         rules_checked=0,
         exit_code=3,
-        status="incomplete",
         notices=(Notice("error", "no rule could be checked"),),
     )
     document = load(empty)
@@ -140,3 +145,38 @@ def test_the_schema_notices_a_wrong_finding(report: Report, validate: Validate, 
         finding["fixes"] = None
     with pytest.raises(ValidationError):
         validate("report", document)
+
+
+def test_the_rules_of_the_findings_are_listed_once_with_a_title(report: Report) -> None:
+    document = load(report)
+    ids = [rule["id"] for rule in document["rules"]]
+    assert ids == list(dict.fromkeys(finding["id"] for finding in document["findings"]))
+    first = document["rules"][0]
+    assert (first["severity"], first["effect"]) == ("error", "wrong-numbers")
+    assert first["help_uri"] == "https://github.com/zai-org/GLM-4/issues/724"
+    assert first["title"] == "torch ... gives NaN loss for GLM-4 when batch size is above 1"
+
+
+def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> None:
+    oom = report.findings[1]
+    (taken,) = oom.assumed
+    guessed = replace(oom, assumed=(taken._replace(default=False),))
+    found = load(replace(report, findings=(oom, guessed)))["findings"]
+    assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
+    assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1
+    assert "8" in found[1]["caveats"][0] and "TrainingArguments" in found[1]["caveats"][0]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate: Validate, lang: str) -> None:
+    environments, code = FIXTURES / "environments", FIXTURES / "code" / "attention"
+    for one in (
+        check(Sources(facts=str(environments / "openrlhf-dpo-glm4.json"))),
+        diff_revision(Request(str(code / "old"), str(code / "new"), environment=False)),
+    ):
+        document = json.loads(formats.load("json")(one, lang))
+        validate("report", document)
+        assert document == load(one)
+        assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
+    assert document["sections"]["revision"]["weights"] == "none"
+    assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")

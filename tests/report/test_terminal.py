@@ -10,9 +10,10 @@ import pytest
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix, Text
+from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width
-from envdoctor.report.report import Notice, Report, Target
-from envdoctor.report.terminal import render
+from envdoctor.report.report import Notice, Report
+from envdoctor.report.terminal_report import render
 
 GOLDEN = """\
 Environment  /home/li/.venvs/glm (python 3.11.9, linux x86_64, glibc 2.35)
@@ -50,7 +51,7 @@ def test_the_last_lines_count_and_say_what_would_help(report: Report) -> None:
         "  2 more rules: give --model ORG/NAME or --model DIR\n"
         "  then 1 more: describe the run, e.g. --set recipe.batch_size=2\n"
         "    --set recipe.dtype=bf16\n"
-        "  2 rules for other reasons: -v lists them\n"
+        "  2 rules for other reasons: see -v\n"
         "Details: envdoctor explain ID    Accept: envdoctor ignore ID --reason ...\n"
         "Wrong? envdoctor facts --for-issue\n"
     )
@@ -63,7 +64,7 @@ def test_the_chinese_finding_looks_like_the_mock_up(report: Report) -> None:
         "  --> requirements.txt:3\n"
         "  found  torch 2.5.0+cu118，模型系列 glm4，batch size 2（train.yaml:14）\n"
         "  why    带 padding 的行会返回 NaN，所以从第 1 步起 loss 就是 NaN。\n"
-    ) in render(report, width=80, lang="zh")
+    ) in render(report, "zh", width=80)
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -90,7 +91,7 @@ def test_english_output_is_ascii(report: Report) -> None:
 
 def test_the_parts_of_a_finding_come_in_order(report: Report) -> None:
     text = render(
-        single(replace(report, sections={"probe_commands": {"padding-nan": "envdoctor probe --only padding-nan"}})),
+        single(replace(report, probe_commands={"padding-nan": "envdoctor probe --only padding-nan"})),
         width=80,
     )
     marks = ["error[", "-->", "found", "why", "fix", "or  ", "proof", "try ", "1 error.", "Details:", "Accept:"]
@@ -134,7 +135,7 @@ def test_quiet_shows_findings_only_and_twice_nothing(report: Report) -> None:
 
 def test_quiet_still_says_that_the_run_is_incomplete(report: Report) -> None:
     notices = (Notice("error", "--require gpu: not known here"), Notice("note", "an old ignore"))
-    broken = replace(report, findings=(), status="incomplete", exit_code=3, notices=notices)
+    broken = replace(report, findings=(), exit_code=3, notices=notices)
     assert render(broken, verbosity=-1) == (
         "Incomplete: the check could not be finished.\nerror: --require gpu: not known here\n"
     )
@@ -182,7 +183,7 @@ def test_a_single_finding_names_its_id_in_the_next_commands(report: Report) -> N
 
 
 def test_a_run_that_decided_nothing_says_so(report: Report) -> None:
-    text = render(replace(report, findings=(), status="incomplete", rules_checked=0, exit_code=3), width=80)
+    text = render(replace(report, findings=(), rules_checked=0, exit_code=3), width=80)
     assert "Incomplete: no rule could be decided." in text
 
 
@@ -199,20 +200,56 @@ def test_when_every_fix_is_withheld_the_reason_is_shown(report: Report) -> None:
     assert "  fix    none offered here: no build for Python 3.13\n" in text
 
 
+def of_gpu(report: Report, number: int, **columns: str) -> Finding:
+    facts = tuple(FoundFact(f"gpu.{column}", value, "NVML") for column, value in columns.items())
+    item = {"name": "RTX 5090", "index": str(number)}
+    return replace(report.findings[0], subjects=("gpu.cc",), facts=facts, item=item, fingerprint=str(number), fixes=())
+
+
 def test_equal_findings_on_equal_gpus_are_told_once(report: Report) -> None:
-    one = replace(report.findings[0], facts=(FoundFact("gpu.cc", "12.0", "NVML"),), fixes=())
-    many = tuple(replace(one, item={"name": "RTX 5090", "index": str(n)}, fingerprint=str(n)) for n in range(3))
+    many = tuple(of_gpu(report, number, cc="12.0") for number in range(3))
     text = render(replace(report, findings=many), width=80)
     assert text.count("error[") == 1
     assert "error[torch-2-5-0-glm4-batch-nan] x 3\n" in text
-    assert "for RTX 5090 (index 0, 1, 2), GPU compute capability 12.0" in text
+    assert "  found  for RTX 5090 (index 0, 1, 2), GPU compute capability 12.0\n" in text
     assert "3 errors. " in text
 
 
-def test_findings_that_differ_by_their_facts_stay_apart(report: Report) -> None:
-    one = replace(report.findings[0], item={"index": "0"}, facts=(FoundFact("gpu.free_gib", "3", "NVML"),))
-    two = replace(one, item={"index": "1"}, facts=(FoundFact("gpu.free_gib", "5", "NVML"),))
-    assert render(replace(report, findings=(one, two)), width=80).count("error[") == 2
+def test_what_differs_between_findings_of_one_cause_is_told_of_each(report: Report) -> None:
+    many = (of_gpu(report, 0, cc="12.0", free_gib="3"), of_gpu(report, 1, cc="12.0", free_gib="5"))
+    assert (
+        "  torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1\n"
+        "  --> requirements.txt:3\n"
+        "    for RTX 5090 (index 0), free GPU memory 3 GiB\n"
+        "    for RTX 5090 (index 1), free GPU memory 5 GiB\n"
+        "  found  GPU compute capability 12.0\n"
+        "  why    Rows with padding"
+    ) in render(replace(report, findings=many), width=80)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_one_cause_is_explained_once_below_its_messages(report: Report, lang: str) -> None:
+    """Eighteen missing requirements have one reason and one way out."""
+    one = replace(report.findings[0], facts=(), locations=())
+    many = tuple(replace(one, message=Text(f"package-{n} is missing", f"缺少 package-{n}")) for n in range(18))
+    text = render(replace(report, findings=many), lang, width=80)
+    assert all((f"  缺少 package-{n}\n" if lang == "zh" else f"  package-{n} is missing\n") in text for n in range(18))
+    for said_once in ("error[", "  why ", "  fix ", "  proof "):
+        assert text.count(said_once) == 1
+    assert "] x 18\n" in text
+
+
+def test_of_very_many_findings_of_one_cause_twenty_are_listed(report: Report) -> None:
+    many = tuple(replace(report.findings[0], message=Text(f"message {n}.")) for n in range(30))
+    usual, verbose = (render(replace(report, findings=many), verbosity=verbosity) for verbosity in (0, 1))
+    assert "message 19." in usual and "message 20." not in usual and "10 more: -v lists them" in usual
+    assert "message 29." in verbose
+
+
+def test_other_causes_stay_apart(report: Report) -> None:
+    one = report.findings[0]
+    many = (one, replace(one, why=Text("another reason")), replace(one, fixes=()), replace(one, confidence="inferred"))
+    assert render(replace(report, findings=many), width=80).count("error[") == 4
 
 
 @pytest.mark.parametrize(
@@ -271,7 +308,7 @@ def test_settings_without_a_file_name_the_option(report: Report) -> None:
         ]
     )
     text = render(replace(report, facts=facts), width=80)
-    assert "Recipe       batch size 2, packing true (--set)\n" in text
+    assert "Recipe       batch size 2, packing: yes (--set)\n" in text
 
 
 @pytest.mark.parametrize("encoding", ["gbk", "ascii", "utf-8"])

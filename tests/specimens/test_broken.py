@@ -9,6 +9,7 @@ from specimens import SPECIMENS, Specimen, build_specimen
 
 from envdoctor.judge.policy import Ignore, Policy
 from envdoctor.report.finding_text import finding_lines
+from envdoctor.report.page import Page
 
 #: Specimens whose rule is still to be written: nobody reads "ok" where nothing was found.
 PENDING = {specimen.id: specimen.pending for specimen in SPECIMENS if specimen.pending}
@@ -61,8 +62,8 @@ def test_what_was_found_is_told_in_words_and_once(tmp_path, store: Store, matrix
     (specimen,) = [one for one in SPECIMENS if one.id == "compiled-part-for-another-python"]
     report = judge(build_specimen(specimen, tmp_path, store), matrix, specimen.assignments())
     (finding,) = [one for one in report.findings if one.severity == "warning"]
-    lines = finding_lines(finding, color=False, width=None, lang="en")
+    lines = finding_lines([finding], Page(matrix.registry))
     assert lines[1] == "  regex 2026.9.29 is built for CPython 3.10, which is not what runs here"
-    assert lines[2] == "  found  tag cp310-cp310-manylinux2014_x86_64"
-    everything = "\n".join(finding_lines(finding, color=False, width=None, lang="en", verbosity=1))
+    assert lines[2].startswith("  why    Its WHEEL file says cp310-cp310-manylinux2014_x86_64,")
+    everything = "\n".join(finding_lines([finding], Page(matrix.registry, verbosity=1)))
     assert "package regex" in everything and "built for CPython 3.10" in everything

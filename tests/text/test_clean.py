@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.text.clean import LIMIT, clean, clean_data
+from envdoctor.text.clean import LIMIT, clean
 
 anything = st.text(alphabet=st.characters(), max_size=200)
 
@@ -85,20 +85,6 @@ def test_long_text_is_cut_and_says_so() -> None:
     assert text.endswith("...")
     assert clean("x" * 10_000, None) == "x" * 10_000
     assert len(clean("x" * 1_000_000, None)) < 70_000
-
-
-json_like = st.recursive(
-    st.none() | st.booleans() | st.floats() | anything,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(anything, inner, max_size=4),
-    max_leaves=8,
-)
-
-
-@given(json_like)
-def test_cleaned_data_is_json(value: object) -> None:
-    import json
-
-    json.dumps(clean_data(value), allow_nan=False)
 
 
 def test_cleaning_hostile_text_takes_linear_time() -> None:

@@ -1,0 +1,79 @@
+"""The report for people: what was judged, the findings, and what could not be checked, as plain text."""
+
+from __future__ import annotations
+
+from envdoctor.report.closing import closing_lines, notice_lines, verbose_lines
+from envdoctor.report.finding_text import finding_lines, of_one_cause
+from envdoctor.report.header import environment_lines, header_lines
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+
+def render(
+    report: Report,
+    lang: str = "en",
+    *,
+    color: bool = False,
+    width: int | None = None,
+    verbosity: int = 0,
+    detail: str = "usual",
+) -> str:
+    """The whole report, with a final newline, or nothing at all.
+
+    ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
+    the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
+    id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``. ``detail`` says how much of a
+    comparison of revisions is told (:data:`~envdoctor.report.revision_text.DETAILS`).
+    """
+    if verbosity <= -2:
+        return ""
+    page = Page(report.registry, lang, width, verbosity)
+    blocks: list[list[str]] = []
+    if verbosity >= 0 and report.revision is None:
+        blocks.append(header_lines(report, page))
+    elif verbosity >= 0:
+        from envdoctor.report.revision_text import revision_header
+
+        blocks.append(revision_header(report, page))
+        if report.target.kind != "none":
+            blocks.append(environment_lines(report, page))
+    windows = report.facts.value("os.platform") == "windows"
+    for findings in of_one_cause(report.shown()):
+        command = report.probe_commands.get(findings[0].probe or "")
+        blocks.append(finding_lines(findings, page, color=color, probe_command=command, windows=windows))
+    if report.revision is not None and verbosity >= 0:
+        from envdoctor.report.revision_text import revision_summary
+
+        blocks.append(revision_summary(report, page, "all" if verbosity > 0 else detail))
+    if report.probe is not None and verbosity >= 0:
+        from envdoctor.report.probe_text import probe_lines
+
+        blocks.append(probe_lines(report.probe, page))
+    if verbosity > 0:
+        blocks.append(_facts(report, page))
+        blocks.append(verbose_lines(report, page))
+    blocks.append(notice_lines(report, page, color))
+    if verbosity >= 0:
+        blocks.append(closing_lines(report, page))
+    text = "\n\n".join("\n".join(line.rstrip(" ") for line in block) for block in blocks if block)
+    return text + "\n" if text else ""
+
+
+def _facts(report: Report, page: Page) -> list[str]:
+    """Facts with their origin, without the packages that nobody asked about."""
+    from envdoctor.report.facts_text import fact_lines
+
+    concerned = {fact.key for finding in report.findings for fact in finding.facts}
+    concerned.update(f"pkg.{name}" for name in report.registry.first("pkg"))
+    others = sum(fact.key.startswith("pkg.") and fact.key not in concerned for fact in report.facts)
+
+    def wanted(key: str) -> bool:
+        return not key.startswith("pkg.") or key in concerned
+
+    # as many items of a list as without -v, which asks for the rules here
+    lines = [page.say("Facts"), *fact_lines(report.facts, page._replace(verbosity=0), wanted=wanted, unknown=False)]
+    if others:
+        lines.append(page.say("{n} more package(s): envdoctor facts", others))
+    return lines

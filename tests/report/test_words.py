@@ -1,0 +1,100 @@
+"""How facts are called, and what every value of theirs is called: the words of the registry on a page."""
+
+from __future__ import annotations
+
+import pytest
+
+from envdoctor.facts.registry import FactSpec, Registry
+from envdoctor.report.page import Page
+
+
+def every_spec(registry: Registry) -> list[FactSpec]:
+    return [one for spec in registry for one in (spec, *spec.columns.values())]
+
+
+def test_every_fact_and_column_has_a_name_in_both_languages(registry: Registry) -> None:
+    for spec in every_spec(registry):
+        if not spec.key.endswith(".*"):
+            assert set(spec.label) == {"en", "zh"}, spec.key
+            assert spec.label["en"].isascii() and spec.label["zh"].encode("gbk"), spec.key
+
+
+def test_every_named_value_has_a_chinese_name_a_console_can_show(registry: Registry) -> None:
+    for spec in every_spec(registry):
+        for value, names in spec.values.items():
+            assert value.isascii() and set(names) <= {"en", "zh"}, spec.key
+            assert names.get("zh", "").encode("gbk") is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("pkg.torch", "2.5.0+cu118", "torch 2.5.0+cu118"),
+        ("pkg.flash-attn", "absent", "flash-attn not installed"),
+        ("model.family", "glm4", "model family glm4"),
+        ("model.remote_code", "false", "remote code: no"),
+        ("recipe.batch_size", "2", "batch size 2"),
+        ("recipe.max_length", "6000", "max length 6000"),
+        ("recipe.quantization", "absent", "no quantization"),
+        ("recipe.method", "full", "method full"),
+        ("python.version", "3.11.9", "python 3.11.9"),
+        ("driver.version", "absent", "no driver"),
+        ("driver.max_cuda", "12.4", "driver max CUDA 12.4"),
+        ("torch.cuda", "11.8", "torch CUDA 11.8"),
+        ("torch.cxx11_abi", "false", "torch C++11 ABI: no"),
+        ("os.libc_version", "2.31", "C library 2.31"),
+        ("gpu.cc", "12.0", "GPU compute capability 12.0"),
+        ("gpu.memory_gib", "79.15", "GPU memory 79.15 GiB"),
+        ("env.PYTORCH_CUDA_ALLOC_CONF", "absent", "PYTORCH_CUDA_ALLOC_CONF not set"),
+        ("env.CUDA_VISIBLE_DEVICES", "0,1", "CUDA_VISIBLE_DEVICES=0,1"),
+        ("gpu", "2 items", "2 GPU"),
+        ("os.shm_gib", "0.0625", "shared memory 64 MiB"),
+        ("build.gcc", "absent", "no gcc"),
+        ("nobody.registered_this", "x", "nobody.registered_this x"),
+    ],
+)
+def test_facts_are_said_in_words(registry: Registry, key: str, value: str, expected: str) -> None:
+    assert Page(registry).fact(key, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("pkg.torch", "2.5.0+cu118", "torch 2.5.0+cu118"),
+        ("pkg.flash-attn", "absent", "flash-attn 未安装"),
+        ("env.NCCL_DEBUG", "absent", "NCCL_DEBUG 未设置"),
+        ("model.family", "glm4", "模型系列 glm4"),
+        ("model.remote_code", "true", "远程代码（remote code）：是"),
+        ("recipe.method", "full", "训练方法：全参数"),
+        ("recipe.batch_size", "2", "batch size 2"),
+        ("driver.version", "absent", "无驱动"),
+        ("gpu.memory_gib", "79.15", "GPU 显存 79.15 GiB"),
+        ("machine.accelerators", "nvidia, ascend", "加速卡：NVIDIA, 昇腾（Ascend）"),
+    ],
+)
+def test_facts_are_said_in_chinese_words(registry: Registry, key: str, value: str, expected: str) -> None:
+    assert Page(registry, "zh").fact(key, value) == expected
+
+
+def test_what_is_not_known_says_why_unless_nobody_gave_it(registry: Registry) -> None:
+    assert Page(registry).not_known("GPU", "not given") == "GPU not known"
+    assert Page(registry, "zh").not_known("GPU", "--no-gpu was given") == "GPU 未知（给出了 --no-gpu）"
+
+
+def test_answers_are_marked_and_plain_facts_are_not(registry: Registry) -> None:
+    """Beside the words of a rule that asks whether they fit, "fits no" says nothing."""
+    answers = ("gpu.gap", "driver.fits", "extension.python_ok", "torch_companion.apart", "cuda_library.order")
+    plain = ("gpu.cc", "driver.version", "extension.python_tag", "recipe.batch_size")
+    marked = {key: spec.answer for key in (*answers, *plain) if (spec := registry.find(key)) is not None}
+    assert [key for key, answer in marked.items() if answer] == list(answers)
+
+
+def test_advice_is_written_in_both_languages_and_names_facts_that_exist(registry: Registry) -> None:
+    for name, entry in registry.help_texts.items():
+        assert entry["en"].isascii() and entry["zh"].encode("gbk"), name
+        assert "given_with" not in entry or registry.find(entry["given_with"]) is not None, name
+
+
+def test_packages_that_people_ask_for_first_begin_with_torch(registry: Registry) -> None:
+    assert registry.first("pkg")[:2] == ("torch", "transformers")
+    assert registry.first("env") == registry.first("nothing") == ()
