@@ -49,6 +49,9 @@ _WRAPPED = ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_
 _SUBCLASS = "torch._tensor._rebuild_from_type_v2"
 _DEEPEST = 5
 _MOST = 500_000
+#: What torch can build: int64 lengths, 64 dimensions.
+_LONGEST = 1 << 63
+_MOST_DIMENSIONS = 64
 
 
 class PickledTensor(NamedTuple):
@@ -114,7 +117,9 @@ def _plain(arguments: tuple[Any, ...]) -> PickledTensor | None:
         return None
     if isinstance(shape, Call) and shape.name == "torch.Size" and isinstance(shape.arguments, tuple):
         shape = shape.arguments[0] if len(shape.arguments) == 1 else None
-    if not isinstance(shape, (tuple, list)) or not all(type(length) is int and length >= 0 for length in shape):
+    if not isinstance(shape, (tuple, list)) or len(shape) > _MOST_DIMENSIONS:
+        return None
+    if not all(type(length) is int and 0 <= length < _LONGEST for length in shape):
         return None
     kind = storage[1]
     if len(arguments) >= 7 and isinstance(arguments[6], Name):
