@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
@@ -60,8 +59,6 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
         new = Records(tuple(cleaned(item, longest) for item in value), incomplete)
     elif isinstance(value, Unknown):
         new = Unknown(clean(value.reason))
-    elif is_dataclass(value) and not isinstance(value, type):
-        new = replace(value, **{field.name: cleaned(getattr(value, field.name), longest) for field in fields(value)})
     return new  # type: ignore[no-any-return]
 
 
