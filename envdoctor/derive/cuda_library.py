@@ -29,7 +29,7 @@ OUTPUTS = ("cuda_library",)
 
 #: Whose version begins with the CUDA major, for wheels whose name does not tell it.
 _TELLING = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
-_MAJOR = re.compile(r"(\d{1,3})\.")
+_MAJOR = r"(\d{1,3})\."
 _PIN = re.compile(r"==([^*,\s]{1,80})\Z")
 
 
@@ -91,7 +91,7 @@ def _plain_major(installed: InstalledSet) -> str | None:
     """The CUDA major of the wheels that carry none in their name."""
     for name in _TELLING:
         version = next((one.version for one in installed.get(name)), None)
-        match = _MAJOR.match(version) if isinstance(version, str) else None
+        match = re.match(_MAJOR, version) if isinstance(version, str) else None
         if match:
             return match[1]
     return None

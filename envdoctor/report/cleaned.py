@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
@@ -15,6 +16,8 @@ Value = TypeVar("Value")
 
 #: Characters kept of one text; values of facts are kept whole.
 _LONGEST = 4_000
+#: A report says most of its words many times: what is missing for a hundred rules, their severities and kinds.
+_clean = lru_cache(maxsize=1024)(clean)
 
 
 class CleanFacts(FactSet):
@@ -43,7 +46,7 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     """
     new: Any = value
     if isinstance(value, str):
-        text = clean(value, longest)
+        text = _clean(value, longest)
         new = " " * (len(value) - len(value.lstrip(" "))) + text if value[:1] == " " and text else text
     elif isinstance(value, FactSet):
         new = CleanFacts(value)

@@ -18,7 +18,7 @@ __all__ = ["KEYS", "container", "is_wsl", "observe"]
 KEYS = ("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container")
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
-_CONTAINER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
+_CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
 #: What container managers write into the path of the first process' control group.
 _CGROUP_MARKS = (
     ("kubepods", "kubernetes"),
@@ -123,7 +123,7 @@ def container(request: Request) -> Value:
         return "apptainer"
     manager = (environ.get("container") or read_text(request.path("/run/systemd/container")) or "").strip().lower()
     if manager:
-        return manager if _CONTAINER_NAME.match(manager) else "unnamed"
+        return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
     groups = read_text(request.path("/proc/1/cgroup")) or ""
     for mark, kind in _CGROUP_MARKS:
         if mark in groups:
