@@ -30,7 +30,7 @@ OUTPUTS = ("cuda_library",)
 #: Whose version begins with the CUDA major, for wheels whose name does not tell it.
 _TELLING = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
 _MAJOR = r"(\d{1,3})\."
-_PIN = re.compile(r"==([^*,\s]{1,80})\Z")
+_PIN = r"==([^*,\s]{1,80})\Z"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -113,7 +113,7 @@ def _pins(installed: InstalledSet, value: Callable[[str], Value]) -> dict[str, s
                 decided[wanted.marker] = holds(wanted.marker, values)
         except (NotARequirement, NotAMarker):
             continue
-        pin = _PIN.match(wanted.specifiers.replace(" ", ""))
+        pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
         if pin and decided[wanted.marker] is not False:
             pins[wanted.name] = pin[1]
     return pins
