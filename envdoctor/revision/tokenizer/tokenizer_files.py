@@ -46,13 +46,8 @@ __all__ = ["AREA", "compare", "wants"]
 
 AREA = "tokenizer"
 
-_CONFIG, _SPECIAL, _ADDED, _FILE = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.json",
-)
-_JSON = (_CONFIG, _SPECIAL, _ADDED, _FILE)
+_JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
+_CONFIG, _SPECIAL, _ADDED, _FILE = _JSON
 #: Vocabularies and merges that are no JSON document of the tokenizers library.
 _VOCABULARIES = (
     *("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model"),
