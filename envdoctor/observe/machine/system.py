@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import exists, names, read_text
+from envdoctor.observe.machine.reading.text_file import names, read_text
 
 if TYPE_CHECKING:
     from envdoctor.observe.request import Request
@@ -73,7 +73,7 @@ def is_wsl(request: Request) -> bool:
         return False
     release = read_text(request.path("/proc/sys/kernel/osrelease")) or ""
     # A kernel that the user built himself need not be named after Microsoft.
-    return "microsoft" in release.lower() or exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
+    return "microsoft" in release.lower() or os.path.exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
 
 
 def _libc(request: Request) -> tuple[Value, Value, str]:
@@ -113,11 +113,11 @@ def container(request: Request) -> Value:
     if request.platform != "linux":
         return ABSENT
     environ = request.environ
-    if environ.get("KUBERNETES_SERVICE_HOST") or exists(request.path("/run/secrets/kubernetes.io")):
+    if environ.get("KUBERNETES_SERVICE_HOST") or os.path.exists(request.path("/run/secrets/kubernetes.io")):
         return "kubernetes"
-    if exists(request.path("/run/.containerenv")):
+    if os.path.exists(request.path("/run/.containerenv")):
         return "podman"
-    if exists(request.path("/.dockerenv")):
+    if os.path.exists(request.path("/.dockerenv")):
         return "docker"
     if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
         return "apptainer"

@@ -6,7 +6,7 @@ notebooks, text and .gitattributes ``documentation-changed`` (added and removed 
 
 from __future__ import annotations
 
-from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
 __all__ = ["AREA", "compare"]
@@ -33,12 +33,6 @@ def compare(revisions: Revisions) -> Compared:
             found = "same" if pair[0] == pair[1] else "changed"
         if found != "same":
             kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{found}"
-            before, after = (_size(side, path) for side in (revisions.old, revisions.new))
-            changes.append(Change(AREA, kind, path, path, before, after))
+            changes.append(Change(AREA, kind, path, path, *revisions.sizes(path)))
     equal = (f"{len(revisions.files)} other files",) if revisions.files and not changes and not unread else ()
     return Compared(tuple(changes), tuple(unread), equal=equal)
-
-
-def _size(snapshot: Snapshot, path: str) -> str | None:
-    entry = snapshot.files.get(path)
-    return None if entry is None else f"{entry.size:,} bytes"

@@ -90,10 +90,6 @@ class _Folder(NamedTuple):
     def at(self, name: str) -> str:
         return posixpath.join(self.path, name)
 
-    def size(self, snapshot: Snapshot, name: str) -> str | None:
-        entry = snapshot.files.get(self.at(name))
-        return None if entry is None else f"{entry.size:,} bytes"
-
     def doubt(self, *names: str) -> str | None:
         """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
         quiet = [name for name in names if self.revisions.same(self.at(name))]
@@ -102,10 +98,9 @@ class _Folder(NamedTuple):
 
 def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
     broken: list[Unread] = []
-    old, new = folder.revisions.old, folder.revisions.new
-    one, two = (_read(side, folder, broken) for side in (old, new))
+    one, two = (_read(side, folder, broken) for side in (folder.revisions.old, folder.revisions.new))
     for name in folder.changed:
-        sizes = folder.size(old, name), folder.size(new, name)
+        sizes = folder.revisions.sizes(folder.at(name))
         if name in _JSON and None in sizes:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
             yield Change(AREA, kind, folder.at(name), name, *sizes)
