@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.unjudged import Unjudged, unjudged
@@ -54,8 +55,7 @@ def working_directory() -> Path | None:
         return None
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged."""
 
     facts: FactSet
