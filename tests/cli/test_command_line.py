@@ -351,7 +351,7 @@ def test_what_is_no_regular_file_is_written_into_and_stays_what_it_is(run, facts
 
 def test_a_folder_of_rules_that_cannot_be_listed_is_one_sentence(run, facts_file):
     result = run("check", "--facts", facts_file(BROKEN), "--matrix", "a" * 5000)
-    assert sentence(result, 2).startswith("envdoctor: --matrix aaa")
+    assert sentence(result, 2).startswith("--matrix aaa")
 
 
 def test_a_report_file_is_whole_and_standard_output_still_has_its_own(run, facts_file, tmp_path):

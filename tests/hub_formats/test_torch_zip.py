@@ -153,7 +153,7 @@ def test_a_number_of_thousands_of_digits_is_not_read():
 
 def test_a_shape_that_no_tensor_has_is_not_multiplied():
     longest = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
-    lengths = state_pickle({"w": ("F32", (3, 5))}).replace(b"K\x03K\x05", longest + longest)
+    lengths = state_pickle({"w": ("F32", (3, 5))}).replace(b"J\x03\0\0\0J\x05\0\0\0", longest + longest)
     assert read(zip_checkpoint(lengths)).tensors == {}
     assert read(zip_checkpoint(state_pickle({"w": ("F32", (1,) * 65)}))).tensors == {}
 

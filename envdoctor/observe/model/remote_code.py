@@ -32,7 +32,7 @@ _ENDINGS = {
 }
 _PROBLEMS = {
     "syntax": "{} is not Python that this interpreter can parse (line {})",
-    "deep": "{} is nested too deeply to be parsed",
+    "deep": "{} is nested too deeply, or too large, to be parsed",
     "large": "{} is too large to be parsed safely by Python before 3.11",
     "text": "{} is not Python source text",
 }
