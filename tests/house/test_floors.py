@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -85,3 +86,11 @@ def test_no_two_modules_import_each_other() -> None:
         graph = {name: others for name, others in graph.items() if name not in free}
     in_circles = {name: sorted(others & graph.keys()) for name, others in sorted(graph.items())}
     assert in_circles == {}
+
+
+def test_contributing_names_every_room_from_the_ground_up() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    order = text[text.index("in this order") : text.index("A room may import")]
+    assert re.findall(r"`([a-z]+)`", order) == list(FLOORS)
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert {room for room in rooms if f"`envdoctor/{room}/`" not in text} == set()
