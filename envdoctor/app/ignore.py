@@ -10,7 +10,8 @@ from pathlib import Path
 from envdoctor.app.configuration import find_configuration, load_configuration
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.whole_file import write_whole
-from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.knowledge.toml_files import LARGEST, TomlError, parse_toml
+from envdoctor.text.files import Files
 
 __all__ = ["write_ignore"]
 
@@ -29,7 +30,7 @@ def write_ignore(
         present = load_configuration(path)  # a file that is already wrong is not made worse
         if any(entry.id == rule_id and dict(entry.where) == dict(where) for entry in present.ignores):
             raise UsageProblem(f"{path}: {rule_id} is accepted there already; edit the entry to change it")
-        data = path.read_bytes()
+        data = Files().whole(str(path), LARGEST)
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:
             table = "tool.envdoctor.ignore"

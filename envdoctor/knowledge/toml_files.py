@@ -9,9 +9,10 @@ from typing import Any
 
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["TomlError", "load_toml", "parse_toml"]
+__all__ = ["LARGEST", "TomlError", "load_toml", "parse_toml"]
 
-_LARGEST = 8 << 20
+#: Bytes of a TOML file that are read.
+LARGEST = 8 << 20
 #: tomllib takes time that grows with the square of a key's parts; nobody writes so many.
 _LONG_KEY = rb"(?:(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){200}"
 
@@ -27,7 +28,7 @@ class TomlError(ValueError):
 def load_toml(path: Path) -> dict[str, Any]:
     """The parsed document of a regular file. Raises :class:`TomlError`."""
     try:
-        data = Files().whole(str(path), _LARGEST)
+        data = Files().whole(str(path), LARGEST)
     except OSError as error:
         raise TomlError(str(path), f"cannot be read: {because_of(error)}") from None
     return parse_toml(data, str(path))

@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple
 from envdoctor.probe.catalogue import SUITES, Job
 from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
+from envdoctor.text.documents import read_bounded
 
 __all__ = ["SCHEMA", "Recording", "RecordingError", "read_recording", "write_head", "write_outcome"]
 
@@ -76,9 +77,10 @@ def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
 def read_recording(path: Path) -> Recording:
     """A recording from its file. Raises :class:`RecordingError`."""
     try:
-        if path.stat().st_size > _LARGEST:
+        content = read_bounded(path, _LARGEST)
+        if content is None:
             raise RecordingError(f"{path}: larger than {_LARGEST >> 20} MiB, not read")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = content.decode().splitlines()
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

@@ -1,0 +1,238 @@
+"""Hostile inputs for every reader, the same ones for the same seed: real ones, cut, repeated, spliced and bent."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from elf_writer import shared_object
+
+from envdoctor.app.configuration import load_configuration
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.hub.pickle_reading import described
+from envdoctor.hub.pins import PinError, read_pins
+from envdoctor.hub.safetensors_errors import HeaderError
+from envdoctor.hub.safetensors_header import parse_header
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.rules import RuleError, parse_rule
+from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.models.json_object import JsonProblem, parse_object
+from envdoctor.observe.documents.facts_file import read_facts_file
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.reading.python_code import answer
+from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+from envdoctor.probe.recording import RecordingError, read_recording
+from envdoctor.revision.settings.parts.flat_keys import flatten
+from envdoctor.versions.marker import holds
+from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+
+__all__ = ["Seen", "run"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PIECES = (
+    *(
+        b"\0",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b"\x1b[31m",
+        b"\r\n",
+        b"'''",
+        b'"""',
+        b"[[",
+        b"{" * 200,
+        b"(" * 500,
+        b"a." * 300,
+    ),
+    *(
+        b"9" * 5000,
+        b"-1",
+        b"1e999",
+        b"NaN",
+        b"\xe2\x80\xae",
+        b"../" * 40,
+        b"%s" * 20,
+        b"*" * 100,
+        b"==" * 50,
+        b"import ",
+    ),
+    *(struct.pack("<Q", value) for value in (0, 1, (1 << 31) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)),
+)
+CODE = (
+    b"import os\nfrom a import b\nclass C(D):\n    def f(self, x=1, *y, z: int = 2, **k):\n        return g(f'{x}')\n"
+)
+PICKLE = b"\x80\x02}q\x00(X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
+PICKLE += b"ctorch\nFloatStorage\n"
+PICKLE += b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x02K\x02\x86K\x02K\x01\x86\x89}tRu."
+HEADER = json.dumps({"w": {"dtype": "F16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
+PACKAGE = {
+    "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\nRequires-Dist: torch (>=2,<3) ; extra == 'x'\n",
+    "demo-1.0.dist-info/RECORD": b"demo/__init__.py,sha256=abc,10\ndemo/_C.so,,\n",
+    "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: cp311-cp311-manylinux_2_28_x86_64\n",
+    "demo-1.0.dist-info/direct_url.json": b'{"url": "https://user:pass@host/x", "vcs_info": {"commit_id": "abc"}}',
+    "torch-2.5.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\nRequires-Dist: numpy\n",
+    "torch/version.py": b"__version__ = '2.5.0+cu118'\ncuda = '11.8'\n",
+    "demo/_C.cpython-311-x86_64-linux-gnu.so": shared_object(
+        asks=["_ZN3c104test"], needs=["libtorch.so"], versions={"libc.so.6": ["GLIBC_2.34"]}
+    ),
+    "extra.pth": b"/somewhere\nimport os; os.system('x')\n../up\n",
+}
+
+
+class Seen(NamedTuple):
+    """What one input of a kind cost in seconds, and the exception that is no sentence for a user, or None."""
+
+    kind: str
+    number: int
+    seconds: float
+    escaped: Exception | None
+
+
+def run(count: int, seed: int) -> Iterator[Seen]:
+    """Give ``count`` inputs to the readers, in turn; those of whole environments cost most and are a twentieth."""
+    rng = random.Random(seed)
+    matrix = load_matrix()
+    with tempfile.TemporaryDirectory() as folder:
+        readers = dict(_readers(Path(folder), matrix))
+        files = [kind for kind in readers if kind in PACKAGE]
+        kinds = [kind for kind in readers if kind not in PACKAGE]
+        for number in range(count):
+            kind = files[number // 20 % len(files)] if number % 20 == 0 else kinds[number % len(kinds)]
+            read, refusals, seeds = readers[kind]
+            content = _bent(rng, rng.choice(seeds))
+            began = time.perf_counter()
+            escaped = None
+            try:
+                read(content)
+            except refusals:
+                pass
+            except Exception as error:
+                escaped = error
+            yield Seen(kind, number, time.perf_counter() - began, escaped)
+
+
+def _bent(rng: random.Random, content: bytes) -> bytes:
+    data = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
+        place = rng.randrange(len(data) + 1)
+        match rng.randrange(7):
+            case 0:
+                data[place : place + rng.randrange(1, 9)] = b""
+            case 1:
+                data[place:place] = rng.choice(PIECES)
+            case 2:
+                data[place : place + 1] = bytes([rng.randrange(256)])
+            case 3:
+                del data[place:]
+            case 4:
+                data[place:place] = data[place : place + rng.randrange(1, 200)] * rng.choice((2, 50, 3000))
+            case 5:
+                data[place : place + 8] = rng.choice(PIECES)[:8]
+            case _:
+                data[place:place] = rng.randbytes(rng.randrange(1, 64))
+        del data[4 << 20 :]
+    return bytes(data)
+
+
+Reader = tuple[Callable[[bytes], object], tuple[type[Exception], ...], list[bytes]]
+
+
+def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
+    place = folder / "input"
+
+    def from_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
+        def written(content: bytes) -> object:
+            place.write_bytes(content)
+            return read(place)
+
+        return written
+
+    def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+        return lambda content: read(content.decode("utf-8", "surrogateescape"))
+
+    def configuration(path: Path) -> object:
+        return load_configuration(path.replace(path.with_name("envdoctor.toml")))
+
+    def config(content: bytes) -> object:
+        return flatten(parse_object(content).data, {"torch_dtype": "dtype"})
+
+    rules = [path.read_bytes() for path in sorted((ROOT / "matrices" / "rules").rglob("*.toml"))[::40]]
+    models = [json.dumps(json.loads(path.read_bytes())["config"]).encode() for path in _fixtures("models")]
+    recording = b'{"schema": "envdoctor.probe-recording/1", "suite": "quick", "facts": {}}\n'
+    recording += b'{"probe": "attention", "observations": []}\n'
+    pins = (
+        b'{"schema": "envdoctor.pins/1", "models": {"a/b": {"revision": "x", "files": {"c": "sha1:d"}, "headers": {}}}}'
+    )
+    toml = [b'fail-on = "error"\nset = { "recipe.batch_size" = 2 }\n[[ignore]]\nid = "a"\nreason = "b"\n']
+    yield (
+        "facts",
+        (from_file(lambda path: read_facts_file(path, matrix.registry)), (ObservationError,), _all("environments")),
+    )
+    yield (
+        "rule",
+        (lambda data: parse_rule("x", "x", parse_toml(data, "x"), matrix.registry), (TomlError, RuleError), rules),
+    )
+    yield "configuration", (from_file(configuration), (UsageProblem,), toml)
+    yield "config.json", (config, (JsonProblem,), models)
+    yield "code", (lambda content: answer([content]), (), [CODE, CODE * 50])
+    yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
+    yield (
+        "header",
+        (
+            lambda content: parse_header(content, len(content)),
+            (HeaderError,),
+            [struct.pack("<Q", len(HEADER)) + HEADER + bytes(8)],
+        ),
+    )
+    yield "pins", (from_file(lambda path: read_pins(str(path))), (PinError,), [pins])
+    yield "recording", (from_file(read_recording), (RecordingError,), [recording])
+    yield (
+        "assignment",
+        (
+            text(lambda given: parse_assignments([given], matrix.registry)),
+            (AssignmentError,),
+            [b"recipe.batch_size=2", b"pkg.torch=2.5.0+cu118", b'gpu.name=["A100"]'],
+        ),
+    )
+    yield (
+        "requirement",
+        (text(read_requirement), (NotARequirement,), [b"torch[a,b] (>=2.1,!=2.2.*) ; python_version < '3.12'"]),
+    )
+    yield (
+        "marker",
+        (
+            text(lambda given: holds(given, {"python_version": "3.11"})),
+            (ValueError,),
+            [b"python_version >= '3.8' and extra == 'x'"],
+        ),
+    )
+    yield (
+        "version",
+        (text(lambda given: satisfies(given, ">=2.1")), (ValueError,), [b"2.5.0+cu118", b"1!2.0.post1.dev3"]),
+    )
+    for path, held in PACKAGE.items():
+        yield path, (partial(_environment, folder, path, matrix), (UsageProblem, JobError), [held])
+
+
+def _environment(folder: Path, changed: str, matrix: Matrix, content: bytes) -> object:
+    """A folder of packages of which one file is the input."""
+    for path, held in {**PACKAGE, changed: content}.items():
+        (folder / "packages" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "packages" / path).write_bytes(held)
+    return collect_facts(Sources(path=str(folder / "packages"), gpu=False, cache=False, environ={}, cwd=folder), matrix)
+
+
+def _fixtures(name: str) -> list[Path]:
+    return sorted((ROOT / "fixtures" / name).glob("*.json"))
+
+
+def _all(name: str) -> list[bytes]:
+    return [path.read_bytes() for path in _fixtures(name)]
