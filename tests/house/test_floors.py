@@ -94,3 +94,22 @@ def test_contributing_names_every_room_from_the_ground_up() -> None:
     assert re.findall(r"`([a-z]+)`", order) == list(FLOORS)
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert {room for room in rooms if f"`envdoctor/{room}/`" not in text} == set()
+
+
+def test_what_is_required_is_imported() -> None:
+    listed = re.search(r"(?m)^dependencies = \[\n(.*?)^\]", (PACKAGE.parent / "pyproject.toml").read_text(), re.DOTALL)
+    assert listed is not None
+    required = {name.lower().replace("-", "_") for name in re.findall(r'"([A-Za-z0-9-]+)', listed[1])}
+    imported = {
+        name.partition(".")[0]
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert required - imported == set()
