@@ -122,6 +122,7 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             "open_ended": value("true", lambda given: given is True),
             "title": TEXT,
             "probe": TEXT,
+            "engines": value("true", lambda given: given is True),
             "each": text("a registered record list", is_records),
             "supersedes": TEXTS,
             "folds_into": both(
