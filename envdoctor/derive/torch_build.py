@@ -1,7 +1,7 @@
 """CUDA or HIP version and vendor of the torch build, from its version, when no file told it.
 
-The local tag of the version names the build. A release without a tag is taken for the build that PyPI has of it: that is
-an assumption, and the origin of the facts says so.
+The local tag of the version names the build. A release without a tag is taken for the build that PyPI has of it, which
+is an assumption.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-    """Serving engines load configurations and tokenizers through transformers, and run models with code of their own."""
+    """Serving engines load configurations and tokenizers through transformers, but run models with their own code."""
     excepted = (name for clause in rule.unless for name in _frameworks(clause))
     if texts["engines"] or not _ENGINES.isdisjoint(excepted):
         return
