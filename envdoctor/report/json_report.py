@@ -54,6 +54,7 @@ def document(report: Report) -> dict[str, object]:
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
         "notices": _data(report.notices),
+        "unjudged": list(report.unjudged),
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
@@ -97,7 +98,11 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
     line = verdict(report, section, Page(report.registry))
-    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal")}
+    amounts = {
+        side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
+        for side, held in section.amounts.items()
+    }
+    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal"), "amounts": amounts}
 
 
 def _data(value: Any) -> Any:
