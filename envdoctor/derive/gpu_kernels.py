@@ -12,6 +12,8 @@ from envdoctor.knowledge.matrix import Matrix
 INPUTS = ("gpu", "pkg.torch", "torch.cuda", "torch.arch_list", "os.platform", "os.arch")
 OUTPUTS = ("gpu",)
 
+#: Later than every CUDA version of the tables.
+_NEWEST = "99"
 _NOT_KNOWN = Unknown("not known of this GPU")
 #: The answer about one GPU: kernels and gap.
 _Answer = tuple[Value, Value]
@@ -62,11 +64,14 @@ def _kernels(cc: str, value: Callable[[str], Value], matrix: Matrix) -> _Answer:
     """``kernels`` and ``gap`` for a compute capability."""
     from envdoctor.knowledge.gpu_code import arch_lists
 
-    cuda = value("torch.cuda")
+    cuda, torch, listed = value("torch.cuda"), value("pkg.torch"), value("torch.arch_list")
+    if isinstance(listed, tuple) and listed and isinstance(cuda, Unknown):
+        # The list settles it, but for the few GPUs whose exceptions end with a CUDA version.
+        answers = {_of_list(cc, listed, each, matrix) for each in (None, _NEWEST)}
+        return answers.pop() if len(answers) == 1 else (cuda, cuda)
     if isinstance(cuda, (Absent, Unknown)):
         reason = Unknown("torch is no CUDA build" if isinstance(cuda, Absent) else cuda.reason)
         return reason, reason
-    torch, listed = value("pkg.torch"), value("torch.arch_list")
     if isinstance(listed, tuple):
         return _of_list(cc, listed, str(cuda), matrix)
     if isinstance(torch, Absent):
@@ -114,7 +119,7 @@ def _text(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _of_list(cc: str, archs: tuple[str, ...], cuda: str, matrix: Matrix) -> _Answer:
+def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
     from envdoctor.knowledge.gpu_code import kernels
 
     found = kernels(cc, archs, cuda, matrix)

@@ -16,10 +16,14 @@ __all__ = ["Derived", "derive"]
 
 
 class Derived(NamedTuple):
-    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words."""
+    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
+
+    ``assumed`` marks what usually is so and need not be: findings that rest on it say the origin, and count for less.
+    """
 
     value: Value
     origin: str
+    assumed: bool = False
 
 
 class Derivation(Protocol):
@@ -46,7 +50,8 @@ def derive(facts: FactSet, matrix: Matrix) -> None:
             if isinstance(derived.value, Unknown) and key in facts:
                 continue  # the observation's own reason says more
             # A refined list stays what it was: observed or given, and so is written into facts files.
-            source = facts.get(key).source if refines and key in facts else "derived"
+            computed = "assumed" if derived.assumed else "derived"
+            source = facts.get(key).source if refines and key in facts else computed
             facts.add(Fact(key, derived.value, derived.origin, source))
 
 

@@ -1,4 +1,8 @@
-"""CUDA or HIP version and vendor of the torch build, from the local tag of its version, when no file told it."""
+"""CUDA or HIP version and vendor of the torch build, from its version, when no file told it.
+
+The local tag of the version names the build. A release without a tag is taken for the build that PyPI has of it, which
+is an assumption.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
+from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 
-INPUTS = ("pkg.torch",)
+INPUTS = ("pkg.torch", "pkg.*", "dist", "os.platform", "os.arch")
 OUTPUTS = ("torch.cuda", "torch.hip", "torch.vendor")
 
 # The tags of the wheel index: cu118 is CUDA 11.8, cu1210 would be 12.10 (one digit of major is never used).
@@ -20,7 +25,7 @@ _ROCM = re.compile(r"rocm(\d+(?:\.\d+)*)")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``torch.cuda``, ``torch.hip`` and ``torch.vendor``; a version without a tag tells no CUDA."""
+    """``torch.cuda``, ``torch.hip`` and ``torch.vendor``."""
     torch = value("pkg.torch")
     if isinstance(torch, Unknown):
         return {}
@@ -31,7 +36,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     origin = f"the local tag of torch {text}"
     tag = text.partition("+")[2].lower()
     vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
-    return {**_builds(text, tag, origin), "torch.vendor": vendor}
+    builds = _builds(text, tag, origin) if tag else _of_pypi(text, value, matrix)
+    return {**builds, "torch.vendor": vendor}
 
 
 def _builds(text: str, tag: str, origin: str) -> dict[str, Derived]:
@@ -46,3 +52,19 @@ def _builds(text: str, tag: str, origin: str) -> dict[str, Derived]:
         return {"torch.cuda": Derived(ABSENT, origin), "torch.hip": Derived(ABSENT, origin)}
     reason = Unknown(f"torch {text} has no local tag that names its CUDA")
     return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
+
+
+def _of_pypi(text: str, value: Callable[[str], Value], matrix: Matrix) -> dict[str, Derived]:
+    """The build of PyPI, for Linux on x86_64 when nothing else is known. Not so in conda, whose versions never have
+    tags, nor where a companion has one: then the packages came from another index."""
+    row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
+    companions = [value(f"pkg.{row['name']}") for row in matrix.rows("torch-companions", "package")]
+    tagged = any("+" in version for version in companions if isinstance(version, str))
+    if row is None or tagged or any(dist.kind == "conda" for dist in InstalledSet(value).get("torch")):
+        reason = Unknown(f"torch {text} has no local tag that names its CUDA")
+        return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
+    cuda: Value = row["pypi_cuda_aarch64" if value("os.arch") == "aarch64" else "pypi_cuda"]
+    if cuda == "absent" or value("os.platform") in ("windows", "darwin"):
+        cuda = ABSENT
+    origin = f"torch {text} names no build, it is taken for PyPI's"
+    return {"torch.cuda": Derived(cuda, origin, assumed=True), "torch.hip": Derived(ABSENT, origin, assumed=True)}

@@ -40,7 +40,7 @@ def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet
 
 def given_only(facts: FactSet) -> FactSet:
     """The facts without the derived ones."""
-    kept = FactSet(fact for fact in facts if fact.source != "derived")
+    kept = FactSet(fact for fact in facts if not fact.is_computed)
     for prefix, origin in facts.complete_prefixes().items():
         kept.declare_complete(prefix, origin)
     return kept

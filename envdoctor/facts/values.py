@@ -107,6 +107,11 @@ class Fact(NamedTuple):
     origin: str
     source: str
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether it follows from other facts, for sure (derived) or as a rule (assumed)."""
+        return self.source in ("derived", "assumed")
+
 
 def place_of(origin: str) -> tuple[str, int] | None:
     """File and line (from 1) of an origin such as ``train.yaml:14``: what a user edits. None for any other origin."""

@@ -51,6 +51,8 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     """The build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one, else
     for the newest that the driver and every GPU can use."""
     current = facts.value("torch.cuda")
+    if facts.get("torch.cuda").source == "assumed":
+        return Build()  # PyPI's, as that of the new release will be
     row = torch_row(version, matrix)
     if isinstance(current, Absent):
         # CPU builds exist for every release; ROCm builds are not in the table.

@@ -171,7 +171,8 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
 def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
     """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
     guesses = sum(not default for _, _, _, default in match.assumed)
-    caveats: list[str] = []
+    own = {key for key, _, _, _ in match.assumed}
+    caveats = sorted({read(key).origin for key in match.keys if key not in own and read(key).source == "assumed"})
     for key in match.from_base:
         caveats.append(f"{spell(read(key).value)} is no plain release: it and its base release answer differently")
     if match.open_exceptions:

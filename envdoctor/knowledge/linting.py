@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.conditions import bounds
+from envdoctor.knowledge.conditions import Condition, bounds
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
@@ -23,6 +23,15 @@ _INSTALLS_TORCH = re.compile(r"\binstall\b.*\btorch(?:vision|audio)?[=<>~ ]")
 _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
 _BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
 _REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
+#: What decides which code of transformers runs a model.
+_OF_THE_MODEL = {
+    *("model.type", "model.family", "model.architectures", "model.repo", "model.quantization", "model.weight_formats"),
+    *("model.remote_code", "model.code_methods", "model.code_names", "model.config_keys", "model.tokenizer_class"),
+    *("recipe.attn", "recipe.dtype", "recipe.load_dtype", "recipe.gradient_checkpointing"),
+}
+_ENGINES = {"vllm", "sglang", "lmdeploy"}
+#: What only a training run has; ``recipe.method`` too, unless it lets inference in.
+_OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -31,6 +40,7 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     texts = matrix.texts(rule)
     yield from _dates(texts, today)
     yield from _bound(rule, texts)
+    yield from _engines(rule, texts)
     yield from _evidence(rule, texts, today)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(texts)
@@ -137,6 +147,32 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"rule: last_seen: {key} is no condition of the rule"
         elif ("<=", version) not in operators and ("==", version) not in operators:
             yield f"rule: last_seen: no condition ends with {key} {version}"
+
+
+def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
+    """Serving engines load configurations and tokenizers through transformers, but run models with their own code."""
+    excepted = (name for clause in rule.unless for name in _frameworks(clause))
+    if texts["engines"] or not _ENGINES.isdisjoint(excepted):
+        return
+    for number, clause in enumerate(rule.affects, 1):
+        keys = {condition.key for condition in clause}
+        if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL:
+            continue
+        if not any(_frameworks(clause)) and not any(map(_trains, clause)):
+            yield (
+                f"affects {number}: vLLM, SGLang and LMDeploy run models without transformers' code: name them in a"
+                " condition or an exception on recipe.framework, or say engines = true when they are concerned too"
+            )
+
+
+def _frameworks(clause: Iterable[Condition]) -> Iterator[str]:
+    return (name for condition in clause if condition.key == "recipe.framework" for name in condition.alternatives)
+
+
+def _trains(condition: Condition) -> bool:
+    if condition.key == "recipe.method":
+        return not {"infer", "serve", "present"} & set(condition.alternatives)
+    return condition.key in _OF_TRAINING and condition.alternatives not in (["absent"], [False])
 
 
 def _all_below(operators: set[tuple[str, str]], version: str) -> bool:

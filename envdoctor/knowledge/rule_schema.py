@@ -73,7 +73,9 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
         return spec is not None and spec.type == "records"
 
     def is_column(name: str) -> bool:
-        return name.partition(".")[0] == each and registry.records_of(name) is not None
+        head, _, column = name.partition(".")
+        spec = registry.find(head)  # `probe.device` is a column and a fact of its own
+        return head == each and spec is not None and column in spec.columns
 
     def is_fact(key: str) -> bool:
         return registry.find(key) is not None and key == canonical_key(key) and not key.endswith("*")
@@ -121,6 +123,7 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             "open_ended": value("true", lambda given: given is True),
             "title": TEXT,
             "probe": TEXT,
+            "engines": value("true", lambda given: given is True),
             "each": text("a registered record list", is_records),
             "supersedes": TEXTS,
             "folds_into": both(

@@ -123,6 +123,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         "title": head.get("title"),
         "added": str(head["added"]),
         "modified": str(head["modified"]),
+        "engines": head.get("engines", False),
         "bound": {key: head[key] for key in ("fixed_in", "last_seen", "open_ended") if key in head},
         **{name: data.get(name) for name in ("message", "why", "details")},
         "fix": [{**_FIX, **fix, "kind": _kind(fix)} for fix in data.get("fix", ())],

@@ -51,7 +51,7 @@ def _given(facts: FactSet, registry: Registry) -> FactSet:
     kept = FactSet()
     for fact in facts:
         spec = registry.find(fact.key)
-        if spec is None or fact.source == "derived":
+        if spec is None or fact.is_computed:
             continue
         if isinstance(fact.value, Records):
             items = tuple(_cells(spec, item) for item in fact.value)

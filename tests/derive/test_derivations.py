@@ -7,6 +7,7 @@ from pathlib import Path
 
 import known
 import pytest
+from observing import shipped
 
 from envdoctor.derive import derive
 from envdoctor.derive.running import _derivations
@@ -15,6 +16,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.matrix import load_source
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
+SHIPPED = shipped()
 FAMILIES = """
 [organisations]
 THUDM = "zai-org"
@@ -88,6 +90,44 @@ def test_the_local_tag_of_torch_tells_its_build(derived, version, cuda, hip):
 @pytest.mark.parametrize("version", ["2.5.0", "2.5.0a0+872d972e41.nv24.08", "2.5.0+gitabc123", "2.5.0+cu12"])
 def test_a_version_without_such_a_tag_tells_nothing(derived, version):
     assert isinstance(derived({"pkg.torch": version}).value("torch.cuda"), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cuda"),
+    [
+        ({"pkg.torch": "2.9.1"}, "12.8"),
+        ({"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "x86_64"}, "12.8"),
+        ({"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "aarch64"}, ABSENT),
+        ({"pkg.torch": "2.11.0", "os.platform": "linux", "os.arch": "aarch64"}, "13.0"),
+        ({"pkg.torch": "2.9.1", "os.platform": "windows"}, ABSENT),
+        ({"pkg.torch": "2.9.1", "os.platform": "darwin"}, ABSENT),
+    ],
+)
+def test_a_release_without_a_tag_is_taken_for_the_build_of_pypi(facts, cuda):
+    found = known.derived(known.given(facts, SHIPPED.registry), SHIPPED).get("torch.cuda")
+    assert (found.value, found.source) == (cuda, "assumed")
+    assert found.origin == f"torch {facts['pkg.torch']} names no build, it is taken for PyPI's"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"pkg.torch": "2.9.1a0"},
+        {"pkg.torch": "2.99.0"},
+        {"pkg.torch": "2.9.1", "pkg.torchvision": "0.24.1+cu130"},
+        {"pkg.torch": "2.9.1", "dist": [{"name": "torch", "version": "2.9.1", "kind": "conda"}]},
+    ],
+)
+def test_another_index_conda_and_unknown_releases_are_not_taken_for_pypis(facts):
+    found = known.derived(known.given(facts, SHIPPED.registry), SHIPPED)
+    assert isinstance(found.value("torch.cuda"), Unknown) and isinstance(found.value("torch.hip"), Unknown)
+
+
+def test_a_finding_that_rests_on_such_a_build_says_so_and_counts_for_less():
+    facts = known.given({"pkg.torch": "2.9.1", "gpu": [{"cc": "6.1"}]}, SHIPPED.registry)
+    (finding,) = [one for one in known.judged(facts, SHIPPED).findings if one.id == "gpu-older-than-torch-build"]
+    assert finding.caveats == ("torch 2.9.1 names no build, it is taken for PyPI's",)
+    assert (finding.severity, finding.confidence, finding.gate) == ("error", "reported", True)
 
 
 def test_without_torch_there_is_no_build_to_know(derived):

@@ -145,3 +145,8 @@ def test_the_table_is_in_order():
     for system in ("linux", "windows"):
         drivers = [tuple(map(int, row[system].split("."))) for row in rows if system in row]
         assert drivers == sorted(drivers)
+
+
+@pytest.mark.parametrize(("most", "how"), [("11.4", "no"), ("12.0", "minor"), ("12.4", "native"), ("13.0", "native")])
+def test_what_the_driver_itself_says_is_enough(most, how):
+    assert fits("12.1", driver__max_cuda=most) == how

@@ -93,6 +93,14 @@ def test_the_list_in_torchs_own_library_comes_before_the_tables():
     assert answer("12.0", pkg__torch="2.6.0+cu124", torch__arch_list=["sm_90", "compute_90"]) == ("ptx", ABSENT)
 
 
+def test_the_list_settles_it_where_nothing_tells_the_cuda_of_torch():
+    assert answer("6.1", torch__arch_list=["sm_75", "sm_90"]) == ("none", "older")
+    assert answer("9.0", torch__arch_list=["sm_75", "sm_90"]) == ("sass", ABSENT)
+    assert answer("12.0", torch__arch_list=["sm_90", "compute_90"]) == ("ptx", ABSENT)
+    assert isinstance(answer("8.7", torch__arch_list=["sm_80"])[0], Unknown)  # from CUDA 13.2 on it runs there
+    assert isinstance(answer("9.0", torch__arch_list=[])[0], Unknown)
+
+
 def test_machines_are_told_apart():
     assert answer("7.5", pkg__torch="2.11.0+cu130") == ("sass", ABSENT)
     assert answer("7.5", pkg__torch="2.11.0+cu130", os__arch="aarch64") == ("none", "older")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 
 import pytest
@@ -12,6 +13,13 @@ from envdoctor.knowledge.matrix import read_source
 TODAY = date(2026, 11, 20)
 HEAD = 'schema = 1\n[table]\ntitle = "t"\nas_of = 2026-11-20\nsource_note = "n"\n'
 ROW = '[[row]]\nkey = "12.4"\nmax_gcc = "13"\nlevel = "observed"\nsource = "pkg:pypi/torch@2.15.0"\n'
+RULE = """schema = 1
+rule = {{ {rule}status = "active", severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
+modified = 2026-11-01, open_ended = true }}
+affects = [{affects}]
+message = {{ en = "it fails" }}
+why = {{ en = "it was built so" }}
+"""
 FAMILY = (
     '[[family]]\nid = "{id}"\ntitle = "t"\nrepos = []\ntypes = ["{kind}"]\narchitectures = []\nsource = "https://a.b"\n'
 )
@@ -113,3 +121,28 @@ def test_the_registry_of_facts_has_a_schema_too(complaints, home, old, new, comp
     assert old in text
     found = complaints(facts=text.replace(old, new))
     assert found and all(origin == "facts.toml" and complaint in text for origin, text in found), found
+
+
+@pytest.mark.parametrize(
+    ("rule", "affects", "unless", "forgotten"),
+    [
+        ("", {"model.type": "glm"}, None, True),
+        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "unsloth"}, True),
+        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "vllm"}, False),
+        ("", {"model.type": "glm", "recipe.framework": "trl"}, None, False),
+        ("", {"model.type": "glm", "recipe.method": ["lora", "full"]}, None, False),
+        ("", {"model.type": "glm", "recipe.method": ["lora", "infer"]}, None, True),
+        ("", {"model.type": "glm", "recipe.gradient_checkpointing": True}, None, False),
+        ("engines = true, ", {"model.type": "glm"}, None, False),
+        ("", {"pkg.torch": "<2.6"}, None, False),
+    ],
+)
+def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_serving_engines(
+    complaints, home, write_rule, rule, affects, unless, forgotten
+):
+    def clause(conditions):
+        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
+
+    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
+    write_rule(home / "rules" / "a.toml", text + (f"unless = [{clause(unless)}]\n" if unless else ""))
+    assert forgotten is any("vLLM, SGLang and LMDeploy" in text for _, text in complaints())
