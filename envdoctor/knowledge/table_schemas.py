@@ -149,6 +149,10 @@ _OF_ANY_FACT = {
     "absent": WORDS,
     "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
     "answer": FLAG,
+    "spellings": mapping(TEXT, TEXTS),
+    "least": NUMBER,
+    "most": NUMBER,
+    "example": either(TEXT, NUMBER),
 }
 _OTHERS: Mapping[str, Check] = {
     "facts": table(

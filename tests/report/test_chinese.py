@@ -40,11 +40,30 @@ SINKS = {
     "Verdict": ("why", 4),
     "Permission": ("refused", "notes", 0, 1, 2),
 }
-FOLDERS = ("observe", "derive", "facts", "install", "judge", "models", "hub", "revision", "probe", "app", "text", "sandbox")
+FOLDERS = (
+    "observe",
+    "derive",
+    "facts",
+    "install",
+    "judge",
+    "models",
+    "hub",
+    "revision",
+    "probe",
+    "app",
+    "text",
+    "sandbox",
+)
 #: What writes scripts, configuration files and lists of its own, and holds what templates are rendered with.
 WITHOUT = (
     *("probe/reproducer.py", "probe/catalogue.py", "judge/selftest.py", "install/checking.py", "models/names.py"),
-    *("app/matrix.py", "app/configuration.py", "app/ignore.py", "app/pin.py", "revision/template/parts/conversations.py"),
+    *(
+        "app/matrix.py",
+        "app/configuration.py",
+        "app/ignore.py",
+        "app/pin.py",
+        "revision/template/parts/conversations.py",
+    ),
 )
 #: What the search finds and no report says: errors of envdoctor's own files, and values of changes.
 NEVER_SAID = {
