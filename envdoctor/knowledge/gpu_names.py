@@ -1,4 +1,4 @@
-"""GPUs by the names that drivers and people give them: ``NVIDIA A100-SXM4-80GB``, ``A100 80GB``, ``RTX 4090 24G``, ``4090``."""
+"""GPUs by the names that drivers and people give them: ``NVIDIA A100-SXM4-80GB``, ``RTX 4090 24G``, ``4090``."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def _spellings(name: str, without_size: str) -> Iterator[str]:
     yield plain
     yield _LETTERS_THEN_DIGITS.sub(r"\1 ", plain)
     yield f"RTX {plain}"
+    yield f"GeForce {plain}"
 
 
 def _memory(sizes: tuple[int, ...] | list[int], said: int | None) -> int | None:

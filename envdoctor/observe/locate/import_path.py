@@ -19,7 +19,7 @@ _PTH_LIMIT = 1 << 20
 _MOST_FOLDERS = 500
 _IN_FRONT = re.compile(r"""sys\.path\.insert\(\s*0\s*,\s*r?(["'])([^"'\\]{1,1000})\1\s*\)""")
 #: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
-_MARKED, _MOVED = "sys.__plen = len(sys.path)", "sys.__egginsert"
+_MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
 
 
 class ImportPath:

@@ -2,7 +2,8 @@
 
 Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Only the
 file lists (RECORD) of packages with compiled files are read: those of packages in plain Python are long, and what is
-missing there is told by the one file that an import begins with. torch's own libraries are looked at elsewhere.
+missing there is told by the one file that an import begins with. What torch loads, NVIDIA's wheels among it, is looked
+at elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
@@ -54,12 +56,14 @@ def observe(request: Request) -> list[Fact]:
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
             continue
-        gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
+        of_torch = name == "torch" or component_of(name) is not None
+        gone = [] if of_torch else _module_gone(item, modules.get(name), layout)
+        gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
         if not gone and item.get("tags") and item.get("installer") in _EXACT:
             listed = listed_libraries(str(item["path"]), layout.files)
             lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
-            if name != "torch":
+            if not of_torch:
                 found += _against_list(item, listed, name in stack, name in extensions, layout.files)
     for folder, by_name in lists.items():
         found += _dropped_in(folder, by_name, active, dists, layout.files)

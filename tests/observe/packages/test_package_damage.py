@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from observing import choose, observe
+from observing import choose, observe, one
 
 from envdoctor.facts.values import Records
+from envdoctor.observe.packages import package_damage
 
 EXTENSION = "tokenizers/tokenizers.abi3.so"
 ELF = b"\x7fELF"
@@ -43,7 +44,7 @@ def damage(venv: Path, tmp_path: Path):
 
     def look() -> list[tuple[object, ...]]:
         layout = choose(str(venv / "bin" / "python"), None, None, environ={}, cwd=str(tmp_path))
-        value = observe(layout).known.value("package_damage")
+        value = one(package_damage, layout, observe(layout).seen, cwd=str(tmp_path)).value
         assert isinstance(value, Records)
         return [tuple(item.get(column) for column in ("package", "kind", "file", "fails")) for item in value]
 
