@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -55,11 +56,12 @@ def working_directory() -> Path | None:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Facts, derived ones among them, the environment they are of, and what went wrong on the way."""
+    """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged."""
 
     facts: FactSet
     target: Target
     notices: tuple[Notice, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
 
 
 def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
@@ -86,7 +88,9 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     notices = [Notice("warning", note) for note in notes_of(environment, facts)]
     if environment.target.kind != "facts":
         notices += _add_pin(facts, sources, matrix)
-    return Gathered(with_assignments(facts, sources, matrix), environment.target, tuple(notices))
+    facts = with_assignments(facts, sources, matrix)
+    missed = unjudged(facts, environment.target, sources.model)
+    return Gathered(facts, environment.target, tuple(notices), missed)
 
 
 def _environment(sources: Sources, matrix: Matrix) -> Environment:
@@ -111,17 +115,18 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
     """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
-    if sources.model is None:
-        facts.update(Fact(f"pin.{name}", ABSENT, "no --model", "pin") for name in ("revision", "state", "files"))
-        return ()
-    from envdoctor.app.pins import add_pin, pin_facts
-    from envdoctor.hub.access import Access
-    from envdoctor.hub.pins import find_pins
+    path = None
+    if sources.model is not None:
+        from envdoctor.hub.pins import PINS, find_pins
 
-    path = find_pins(str(sources.cwd))
-    if path is None:
-        facts.update(pin_facts(None, None, None))
+        path = find_pins(str(sources.cwd))
+    if path is None or sources.model is None:
+        why = "no --model" if sources.model is None else f"no {PINS}"
+        facts.update(Fact(f"pin.{name}", ABSENT, why, "pin") for name in ("revision", "state", "files"))
         return ()
+    from envdoctor.app.pins import add_pin
+    from envdoctor.hub.access import Access
+
     aliases = matrix.part("families", "organisations")
     access = Access(str(sources.cwd), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
     notice = add_pin(facts, path, sources.model, access)
@@ -165,8 +170,8 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 
 
-def is_known(facts: FactSet, name: str) -> bool:
-    """Whether the fact is known, or for a prefix (``model``) whether any fact below it is."""
-    if not isinstance(facts.value(name), Unknown):
+def is_there(facts: FactSet, name: str) -> bool:
+    """Whether the fact is known and something is there, or for a prefix (``model``) whether any fact below it is."""
+    if not isinstance(value := facts.value(name), (Unknown, Absent)) and value not in ((), Records(())):
         return True
-    return any(fact.key.startswith(name + ".") and not isinstance(fact.value, Unknown) for fact in facts)
+    return any(fact.key.startswith(name + ".") and not isinstance(fact.value, (Unknown, Absent)) for fact in facts)

@@ -158,7 +158,9 @@ _OTHERS: Mapping[str, Check] = {
     "facts": table(
         {
             "schema": SCHEMA_1,
-            "help": mapping(TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS})),
+            "help": mapping(
+                TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS})
+            ),
             "fact": mapping(
                 TEXT,
                 table(

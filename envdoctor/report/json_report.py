@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from envdoctor import __version__
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
@@ -19,7 +21,7 @@ __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -29,7 +31,7 @@ def render(report: Report, lang: str = "en") -> str:
 
 def document(report: Report) -> dict[str, object]:
     """The report as JSON data. Lists are never null; what is absent is left out; times of the run are not in it."""
-    facts = fact_data(report.facts)
+    facts = fact_data(report.facts if report.all_facts else _used(report))
     shown = Counter(finding.severity for finding in report.shown())
     helps = sorted({name for entry in report.not_checked for name in entry.help})
     texts = report.registry.help_texts
@@ -54,6 +56,7 @@ def document(report: Report) -> dict[str, object]:
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
         "notices": _data(report.notices),
+        "unjudged": list(report.unjudged),
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
@@ -71,6 +74,13 @@ def document(report: Report) -> dict[str, object]:
     }
 
 
+def _used(report: Report) -> FactSet:
+    """The facts that findings rest on: the others are what `envdoctor facts` is for."""
+    keys = {fact.key for finding in report.findings for fact in finding.facts}
+    lists = {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
+    return FactSet(fact for fact in report.facts if fact.key in keys | lists or isinstance(fact.value, Unknown))
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     guesses = [
         f"{taken.key} was taken for {taken.value} ({taken.because.en})"
@@ -79,6 +89,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     ]
     return {
         **_without(_data(finding), "title", "title_zh", "origin"),
+        "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
         "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
@@ -97,7 +108,11 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
     line = verdict(report, section, Page(report.registry))
-    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal")}
+    amounts = {
+        side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
+        for side, held in section.amounts.items()
+    }
+    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal"), "amounts": amounts}
 
 
 def _data(value: Any) -> Any:

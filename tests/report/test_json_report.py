@@ -180,3 +180,11 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
         assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
     assert document["sections"]["revision"]["weights"] == "none"
     assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")
+
+
+def test_a_finding_that_another_one_stands_for_says_so_in_its_status(report: Report, validate: Validate) -> None:
+    first, *others = report.findings
+    document = load(replace(report, findings=(replace(first, superseded_by="other-rule"), *others)))
+    validate("report", document)
+    assert document["findings"][0]["status"] == "superseded"
+    assert {finding["status"] for finding in document["findings"][1:]} <= {"active", "preview"}

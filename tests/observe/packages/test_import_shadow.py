@@ -204,7 +204,7 @@ def test_a_checkout_without_metadata_says_its_version_itself(shadows, tmp_path):
     "line",
     [
         "import sys; sys.path.insert(0, '{old}')",
-        "import sys; sys.__plen = len(sys.path)\n{old}\nimport sys; p=getattr(sys,'__egginsert',0); sys.path[p:p]=[]; sys.__egginsert=p",
+        "import sys; sys.__plen = len(sys.path)\n{old}\nimport sys; p=getattr(sys,'__egginsert',0); sys.__egginsert=p",
     ],
 )
 def test_a_line_of_a_pth_file_puts_an_old_checkout_first(shadows, site, tmp_path, line):
