@@ -135,7 +135,7 @@ def _against_list(
         if _FOR_TESTS.search(one.name):
             continue
         try:
-            status = files.status(os.path.join(folder, *one.name.split("/")))
+            status = files.status(f"{folder}{os.sep}{one.name}")
         except (FileNotFoundError, NotADirectoryError):
             gone.append(one.name)
         except OSError:
