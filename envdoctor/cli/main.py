@@ -56,7 +56,7 @@ class _Commands(click.Group):
             from envdoctor.text.nearest import did_you_mean
 
             ctx.fail(
-                f"there is no command {args[0]}; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}"
+                f"No such command '{args[0]}'; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}"
             )
         return super().resolve_command(ctx, args)
 

@@ -105,7 +105,7 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
             ),
         ]
     )
-    document = load(replace(report, facts=facts))
+    document = load(replace(report, facts=facts, all_facts=True))
     validate("report", document)
     assert document["facts"] == {
         "gpu": {"value": [{"name": "T4"}], "origin": "NVML", "incomplete": "NVML gave up"},
