@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -54,8 +55,7 @@ def working_directory() -> Path | None:
         return None
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged."""
 
     facts: FactSet
@@ -171,7 +171,6 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
 
 
 def is_there(facts: FactSet, name: str) -> bool:
-    """Whether the fact is known and something is there, or for a prefix (``model``) whether any fact below it is."""
-    if not isinstance(value := facts.value(name), (Unknown, Absent)) and value not in ((), Records(())):
-        return True
-    return any(fact.key.startswith(name + ".") and not isinstance(fact.value, (Unknown, Absent)) for fact in facts)
+    """Whether the fact is known and there is something, or for a prefix (``model``) whether that is so of any below."""
+    found = [facts.get(name)] if name in facts or "." in name else [f for f in facts if f.key.startswith(name + ".")]
+    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)

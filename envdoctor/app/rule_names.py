@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from envdoctor.app.errors import UsageProblem
@@ -57,11 +56,10 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
         if rule_id not in known and matrix.retired(rule_id) is None:
             hint = did_you_mean(rule_id, known, "`envdoctor matrix list` names them")
             raise UsageProblem(f"rules: {rule_id}: there is no such rule; {hint}")
-    renamed = replace(
-        policy,
+    renamed = policy._replace(
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(
-            replace(entry, id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
+            entry._replace(id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
         ),
     )
     return renamed, notices

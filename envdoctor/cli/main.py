@@ -55,9 +55,7 @@ class _Commands(click.Group):
         if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
             from envdoctor.text.nearest import did_you_mean
 
-            ctx.fail(
-                f"No such command '{args[0]}'; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}"
-            )
+            ctx.fail(f"No such command '{args[0]}'; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}")
         return super().resolve_command(ctx, args)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -46,7 +45,7 @@ def with_fixes(judgement: Judgement, matrix: Matrix) -> Judgement:
             rule = matrix.find(finding.id)
             assert rule is not None
             offered[finding.id] = offer_fixes(rule, judgement.facts, matrix, before)
-        findings.append(replace(finding, fixes=offered[finding.id]))
+        findings.append(finding._replace(fixes=offered[finding.id]))
     return judgement._replace(findings=tuple(findings))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from envdoctor import __version__
@@ -117,9 +116,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
 def _data(value: Any) -> Any:
     """The value as JSON data: a class by its fields, without those that are None; of a text both languages."""
-    if is_dataclass(value):
-        value = _known(**{field.name: getattr(value, field.name) for field in fields(value)})
-    elif hasattr(value, "_asdict"):
+    if hasattr(value, "_asdict"):
         value = _known(**value._asdict())
     elif isinstance(value, (list, tuple)):
         return [_data(item) for item in value]

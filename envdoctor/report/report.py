@@ -37,7 +37,7 @@ class RuleInfo(NamedTuple):
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 

@@ -72,7 +72,7 @@ NEVER_SAID = {
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
     *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),
-    "is nested too deeply, or too large in memory, to be read",
+    *("is nested too deeply, or too large in memory, to be read", "has keys that are too long"),
 }
 
 
