@@ -49,7 +49,7 @@ def test_the_last_lines_count_and_say_what_would_help(report: Report) -> None:
         "\n2 errors, 1 warning, 1 ignored.\n"
         "124 rules checked in 0.5 s; 5 could not be checked.\n"
         "  2 more rules: give --model ORG/NAME or --model DIR\n"
-        "  then 1 more: describe the run: --set recipe.dtype=bf16 --set recipe.attn=sdpa\n"
+        "  then 1 more: describe the run: --set recipe.attn=sdpa --set recipe.method=lora\n"
         "  2 rules for other reasons: see -v\n"
         "Details: envdoctor explain ID    Accept: envdoctor ignore ID --reason ...\n"
         "Wrong? envdoctor facts --for-issue\n"
