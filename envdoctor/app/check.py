@@ -18,6 +18,7 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.report.report import Notice, Report
+from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from envdoctor.probe.section import ProbeSection
@@ -144,5 +145,9 @@ def _settle(
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
     if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
-        raise UsageProblem(f"--require {name}: not a known fact; `envdoctor matrix facts` lists them")
+        known = [spec.key for spec in matrix.registry]
+        hint = did_you_mean(
+            name, [*known, *(key.partition(".")[0] for key in known)], "`envdoctor matrix facts` lists them"
+        )
+        raise UsageProblem(f"--require {name}: not a known fact; {hint}")
     return is_there(judgement.facts, name)

@@ -13,7 +13,7 @@ from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -147,9 +147,27 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
         ]
     except AssignmentError as error:
         raise UsageProblem(str(error)) from None
+    given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in given]
     changed = change(facts, given, matrix.registry) if given else facts
     derive(changed, matrix)
     return changed
+
+
+def _understood(fact: Fact, matrix: Matrix) -> Fact:
+    """GPUs that were typed, by the names that the tables know. Raises :class:`UsageProblem` for a name of which nothing
+    is known, unless the compute capability was given too."""
+    from envdoctor.knowledge.gpu_names import gpu_named, known_gpus
+    from envdoctor.text.nearest import did_you_mean
+
+    items: list[Mapping[str, Value]] = []
+    for item in fact.value if isinstance(fact.value, Records) else ():
+        name = item.get("name")
+        known = gpu_named(name, matrix) if isinstance(name, str) else None
+        if isinstance(name, str) and known is None and "cc" not in item:
+            hint = did_you_mean(name, known_gpus(matrix), "give its compute capability too, e.g. --set gpu.cc=8.9")
+            raise UsageProblem(f"{fact.origin} gpu.name={name}: no GPU of that name is known; {hint}")
+        items.append({**item, "name": known.name} if known is not None else item)
+    return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 
 
 def is_there(facts: FactSet, name: str) -> bool:

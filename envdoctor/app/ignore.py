@@ -10,10 +10,15 @@ from pathlib import Path
 from envdoctor.app.configuration import find_configuration, load_configuration
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.whole_file import write_whole
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.values import spell
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule, with_conditions
 from envdoctor.knowledge.toml_files import LARGEST, TomlError, parse_toml
 from envdoctor.text.files import Files
+from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["write_ignore"]
+__all__ = ["demand_match", "write_ignore"]
 
 
 def write_ignore(
@@ -45,6 +50,25 @@ def write_ignore(
         raise UsageProblem(f"{error}: `{table}` is written inline there; add the entry by hand") from None
     write_whole(path, after)
     return path
+
+
+def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
+    """The value as findings of the rule spell it. Raises :class:`UsageProblem` when none of them can ever have it."""
+    spec = matrix.registry.find(rule.each) if rule.each else None
+    keys = {condition.key for clause in with_conditions(rule).affects for condition in clause}
+    keys |= {f"{rule.each}.{column}" for column in spec.identity} if spec is not None else set()
+    if key not in keys:
+        hint = did_you_mean(key, keys, f"they have {', '.join(sorted(keys))}")
+        raise UsageProblem(f"--where {key}: findings of {rule.id} do not have it; {hint}")
+    column = matrix.registry.find(key)
+    try:
+        spelled = spell(parse_value(column, value)) if column is not None else value
+    except FactTypeError as error:
+        raise UsageProblem(f"--where {key}={value}: {error}") from None
+    if column is not None and column.values and spelled not in column.values:
+        known = f"known are {', '.join(column.values)}"
+        raise UsageProblem(f"--where {key}={value}: no finding has that; {did_you_mean(value, column.values, known)}")
+    return spelled
 
 
 def _project(start: Path) -> Path | None:

@@ -11,6 +11,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.report.report import Notice
+from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["Named", "ignore_notices", "rule_named", "under_present_names"]
 
@@ -32,10 +33,7 @@ def rule_named(rule_id: str, matrix: Matrix) -> Named:
         if successor is not None:
             return Named(successor, rule_id)
         raise UsageProblem(f"{rule_id} was withdrawn on {retired.date}: {retired.because}")
-    from difflib import get_close_matches
-
-    near = get_close_matches(rule_id, [rule.id for rule in matrix.rules], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else "`envdoctor matrix list` names them"
+    hint = did_you_mean(rule_id, matrix.origins(), "`envdoctor matrix list` names them")
     raise UsageProblem(f"there is no rule {rule_id}; {hint}")
 
 
@@ -56,7 +54,8 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
 
     for rule_id in policy.severities:
         if rule_id not in known and matrix.retired(rule_id) is None:
-            raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
+            hint = did_you_mean(rule_id, known, "`envdoctor matrix list` names them")
+            raise UsageProblem(f"rules: {rule_id}: there is no such rule; {hint}")
     renamed = policy._replace(
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(

@@ -24,20 +24,22 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     """Accept a finding: write it, with its reason, into the project's configuration."""
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.facts import working_directory
-    from envdoctor.app.ignore import write_ignore
+    from envdoctor.app.ignore import demand_match, write_ignore
     from envdoctor.app.rule_names import rule_named
     from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.text.clean import clean
 
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")
-    rule = rule_id if rule_id.startswith("x-") else rule_named(rule_id, load_matrix()).rule.id
+    matrix = load_matrix()
+    named = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
+    rule = rule_id if named is None else named.id
     pairs: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageProblem(f"--where {text}: key=value is expected")
-        pairs[key] = value
+        pairs[key] = demand_match(named, key, value, matrix) if named is not None else value
     last: date | None = until.date() if until else None
     here = working_directory()
     if here is None:

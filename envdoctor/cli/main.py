@@ -49,6 +49,15 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"envdoctor.cli.{module}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            from envdoctor.text.nearest import did_you_mean
+
+            ctx.fail(f"No such command '{args[0]}'; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="envdoctor")

@@ -27,8 +27,15 @@ def command() -> None:
 @command.command("list")
 @_matrix
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def list_(matrix: tuple[Path, ...], format_: str) -> int:
-    """One line a rule."""
+@click.argument("words", nargs=-1)
+def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int:
+    """Every rule with its title; with WORDS those that have all of them in id, title, subject or severity.
+
+    \b
+    envdoctor matrix list glm error
+    """
+    from envdoctor.judge.messages import title_of
+
     loaded = load_matrix(matrix)
     rows = [
         {
@@ -37,18 +44,21 @@ def list_(matrix: tuple[Path, ...], format_: str) -> int:
             "severity": rule.severity,
             "confidence": rule.confidence,
             "effect": rule.effect,
+            "title": title_of(loaded.texts(rule)).en,
             "message": loaded.texts(rule)["message"]["en"],
             "origin": rule.origin,
         }
         for rule in loaded.rules
     ]
+    rows = [row for row in rows if all(word.lower() in " ".join(row.values()).lower() for word in words)]
     if format_ == "json":
         write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
         return 0
-    width = max((len(row["id"]) for row in rows), default=0)
-    lines = [f"{row['id']:<{width}}  {row['severity']:<7}  {row['confidence']:<10}  {row['effect']}" for row in rows]
-    lines.append(f"{len(rows)} rules, matrix {loaded.version} ({loaded.source})")
-    write_stdout("\n".join(clean(line) for line in lines))
+    lines: list[str] = []
+    for row in rows:
+        lines.append(clean(f"{row['id']}  ({row['severity']}, {row['confidence']}, {row['effect']})"))
+        lines.append(f"    {clean(row['title'])}")
+    write_stdout("\n".join([*lines, f"{len(rows)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"]))
     return 0
 
 

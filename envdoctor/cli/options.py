@@ -35,7 +35,9 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
-            click.option("--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`."),
+            click.option(
+                "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."
+            ),
             click.option(
                 "--set",
                 "assignments",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -82,6 +83,8 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     from envdoctor.report.formats import load
 
     verbosity = options["verbose"] - options["quiet"]
+    if verbosity > 0:
+        report = replace(report, all_facts=True)
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
     for name, path in parse_outputs(options["outputs"], names()):
         write_whole(path, load(name)(report, lang))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.versions.dotted import dotted
-from envdoctor.versions.names import normalise
+from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "RegistryError",
     "canonical_key",
     "parse_value",
+    "strange_name",
+    "unlisted",
 ]
 
 TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
@@ -37,7 +40,9 @@ class FactSpec(NamedTuple):
     """What the registry says of one key or column.
 
     ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
-    the texts that a text can be, each with its name for a person by language (empty: any text); ``label`` names the
+    the texts that a text can be, each with its name for a person by language (empty: any text; ``*`` stands for any
+    part); ``spellings`` are what people write instead of one of them, in lower case. A number lies between ``least``
+    and ``most``. ``example`` is a value that may be shown to somebody who is asked for the fact. ``label`` names the
     fact in a sentence, ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to
     ask for; a report need not print it beside the rule's words.
     ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
@@ -58,6 +63,10 @@ class FactSpec(NamedTuple):
     depends_on: tuple[str, ...] = ()
     concerns: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
+    spellings: Mapping[str, str] = {}
+    least: float = 0
+    most: float = math.inf
+    example: str = ""
     label: Mapping[str, str] = {}
     absent: Mapping[str, str] = {}
     answer: bool = False
@@ -68,7 +77,8 @@ class FactSpec(NamedTuple):
 class Registry:
     """All registered keys; ``prefix.*`` entries register every key below the prefix.
 
-    ``help_texts`` holds the advice that would supply facts, by its id: the texts by language, ``given_with`` (the fact
+    ``help_texts`` holds the advice that would supply facts, by its id: the texts by language, ``keys`` (the facts that
+    can be given with it, each with an example), ``given_with`` (the fact
     that is known when it was taken) and ``part_of`` (the commands that need no such advice).
     """
 
@@ -152,12 +162,26 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         depends_on=tuple(entry.get("depends_on", ())),
         concerns=entry.get("concerns", {}),
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
+        spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
+        least=entry.get("least", 0),
+        most=entry.get("most", math.inf),
+        example=str(entry.get("example", "")),
         label=entry.get("label", {}),
         absent=entry.get("absent", {}),
         answer=entry.get("answer", False),
         first=tuple(entry.get("first", ())),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
+
+
+def strange_name(key: str, registry: Registry) -> str | None:
+    """Why a key below a prefix can be no fact: the name is none of a package, or no source reads the variable."""
+    prefix, _, name = key.partition(".")
+    if prefix == "pkg" and valid_name(name) is None:
+        return f"{_short(name)} is no name of a package"
+    if prefix == "env" and name not in registry.names("env"):
+        return f"{_short(name)} is no variable that is read"
+    return None
 
 
 def canonical_key(key: str) -> str:
@@ -177,16 +201,16 @@ def parse_value(spec: FactSpec, raw: object) -> Value:
         return _records(spec, raw)
     if spec.type == "texts":
         if isinstance(raw, str):
-            return tuple(part.strip() for part in raw.split(",") if part.strip())
+            return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
         if isinstance(raw, (list, tuple)) and all(isinstance(item, str) for item in raw):
-            return tuple(raw)
+            return tuple(_spelled(spec, item) for item in raw)
         raise FactTypeError(f"a list of text is expected, not {_short(raw)}")
     if isinstance(raw, (list, tuple, Mapping)):
         raise FactTypeError(f"{_article(spec.type)} is expected, not {_short(raw)}")
     if spec.type == "boolean":
         return _boolean(raw)
     if spec.type == "number":
-        return _number(raw)
+        return _within(spec, _number(raw))
     if isinstance(raw, bool) or not isinstance(raw, str):
         raise FactTypeError(f"{_article(spec.type)} in quotes is expected, not {_short(raw)}")
     if len(raw) > 4096:
@@ -195,7 +219,31 @@ def parse_value(spec: FactSpec, raw: object) -> Value:
         raise FactTypeError(f'dotted integers such as "12.4" are expected, not {_short(raw)}')
     if spec.type == "version" and not is_version(raw):
         raise FactTypeError(f"a version by PEP 440 is expected, not {_short(raw)}")
-    return raw
+    return _spelled(spec, raw) if spec.type == "text" else raw
+
+
+def unlisted(spec: FactSpec, value: Value) -> str | None:
+    """The first word of a value that is none of those that the registry lists; None when all are, or any may be."""
+    words = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
+    if not spec.values or spec.type not in ("text", "texts"):
+        return None
+    return next((word for word in words if not any(fnmatchcase(word, known) for known in spec.values)), None)
+
+
+def _spelled(spec: FactSpec, text: str) -> str:
+    """A word as the registry spells it: case does not count, and usual spellings are understood."""
+    if not spec.values or text in spec.values:
+        return text
+    lowered = text.lower()
+    known = spec.spellings.get(lowered)
+    return known or next((value for value in spec.values if value.lower() == lowered), text)
+
+
+def _within(spec: FactSpec, number: int | float) -> int | float:
+    if spec.least <= number <= spec.most:
+        return number
+    bound = f"at least {spec.least:g}" if number < spec.least else f"at most {spec.most:g}"
+    raise FactTypeError(f"{bound} is expected, not {number}")
 
 
 def _boolean(raw: object) -> bool:

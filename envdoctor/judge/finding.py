@@ -94,8 +94,9 @@ class Finding(NamedTuple):
     ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
     by guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a
     rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
-    ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's configuration;
-    ``superseded_by`` names the finding that reports the same cause.
+    ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
+    taken or an example. ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's
+    configuration; ``superseded_by`` names the finding that reports the same cause.
     """
 
     id: str
@@ -111,6 +112,7 @@ class Finding(NamedTuple):
     title: Text = _NO_TEXT
     assumed: tuple[Assumption, ...] = ()
     caveats: tuple[str, ...] = ()
+    settled_by: tuple[str, ...] = ()
     item: Mapping[str, str] = {}
     locations: tuple[Location, ...] = ()
     fixes: tuple[OfferedFix, ...] = ()

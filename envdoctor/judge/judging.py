@@ -124,12 +124,23 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
             for key, _, because, default in match.assumed
         ),
         caveats=caveats,
+        settled_by=_settled_by(match, read, matrix.registry),
         item=item,
         locations=tuple(Location(*place) for place in places if place),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
     )
+
+
+def _settled_by(match: Match, read: Read, registry: Registry) -> tuple[str, ...]:
+    """What to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask for."""
+    guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
+    for key in match.open_exceptions:
+        spec = registry.find(key)
+        if spec is not None and spec.type != "records" and key not in guessed:
+            guessed[key] = spec.example or next(iter(spec.values), "...")
+    return tuple(f"{key}={value}" for key, value in guessed.items())
 
 
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:

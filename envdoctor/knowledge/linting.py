@@ -63,7 +63,7 @@ def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
     complaints = list(_documents(matrix.home))
     yield from complaints
     if not complaints:
-        yield from (("facts.toml", problem) for problem in _registry(matrix))
+        yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
         yield from (("retired.toml", problem) for problem in _retired(matrix))
         yield from (("families.toml", problem) for problem in _families(matrix))
 
@@ -94,6 +94,14 @@ def _registry(matrix: Matrix) -> Iterator[str]:
         ):
             if matrix.registry.find(key) is None and key not in known:
                 yield f"{spec.key}: depends_on: {key} is not a registered fact"
+
+
+def _help(matrix: Matrix) -> Iterator[str]:
+    for name, entry in matrix.registry.help_texts.items():
+        for key in entry.get("keys", ()):
+            spec = matrix.registry.find(key)
+            if spec is None or not spec.example:
+                yield f"help: {name}: {key} is no registered fact with an example"
 
 
 def _retired(matrix: Matrix) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -80,7 +81,7 @@ class Literals:
         for word in raw if isinstance(raw, list) else [raw]:
             if not words or not isinstance(word, str) or word in ("absent", "present"):
                 continue
-            if not any(glob_fits(known.lower(), word.lower()) for known in words):
+            if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
                 yield f"{where}: no source gives {word!r}; {_some(words)}"
 
 

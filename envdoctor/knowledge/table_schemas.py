@@ -54,6 +54,7 @@ _GPUS = {"key": TEXT, "names": TEXTS, "cc": _CC, "kind": one_of(*_GPU_KINDS)}
 _COMPAT = table({"kinds": list_of(one_of(*_GPU_KINDS)), "names": TEXTS})
 _ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
 _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
+_TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
 
 #: By table: its parts beside the head, each with its check.
@@ -95,7 +96,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "requires_python": mapping(_NAME, tables(table({"versions": SPECIFIER, "python": SPECIFIER}))),
     },
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
-    "stack-modules": {"module": _rows({"module": TEXT, "name": _NAME}, key="module")},
+    "stack-modules": {
+        "module": _rows({"module": TEXT, "name": _NAME}, {"taken": list_of(_TAKEN)}, key="module"),
+    },
     "torch-archs": {"row": _rows({**_ARCHS, "machine": one_of("x86_64", "aarch64")}, key="key cuda machine")},
     "torch-archs-windows": {"row": _rows(_ARCHS, key="key cuda")},
     "torch-builds": {
@@ -114,7 +117,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         )
     },
     "torch-companions": {"package": _rows({"name": _NAME}, {"newer_since": VERSION}, key="name")},
-    "torch-extensions": {"package": _rows({"name": _NAME, "modules": TEXTS}, key="name")},
+    "torch-extensions": {
+        "package": _rows({"name": _NAME, "modules": TEXTS}, {"vital": mapping(TEXT, TEXT)}, key="name"),
+    },
     "transformers-model-types": {
         "since": mapping(VERSION, TEXTS),
         "until": mapping(VERSION, TEXTS),
@@ -144,12 +149,18 @@ _OF_ANY_FACT = {
     "absent": WORDS,
     "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
     "answer": FLAG,
+    "spellings": mapping(TEXT, TEXTS),
+    "least": NUMBER,
+    "most": NUMBER,
+    "example": either(TEXT, NUMBER),
 }
 _OTHERS: Mapping[str, Check] = {
     "facts": table(
         {
             "schema": SCHEMA_1,
-            "help": mapping(TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS})),
+            "help": mapping(
+                TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS})
+            ),
             "fact": mapping(
                 TEXT,
                 table(

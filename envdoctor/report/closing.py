@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from envdoctor.facts.values import Absent, Unknown
+from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
+
+#: How many facts one advice names.
+_NAMED_KEYS = 2
 
 
 def unjudged_lines(report: Report, page: Page, color: bool) -> list[str]:
@@ -146,8 +149,21 @@ def _taken(report: Report) -> set[str]:
 
 
 def _advice(report: Report, name: str, page: Page) -> str:
+    """What would help, with the facts that nobody has given yet."""
     texts = report.registry.help_texts.get(name, {})
-    return str(texts.get(page.lang) or texts.get("en") or name)
+    text = str(texts.get(page.lang) or texts.get("en") or name)
+    known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
+    open_ = [spec for spec in known if not _is_given(report, spec.key)]
+    named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
+    return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
+
+
+def _is_given(report: Report, key: str) -> bool:
+    records = report.registry.records_of(key)
+    value = report.facts.value(records.key if records is not None else key)
+    if isinstance(value, Records):
+        return all(not isinstance(item.get(key.partition(".")[2], NOT_GIVEN), Unknown) for item in value)
+    return not isinstance(value, Unknown)
 
 
 def _reason(entry: NotChecked, page: Page) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 
 from envdoctor.facts.values import place_of
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
@@ -155,6 +156,9 @@ def _notes(finding: Finding, page: Page) -> list[str]:
         fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
         notes.append(page.say("assumed {fact}: {reason}", fact=fact, reason=reason))
     notes += map(page.sentence, finding.caveats)
+    if finding.settled_by and not finding.gate and finding.status == "active":
+        command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
+        notes.append(page.say("say what is so, and it is certain: {command}", command=command))
     if finding.status == "preview":
         notes.append(page.say("a preview rule: it never fails the run"))
     return notes

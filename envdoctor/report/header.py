@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 #: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
-_ALWAYS, _USUALLY = 2, 8
+_ALWAYS, _USUALLY = 2, 9
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")

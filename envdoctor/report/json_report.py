@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor import __version__
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
@@ -18,7 +20,7 @@ __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -28,7 +30,7 @@ def render(report: Report, lang: str = "en") -> str:
 
 def document(report: Report) -> dict[str, object]:
     """The report as JSON data. Lists are never null; what is absent is left out; times of the run are not in it."""
-    facts = fact_data(report.facts)
+    facts = fact_data(report.facts if report.all_facts else _used(report))
     shown = Counter(finding.severity for finding in report.shown())
     helps = sorted({name for entry in report.not_checked for name in entry.help})
     texts = report.registry.help_texts
@@ -71,6 +73,13 @@ def document(report: Report) -> dict[str, object]:
     }
 
 
+def _used(report: Report) -> FactSet:
+    """The facts that findings rest on: the others are what `envdoctor facts` is for."""
+    keys = {fact.key for finding in report.findings for fact in finding.facts}
+    lists = {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
+    return FactSet(fact for fact in report.facts if fact.key in keys | lists or isinstance(fact.value, Unknown))
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     guesses = [
         f"{taken.key} was taken for {taken.value} ({taken.because.en})"
@@ -79,6 +88,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     ]
     return {
         **_without(_data(finding), "title", "title_zh", "origin"),
+        "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
         "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],

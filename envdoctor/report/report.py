@@ -44,7 +44,8 @@ class Report:
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
     the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``revision`` and
     ``probe`` are what a comparison and the experiments found besides; ``probe_commands`` say how to run the experiments
-    that findings name. ``unjudged`` are sentences about what a reader would take for judged.
+    that findings name. ``unjudged`` are sentences about what a reader would take for judged. ``all_facts``: documents
+    for programs hold every fact, not only those that findings rest on.
     """
 
     command: str
@@ -62,6 +63,7 @@ class Report:
     probe: ProbeSection | None = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[str, ...] = ()
+    all_facts: bool = False
     elapsed_seconds: float = 0.0
 
     def __post_init__(self) -> None:

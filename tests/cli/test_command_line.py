@@ -476,3 +476,63 @@ def test_a_working_directory_that_is_gone_is_no_obstacle(facts_file, tmp_path):
     assert (done.returncode, done.stderr) == (1, "")
     done = shell("mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR ignore x-ours --reason x", tmp_path)
     assert done.returncode == 2 and "the working directory has been deleted" in done.stderr
+
+
+# --- typos, filters and standard input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["chek"], "check"),
+        (["matrix", "lst"], "list"),
+        (["explain", "torch-2-5-0-glm4-batch-na"], "torch-2-5-0-glm4-batch-nan"),
+        (["check", "--require", "modle"], "model"),
+        (["ignore", "requirement-conflcit", "--reason", "x"], "requirement-conflict"),
+    ],
+)
+def test_a_typo_gets_what_was_probably_meant(run, arguments, meant):
+    said = sentence(run(*arguments), 2)
+    assert "did you mean" in said.lower() and meant in said
+
+
+def test_facts_are_read_from_standard_input(facts_file):
+    with open(facts_file(BROKEN), "rb") as document:
+        done = subprocess.run(
+            [sys.executable, "-m", "envdoctor", "check", "--no-config", "--facts", "-", "--format", "json"],
+            stdin=document,
+            capture_output=True,
+            check=False,
+        )
+    assert done.returncode == 1, done.stderr
+    assert "torch-2-5-0-glm4-batch-nan" in [finding["id"] for finding in json.loads(done.stdout)["findings"]]
+
+
+def test_rules_are_listed_with_their_titles_and_by_words(run):
+    listed = run("matrix", "list", "glm4", "NaN", "error").out
+    assert "torch-2-5-0-glm4-batch-nan  (error, reported, wrong-numbers)\n    torch ..." in listed
+    assert "requirement-missing" not in listed
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("conflict.pakage=protobuf", "did you mean conflict.package?"),
+        ("gpu.name=T4", "they have conflict.asked_by"),
+        ("conflict.kind=broken", "known are missing, conflict, python"),
+    ],
+)
+def test_an_ignore_that_can_never_match_is_refused(run, tmp_path, where, hint):
+    said = sentence(run("ignore", "requirement-conflict", "--reason", "x", "--where", where), 2)
+    assert hint in said
+    assert not (tmp_path / "envdoctor.toml").exists()
+
+
+def test_an_ignore_of_one_record_is_written(run, tmp_path):
+    assert run("ignore", "requirement-conflict", "--reason", "x", "--where", "conflict.package=protobuf").code == 0
+    assert '"conflict.package" = "protobuf"' in (tmp_path / "envdoctor.toml").read_text()
+
+
+def test_a_document_holds_all_facts_when_it_is_asked_for_more(check):
+    few, many = (json.loads(check(*more, facts={"pkg.numpy": "2.0.0"}).out)["facts"] for more in ([], ["-v"]))
+    assert set(few) == {"pkg.x-package"} and "pkg.numpy" in many

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.finding import NotChecked
 from envdoctor.report.closing import help_steps
+from envdoctor.report.report import Report
+from envdoctor.report.terminal_report import render
 
 
 def open_rules(*needs: tuple[str, ...]) -> tuple[NotChecked, ...]:
@@ -39,3 +45,17 @@ def test_every_rule_is_counted_once(needs: list[tuple[str, ...]]) -> None:
     assert sum(count for _, count in steps) == len(needs)
     named = [name for names, _ in steps for name in names]
     assert len(named) == len(set(named))
+
+
+def test_advice_names_facts_that_nobody_has_given(report: Report) -> None:
+    open_rules_ = (NotChecked("r", "error", {"recipe.attn": "not given"}, ("recipe", "machine")),)
+    known = FactSet(
+        [
+            Fact("gpu", Records(({"cc": "9.0"},)), "--set", "given"),
+            Fact("recipe.batch_size", 2, "--set", "given"),
+            Fact("recipe.dtype", "bf16", "--set", "given"),
+        ]
+    )
+    text = render(replace(report, not_checked=open_rules_, facts=known), "en")
+    assert "--set driver.version=550.54" in text and "--set recipe.attn=sdpa" in text
+    assert "gpu.cc=" not in text and "recipe.batch_size=" not in text and "recipe.dtype=" not in text

@@ -105,7 +105,7 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
             ),
         ]
     )
-    document = load(replace(report, facts=facts))
+    document = load(replace(report, facts=facts, all_facts=True))
     validate("report", document)
     assert document["facts"] == {
         "gpu": {"value": [{"name": "T4"}], "origin": "NVML", "incomplete": "NVML gave up"},
@@ -180,3 +180,12 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
         assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
     assert document["sections"]["revision"]["weights"] == "none"
     assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")
+
+
+def test_a_finding_that_another_one_stands_for_says_so_in_its_status(report: Report, validate: Validate) -> None:
+    first, *others = report.findings
+    document = load(replace(report, findings=(first._replace(superseded_by="other-rule"), *others)))
+    validate("report", document)
+    assert document["findings"][0]["status"] == "superseded"
+    for finding in document["findings"]:
+        assert (finding["status"] == "superseded") == ("superseded_by" in finding)

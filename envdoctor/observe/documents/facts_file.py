@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, canonical_key, parse_value
+from envdoctor.facts.registry import (
+    FactSpec,
+    FactTypeError,
+    Registry,
+    canonical_key,
+    parse_value,
+    strange_name,
+    unlisted,
+)
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_bounded
+from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
 
@@ -49,6 +57,8 @@ def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
             raise FactsFileError(f"{path}: {_unknown_key(key, registry)}")
+        if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
+            raise FactsFileError(f"{path}: {strange}")
         if key != written and key in given:
             raise FactsFileError(f"{path}: {written[:60]!r} and {key[:60]!r} are the same package")
         parent = registry.records_of(key)
@@ -76,7 +86,7 @@ def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry
 
 def _load(place: Path, path: str) -> Any:
     try:
-        data = read_bounded(place, _LARGEST)
+        data = _standard_input() if path == "-" else read_bounded(place, _LARGEST)
         if data is None:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
         document = json.loads(data, object_pairs_hook=_without_repetition)
@@ -89,6 +99,13 @@ def _load(place: Path, path: str) -> Any:
     except ValueError as error:
         raise FactsFileError(f"{path}: {error}") from None
     return document
+
+
+def _standard_input() -> bytes | None:
+    import sys
+
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    return data if len(data) <= _LARGEST else None
 
 
 def _check_shape(document: object, path: str) -> None:
@@ -109,9 +126,8 @@ def _check_shape(document: object, path: str) -> None:
 
 def _unknown_key(key: str, registry: Registry) -> str:
     known = [spec.key for spec in registry if not spec.key.endswith("*")]
-    near = get_close_matches(key[:60], known, n=1, cutoff=0.75)
-    hint = f"did you mean {near[0]}?" if near else "`envdoctor matrix facts` lists the known keys"
-    return f"{key[:60]!r} is not a known fact; {hint}"
+    listed = "`envdoctor matrix facts` lists the known keys"
+    return f"{key[:60]!r} is not a known fact; {did_you_mean(key, known, listed)}"
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,9 +141,11 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _value(path: str, key: str, spec: FactSpec, raw: object) -> Value:
     try:
-        return parse_value(spec, raw)
+        value = parse_value(spec, raw)
     except FactTypeError as error:
         raise FactsFileError(f"{path}: {key}: {error}") from None
+    word = unlisted(spec, value)
+    return value if word is None else Unknown(f"{word[:60]!r} is none of {', '.join(spec.values)}")
 
 
 def _from_columns(path: str, parent: str, lists: Mapping[str, Any], registry: Registry) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -16,13 +17,17 @@ __all__ = ["ImportPath", "folders_of"]
 _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
 _MOST_FOLDERS = 500
+_IN_FRONT = re.compile(r"""sys\.path\.insert\(\s*0\s*,\s*r?(["'])([^"'\\]{1,1000})\1\s*\)""")
+#: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
+_MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
 
 
 class ImportPath:
     """Folders being collected, each once, with what was met on the way.
 
     ``folders`` are in import order; ``import_lines`` are the ``import`` lines of ``.pth`` files with the name of their
-    file (nobody runs them); ``problems`` are the reasons why folders may be missing, as clauses.
+    file (nobody runs them; of the one kind that is met everywhere it is known what it does: it puts a folder in front);
+    ``problems`` are the reasons why folders may be missing, as clauses.
     """
 
     def __init__(self, files: Files) -> None:
@@ -31,6 +36,7 @@ class ImportPath:
         self.problems: list[str] = []
         self._files = files
         self._seen: set[object] = set()
+        self._front = 0
 
     def add(self, folder: str) -> bool:
         """Add a folder (or a zipped egg) that is there. One that cannot be looked at is added as well, so that whoever
@@ -74,15 +80,31 @@ class ImportPath:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = os.fsdecode(content)
+        mark: int | None = None
         for line in text.splitlines():
             if not line.strip() or line.startswith("#"):
                 continue
             if line.startswith(("import ", "import\t")):
                 self.import_lines.append((name, line))
+                for match in _IN_FRONT.finditer(line):
+                    count = len(self.folders)
+                    self.add(os.path.normpath(self._files.inside(match[2])))
+                    self._to_front(count)
+                if _MARKED in line:
+                    mark = len(self.folders)
+                elif _MOVED in line and mark is not None:
+                    self._to_front(mark)
                 continue
             line = line.rstrip()
             target = self._files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
             self.add(os.path.normpath(target) if "\0" not in target else target)
+
+    def _to_front(self, start: int) -> None:
+        """Put the folders from ``start`` on before all others, behind those that were put there already."""
+        moved = self.folders[start:]
+        self.folders[start:] = []
+        self.folders[self._front : self._front] = moved
+        self._front += len(moved)
 
 
 def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:

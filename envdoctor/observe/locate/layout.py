@@ -32,10 +32,11 @@ class Layout:
     for the report's first line: why this one. ``live`` is true when the environment would run on this machine, so that
     machine facts apply to it.
 
-    ``version_origin`` names the file that gave the version. ``import_lines`` are the ``import`` lines of ``.pth``
-    files, each with its file's name; nobody runs them. ``incomplete`` is None when ``site_packages`` is known to hold
-    every folder, otherwise the reason why it may not. ``notes`` are sentences for the user. ``files`` reads the
-    environment's files and keeps inside the root when there is one; readers use nothing else.
+    ``gone`` is what its interpreter is a link to, when that is not there any more. ``version_origin`` names the file
+    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name;
+    nobody runs them. ``incomplete`` is None when ``site_packages`` is known to hold every folder, otherwise the
+    reason why it may not. ``notes`` are sentences for the user. ``files`` reads the environment's files and keeps
+    inside the root when there is one; readers use nothing else.
     """
 
     prefix: str
@@ -46,6 +47,7 @@ class Layout:
     kind: str
     because: str
     live: bool
+    gone: str | None = None
     version_origin: str = ""
     import_lines: tuple[tuple[str, str], ...] = ()
     incomplete: str | None = None

@@ -59,9 +59,9 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     installation, executable = choice.installation, choice.executable
     path = folders_of(installation, caller.files, environ=caller.environ, cwd=caller.cwd)
     notes = list(choice.notes)
+    gone: str | None = None
     if executable is not None and not os.path.exists(executable):
-        notes.append(f"the interpreter {executable} leads to {os.path.realpath(executable)}, which is gone")
-        executable = None
+        gone, executable = os.path.realpath(executable), None
     elif installation.kind == "venv" and installation.base is None and installation.settings.get("home"):
         notes.append(f"the Python that this environment was made from is gone: {installation.settings['home']}")
     # A tree of Windows on another system is read, but does not run here.
@@ -77,6 +77,7 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         kind=installation.kind,
         because=choice.because,
         live=not foreign,
+        gone=gone,
         version_origin=origin,
         import_lines=tuple(path.import_lines),
         incomplete=path.problems[0] if path.problems else None,

@@ -1,18 +1,21 @@
 """The fact ``import_shadow``: modules that would be imported from a folder in front of an installed package.
 
 In front stand the folder of the script (for ``python -m`` and interactive use the working directory; the working
-directory is looked at), PYTHONPATH, and outside of virtual environments the user's own site folder. A folder without
-``__init__.py`` hides nothing: a regular package behind it is found first.
+directory is looked at), PYTHONPATH, folders that a line of a ``.pth`` file puts before the packages, and outside of
+virtual environments the user's own site folder. A folder without ``__init__.py`` hides nothing: a regular package
+behind it is found first.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.packages.reading.code_version import module_in, version_of_code
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 
@@ -21,6 +24,8 @@ __all__ = ["KEYS", "NEEDS", "observe"]
 KEYS = ("import_shadow",)
 NEEDS = ("dist",)
 
+_LIMIT = 1 << 16
+_SCRIPTS = 30
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 
 
@@ -36,7 +41,7 @@ def observe(request: Request) -> list[Fact]:
         item
         for kind, folder in front
         for row in request.rows("stack-modules", "module")
-        if (item := _shadow(kind, folder, (row["module"], row["name"]), installed, layout)) is not None
+        if (item := _shadow(kind, folder, row, installed, layout)) is not None
     ]
     return [Fact(key, Records(tuple(items), dists.incomplete), origin, "environment")]
 
@@ -45,16 +50,22 @@ def _in_front(layout: Layout, environ: Mapping[str, str], cwd: str) -> Iterator[
     folders = layout.site_packages
     if cwd not in folders and cwd not in (os.sep, layout.prefix):
         yield "working-directory", cwd
-    for entry in environ.get("PYTHONPATH", "").split(os.pathsep):
-        folder = os.path.normpath(os.path.join(cwd, entry)) if entry else ""
-        if folder in folders:
-            yield "pythonpath", folder
+    named = [
+        os.path.normpath(os.path.join(cwd, entry)) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+    ]
+    yield from (("pythonpath", folder) for folder in named if folder in folders)
+    last = max((place for place, folder in enumerate(folders) if _is_site(folder)), default=0)
+    yield from (("pth", folder) for folder in folders[:last] if folder not in named and not _is_site(folder))
     if layout.kind != "venv" and not environ.get("PYTHONNOUSERSITE"):
         home = environ.get("HOME") or os.path.expanduser("~")
         base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
         yield from (
             ("user-site", folder) for folder in folders if folder.startswith(os.path.join(base, "lib") + os.sep)
         )
+
+
+def _is_site(folder: str) -> bool:
+    return os.path.basename(folder) in ("site-packages", "dist-packages")
 
 
 def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
@@ -69,25 +80,26 @@ def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
 def _shadow(
     kind: str,
     folder: str,
-    wanted: tuple[str, str],
+    row: Mapping[str, Any],
     installed: Mapping[str, Mapping[str, Mapping[str, Value]]],
     layout: Layout,
 ) -> Mapping[str, Value] | None:
-    module, name = wanted
+    module, name = row["module"], row["name"]
     behind = layout.site_packages
     if folder in behind:
         behind = behind[behind.index(folder) + 1 :]
     hidden = next((place for place in behind if name in installed.get(place, ())), None)
-    path = None if hidden is None else _importable(folder, module, layout.files)
+    path = None if hidden is None else module_in(folder, module, layout.files)
     if hidden is None or path is None:
         return None
-    other = _importable(hidden, module, layout.files)
+    other = module_in(hidden, module, layout.files)
     if other is None or os.path.realpath(other) == os.path.realpath(path):
         return None
     if kind == "working-directory" and _is_checkout(folder, name, layout.files):
         return None
     own = installed.get(folder, {}).get(name)
-    version: Value = ABSENT if own is None else own.get("version", Unknown("not known"))
+    said = version_of_code(path, layout.files) if own is None else None
+    version: Value = said[0] if said else ABSENT if own is None else own.get("version", Unknown("not known"))
     there = installed[hidden][name].get("version", Unknown("not known"))
     known = isinstance(version, str) and isinstance(there, str)
     return {
@@ -98,15 +110,48 @@ def _shadow(
         "version": version,
         "differs": version != there if known else Unknown("not both are of a known version"),
         "path": path,
+        **(_lacking(path, folder, row, installed, layout.files) if kind == "working-directory" else {}),
     }
 
 
-def _importable(folder: str, module: str, files: Files) -> str | None:
-    """The regular package or the module file that a folder gives under this name."""
-    package = os.path.join(folder, module)
-    if files.is_file(os.path.join(package, "__init__.py")):
-        return package
-    return f"{package}.py" if files.is_file(f"{package}.py") else None
+def _lacking(
+    path: str,
+    folder: str,
+    row: Mapping[str, Any],
+    installed: Mapping[str, Mapping[str, Mapping[str, Value]]],
+    files: Files,
+) -> dict[str, Value]:
+    """What an installed package takes from the module, where the one in front cannot have it: no module of that name in
+    its folder, no such word in its text, and nothing that makes names up. The texts are searched, never run."""
+    there = {name for items in installed.values() for name in items}
+    try:
+        text = files.text(os.path.join(path, "__init__.py") if not path.endswith(".py") else path, _LIMIT)
+    except OSError:
+        return {}
+    made_up = len(text) >= _LIMIT or re.search(r"import\s*\*|__getattr__|globals\(|exec\(|sys\.modules", text)
+    for taken in row.get("taken", ()) if not made_up else ():
+        if taken["by"] not in there or re.search(rf"\b{taken['name']}\b", text):
+            continue
+        inside = "" if path.endswith(".py") else os.path.join(path, taken["name"])
+        if inside and (files.is_folder(inside) or files.is_file(f"{inside}.py")):
+            continue
+        script = _importing(taken["by"], taken.get("through", ()), folder, files)
+        return {"lacks": f"{row['module']}.{taken['name']}", "asked_by": taken["by"], "script": script}
+    return {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
+
+
+def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:
+    """The first script of the folder that imports the package, and of it one of ``through`` where these are named."""
+    imports = re.compile(rf"^(?:from|import)[ \t]+{package.replace('-', '_')}\b", re.MULTILINE)
+    words = re.compile(rf"\b(?:{'|'.join(through)})\b") if through else None
+    for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
+        try:
+            text = files.text(os.path.join(folder, name), _LIMIT)
+        except OSError:
+            continue
+        if imports.search(text) and (words is None or words.search(text)):
+            return name
+    return ABSENT
 
 
 def _is_checkout(folder: str, name: str, files: Files) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
+from envdoctor.observe.packages.reading.code_version import another_version, module_in
 from envdoctor.observe.packages.reading.distributions import scan_folder
 from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem
-from envdoctor.observe.packages.reading.package_versions import decide_versions
+from envdoctor.observe.packages.reading.package_versions import CodeVersion, decide_versions
+from envdoctor.observe.packages.reading.version_files import VERSION_FILES
 from envdoctor.observe.packages.reading.wheel_file import read_tags
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent, because_of
@@ -27,6 +30,7 @@ KEYS = (
     "python.implementation",
     "python.free_threaded",
     "python.executable",
+    "python.gone",
     "pkg.*",
     "dist",
     "metadata_problem",
@@ -51,17 +55,20 @@ def observe(request: Request) -> list[Fact]:
     """
     layout = request.place
     try:
-        return _observe(layout)
+        return _observe(layout, {row["name"]: row["module"] for row in request.rows("stack-modules", "module")})
     except Spent as spent:
         raise EnvironmentUnreadable(f"the environment {layout.prefix} was {spent}") from None
 
 
-def _observe(layout: Layout) -> list[Fact]:
+def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
-    versions = decide_versions(folders.distributions, layout.site_packages, layout.files)
+    replaced = _replaced_code(folders.distributions, modules, layout)
+    versions = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
     wheels = [read_tags(item, layout.files) for item in versions.distributions]
     problems = [*folders.problems, *versions.problems, *(problem for _, problem in wheels if problem)]
+    named = Counter(item.name for item in versions.distributions)
+    problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
     dists = _dists(folders.distributions, versions.distributions, [tags for tags, _ in wheels])
     return [
         *_own_facts(layout),
@@ -95,6 +102,28 @@ def _read_folders(layout: Layout) -> _Folders:
             found.distributions["conda-meta"] = conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
             found.trouble.append(f"conda-meta cannot be listed: {because_of(error)}")
+    return found
+
+
+def _replaced_code(
+    in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
+) -> dict[str, CodeVersion]:
+    """The versions of code that is another release than its metadata says, of the packages that are imported."""
+    found: dict[str, CodeVersion] = {}
+    seen: set[str] = set(VERSION_FILES)
+    for items in in_folders.values():
+        for item in items:
+            module = modules.get(item.name)
+            if module is None or item.name in seen or not isinstance(item.version, str) or item.kind == "conda":
+                continue
+            seen.add(item.name)
+            editable = item.editable is True
+            folders = layout.site_packages if editable else (os.path.dirname(item.path),)
+            places = (module_in(folder, module, layout.files) for folder in folders)
+            place = next(filter(None, places), None)
+            said = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
+            if place and said:
+                found[item.name] = CodeVersion(*said, os.path.dirname(place))
     return found
 
 
@@ -139,6 +168,7 @@ def _own_facts(layout: Layout) -> list[Fact]:
         Fact("python.minor", _minor(layout), origin or "the folder of packages", "environment"),
         Fact("python.free_threaded", any(match and match[2] for match in _libraries(layout)), because, "environment"),
         Fact("python.executable", executable, because, "environment"),
+        Fact("python.gone", layout.gone or ABSENT, because, "environment"),
     ]
 
 

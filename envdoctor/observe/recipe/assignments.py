@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
+from envdoctor.facts.registry import (
+    FactSpec,
+    FactTypeError,
+    Registry,
+    canonical_key,
+    parse_value,
+    strange_name,
+    unlisted,
+)
 from envdoctor.facts.values import Fact
+from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["AssignmentError", "parse_assignments"]
+
+#: Lists whose items people describe by columns; others come out of observations and derivations.
+_GIVEN_BY_COLUMNS = ("gpu",)
 
 
 class AssignmentError(ValueError):
@@ -29,6 +41,13 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
             raise AssignmentError(f"{origin} {text}: key=value is expected")
         if spec is None or key.endswith("*"):
             raise AssignmentError(f"{origin} {text}: {_hint(key, registry)}")
+        strange = strange_name(key, registry)
+        if strange is not None:
+            head = key.partition(".")[0]
+            near = did_you_mean(
+                key.partition(".")[2], registry.names(head), "`envdoctor facts` shows how they are written"
+            )
+            raise AssignmentError(f"{origin} {text}: {strange}; {near}")
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
             raise AssignmentError(f"{origin} {text}: a list; give its columns ({key}.{column}=…), or {key}=absent")
@@ -40,9 +59,13 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         if not raw.strip() and spec.type != "texts":
             raise AssignmentError(f"{origin} {text}: a value is expected after =, or {key}=absent")
         try:
-            facts.append(Fact(key, parse_value(spec, raw.strip()), origin, "given"))
+            value = parse_value(spec, raw.strip())
         except FactTypeError as error:
             raise AssignmentError(f"{origin} {text}: {error}") from None
+        word = unlisted(spec, value)
+        if word is not None:
+            raise AssignmentError(f"{origin} {text}: {_refused(spec, word, registry)}")
+        facts.append(Fact(key, value, origin, "given"))
     for head, items in columns.items():
         parent = registry.find(head)
         assert parent is not None
@@ -67,9 +90,17 @@ def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
 
 def _hint(key: str, registry: Registry) -> str:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
-    from difflib import get_close_matches
+    known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
+    listed = "`envdoctor matrix facts` lists them"
+    return f"{key} is not a known fact; {did_you_mean(key, known, listed)}"
 
-    near = get_close_matches(key[:60], known, n=1, cutoff=0.7)
-    if near:
-        return f"{key} is not a known fact; did you mean {near[0]}?"
-    return f"{key} is not a known fact; `envdoctor matrix facts` lists them"
+
+def _refused(spec: FactSpec, word: str, registry: Registry) -> str:
+    """Why a word is not taken, with the nearest one, or the key that it is a value of."""
+    other = next(
+        (one for one in registry if one.key != spec.key and one.key.startswith("recipe.") and word in one.values), None
+    )
+    listed = f"known are {', '.join(spec.values)}"
+    if other is not None:
+        return f"{word!r} is no value of it; did you mean {other.key}={word}?"
+    return f"{word!r} is no value of it; {did_you_mean(word, [*spec.values, *spec.spellings], listed)}"

@@ -259,3 +259,21 @@ def test_any_metadata_directory_is_a_distribution_or_a_problem(
         for item in found.distributions:
             assert item.name == item.name.lower()
             assert isinstance(item.version, (str, Unknown))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_metadata_in_another_encoding_is_named(bare: Path, make_dist, read, encoding: str) -> None:
+    folder = make_dist(bare, "tqdm", "4.70.1")
+    text = "Metadata-Version: 2.1\nName: tqdm\nVersion: 4.70.1\nAuthor: Jérôme\n\n"
+    (folder / "METADATA").write_bytes(text.encode(encoding))
+    _, _, values = read(path=bare)
+    (problem,) = values["metadata_problem"]
+    assert (problem["name"], problem["kind"], problem["alone"]) == ("tqdm", "encoding", True)
+    assert values["pkg.tqdm"] == "4.70.1"
+
+
+def test_a_leftover_beside_sound_metadata_is_not_the_only_record(bare: Path, make_dist, read) -> None:
+    make_dist(bare, "tqdm", "4.70.1")
+    (make_dist(bare, "tqdm", "4.60.0") / "METADATA").unlink()
+    _, _, values = read(path=bare)
+    assert [item["alone"] for item in values["metadata_problem"] if item["kind"] == "no-metadata"] == [False]

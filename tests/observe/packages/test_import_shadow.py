@@ -57,6 +57,9 @@ def test_a_package_in_the_working_directory_hides_the_installed_one(shadows, tmp
             "version": ABSENT,
             "differs": Unknown("not both are of a known version"),
             "path": str(tmp_path / "run" / "datasets"),
+            "lacks": ABSENT,
+            "asked_by": ABSENT,
+            "script": ABSENT,
         }
     ]
 
@@ -187,3 +190,81 @@ def test_a_folder_of_packages_alone_does_not_tell_what_is_in_front(tmp_path, mak
         import_shadow, layout, observe(layout).seen, environ={}, cwd=str(tmp_path), rows=lambda name, part: TABLE[part]
     )
     assert isinstance(fact.value, Unknown) is not layout.live
+
+
+def test_a_checkout_without_metadata_says_its_version_itself(shadows, tmp_path):
+    old = tmp_path / "old"
+    module(old, "datasets")
+    (old / "datasets" / "__init__.py").write_text('__version__ = "2.14.0"\n')
+    (item,) = shadows(PYTHONPATH=str(old))
+    assert (item["kind"], item["version"], item["differs"]) == ("pythonpath", "2.14.0", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import sys; sys.path.insert(0, '{old}')",
+        "import sys; sys.__plen = len(sys.path)\n{old}\nimport sys; p=getattr(sys,'__egginsert',0); sys.__egginsert=p",
+    ],
+)
+def test_a_line_of_a_pth_file_puts_an_old_checkout_first(shadows, site, tmp_path, line):
+    old = tmp_path / "old"
+    module(old, "datasets")
+    (old / "datasets" / "__init__.py").write_text('__version__ = "2.14.0"\n')
+    (site / "old.pth").write_text(line.replace("{old}", str(old)))
+    (item,) = shadows()
+    assert (item["kind"], item["version"], item["hidden_version"]) == ("pth", "2.14.0", "4.4.1")
+
+
+def test_a_folder_that_a_pth_file_adds_behind_hides_nothing(shadows, site, tmp_path):
+    module(tmp_path / "old", "datasets")
+    (site / "old.pth").write_text(str(tmp_path / "old"))
+    assert shadows() == []
+
+
+LACKING = ("datasets.Dataset", "trl", "train.py")
+
+
+def lacking(items):
+    (item,) = items
+    return item["lacks"], item["asked_by"], item["script"]
+
+
+@pytest.fixture
+def beside(tmp_path: Path, site: Path, make_dist, monkeypatch):
+    """Write the module datasets and a script into the working directory; trl is installed and takes Dataset."""
+    make_dist(site, "trl", "0.23.0")
+    taken = [{"by": "trl", "name": "Dataset", "through": ["SFTTrainer"]}]
+    monkeypatch.setitem(TABLE["module"][0], "taken", taken)
+
+    def write(text: str, script: str, *, package: bool = False) -> None:
+        module(tmp_path / "run", "datasets", package=package).write_text(text)
+        (tmp_path / "run" / "train.py").write_text(script)
+
+    return write
+
+
+def test_a_script_beside_the_module_that_needs_the_installed_one_fails(shadows, beside):
+    beside("x = 1\n", "from trl import SFTTrainer\n")
+    assert lacking(shadows()) == LACKING
+
+
+@pytest.mark.parametrize("text", ["class Dataset: ...\n", "from mine import *\n", "def __getattr__(name): ...\n"])
+def test_a_module_that_may_have_the_name_is_not_said_to_lack_it(shadows, beside, text):
+    beside(text, "from trl import SFTTrainer\n")
+    assert lacking(shadows()) == (ABSENT, ABSENT, ABSENT)
+
+
+@pytest.mark.parametrize(
+    "script", ["import datasets\n", "from trl import ModelConfig\n", "# from trl import SFTTrainer\n"]
+)
+def test_a_script_that_needs_none_of_it_is_not_named(shadows, beside, script):
+    beside("x = 1\n", script)
+    assert lacking(shadows())[2] == ABSENT
+
+
+def test_a_package_may_have_it_as_a_module_of_its_own(shadows, beside, tmp_path):
+    beside("x = 1\n", "from trl import SFTTrainer\n", package=True)
+    assert lacking(shadows()) == LACKING
+    (tmp_path / "run" / "datasets" / "Dataset.py").write_text("")
+    assert lacking(shadows()) == (ABSENT, ABSENT, ABSENT)

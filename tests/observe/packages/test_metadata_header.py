@@ -71,8 +71,14 @@ def test_an_empty_file_has_neither() -> None:
     assert header(b"") == Header(None, None)
 
 
-def test_bytes_that_are_not_utf8_are_replaced() -> None:
-    assert header(b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n") == Header("caf\ufffd", "1")
+def test_bytes_that_are_not_utf8_are_replaced_and_it_is_said() -> None:
+    found = header(b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n")
+    assert found == Header("caf\ufffd", "1", utf8=False)
+
+
+def test_a_character_that_is_cut_by_the_limit_of_the_first_read_is_no_fault() -> None:
+    text = "Metadata-Version: 2.1\nName: x\nVersion: 1\n\n".ljust(8191, "a") + "é"
+    assert header(text.encode()).utf8
 
 
 def test_a_folder_is_an_error_of_the_operating_system(tmp_path: Path) -> None:

@@ -50,13 +50,15 @@ class Distribution(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One item of ``metadata_problem``. ``versions`` are those that were found, comma-separated, or absent."""
+    """One item of ``metadata_problem``. ``versions`` are those that were found, comma-separated, or absent. ``alone``:
+    no other metadata directory names the package."""
 
     name: str
     kind: str
     detail: str
     versions: str | Absent
     path: str
+    alone: bool = True
 
 
 def checked_version(text: str) -> str | Unknown:
@@ -97,6 +99,8 @@ def read_directory(
     """
     header, origin, trouble = _header(path, entry, metadata, files)
     name, version = header.name, header.version
+    if not header.utf8:
+        trouble = "encoding", f"{origin} is not UTF-8 text"
     if name is None or version is None or header.cut:
         from_name, from_version = named_by(entry)
         if header.cut and version != from_version:

@@ -24,7 +24,8 @@ class Header(NamedTuple):
     line of its version, so that the version may have lost its end.
 
     ``requires`` are the values of Requires-Dist, without those that only an extra asks for; ``requires_python`` is that
-    of Requires-Python. ``partial`` is true when the header is longer than what was read of it."""
+    of Requires-Python. ``partial`` is true when the header is longer than what was read of it, ``utf8`` false when its
+    beginning is no UTF-8 text."""
 
     name: str | None
     version: str | None
@@ -32,18 +33,30 @@ class Header(NamedTuple):
     requires: tuple[str, ...] = ()
     requires_python: str | None = None
     partial: bool = False
+    utf8: bool = True
 
 
 def read_header(descriptor: int, files: Files) -> Header:
     """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. Raises
     ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
+    if not data.isascii() and not _is_utf8(data):
+        return _parse(data)._replace(utf8=False)
     quick = _usual(data)
     if quick is not None:
         return quick
     data += read_regular(descriptor, _HEADER_LIMIT - len(data))
     files.use(0, 8 * len(data))  # it is looked through more than once
     return _usual(data) or _parse(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether the whole lines of it are; a character may be cut at the end."""
+    try:
+        data[: data.rfind(b"\n") + 1].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _usual(data: bytes) -> Header | None:

@@ -12,7 +12,7 @@ from envdoctor.observe.packages.reading.version_files import VERSION_FILES, Vers
 from envdoctor.text.files import Files
 from envdoctor.versions.pep440 import same_release
 
-__all__ = ["PackageVersions", "decide_versions"]
+__all__ = ["CodeVersion", "PackageVersions", "decide_versions"]
 
 
 class PackageVersions(NamedTuple):
@@ -24,14 +24,26 @@ class PackageVersions(NamedTuple):
     problems: list[Problem]
 
 
+class CodeVersion(NamedTuple):
+    """A version that code gives itself, the file that says it below ``folder``, a folder of packages."""
+
+    version: str
+    origin: str
+    folder: str
+
+
 def decide_versions(
-    in_folders: Mapping[str, list[Distribution]], folders: tuple[str, ...], files: Files
+    in_folders: Mapping[str, list[Distribution]],
+    folders: tuple[str, ...],
+    files: Files,
+    replaced: Mapping[str, CodeVersion] | None = None,
 ) -> PackageVersions:
     """Decide the version of each package.
 
     ``in_folders`` are the distributions of each folder, in import order, and ``folders`` those that packages are
     imported from. The first folder that has a name decides, as it does for ``import``; two versions in that folder
-    leave it unknown. A version file that adds a local tag, or says something else, wins.
+    leave it unknown. A version file that adds a local tag, or says something else, wins; so does code that was
+    ``replaced`` by another release.
     """
     chosen: dict[str, Fact] = {}
     for items in in_folders.values():
@@ -53,6 +65,9 @@ def decide_versions(
         file = read_version_file(name, folders, files)
         if not isinstance(file, Unknown):
             _prefer_file(name, file, chosen, distributions, problems)
+    for name, code in (replaced or {}).items():
+        said = VersionFile(code.folder, code.origin, {"__version__": code.version})
+        _prefer_file(name, said, chosen, distributions, problems)
     return PackageVersions(list(chosen.values()), distributions, problems)
 
 

@@ -1,0 +1,55 @@
+"""GPUs by the names that drivers and people give them: ``NVIDIA A100-SXM4-80GB``, ``RTX 4090 24G``, ``4090``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from envdoctor.knowledge.matrix import Matrix
+
+__all__ = ["NamedGpu", "gpu_named", "known_gpus"]
+
+_SIZE = re.compile(r"[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z", re.IGNORECASE)
+_LETTERS_THEN_DIGITS = re.compile(r"\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)", re.IGNORECASE)
+
+
+class NamedGpu(NamedTuple):
+    """``name`` is one that the tables know, ``row`` its row there. ``memory`` is the advertised size in GB; None when
+    the product comes in several sizes and the name does not tell which, or names another one."""
+
+    name: str
+    row: Mapping[str, Any]
+    memory: int | None
+
+
+def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
+    """What is known of a GPU by its name; None when no table has it."""
+    match = _SIZE.search(name)
+    for spelled in _spellings(name, name[: match.start()] if match else name):
+        for table in ("gpus", "gpu-series"):
+            for row in matrix.rows(table):
+                if any(fnmatchcase(spelled.lower(), glob.lower()) for glob in row["names"]):
+                    return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
+    return None
+
+
+def known_gpus(matrix: Matrix) -> list[str]:
+    """The products of the table, to be suggested."""
+    return [row["key"] for row in matrix.rows("gpus")]
+
+
+def _spellings(name: str, without_size: str) -> Iterator[str]:
+    yield name
+    plain = " ".join(without_size.split())
+    yield plain
+    yield _LETTERS_THEN_DIGITS.sub(r"\1 ", plain)
+    yield f"RTX {plain}"
+    yield f"GeForce {plain}"
+
+
+def _memory(sizes: tuple[int, ...] | list[int], said: int | None) -> int | None:
+    if said is not None:
+        return said if said in sizes else None
+    return sizes[0] if len(sizes) == 1 else None
