@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.installed import InstalledSet, marker_values
+from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
@@ -43,7 +45,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     installed = InstalledSet(value)
     if not installed.known:
         return {}
-    found = _Conflicts(installed, marker_values(value))
+    found = _Conflicts(installed, marker_values(value), matrix.rows("import-needs"))
     for items in installed:
         if len({item.requires for item in items}) > 1:
             found.open(f"{items[0].name} is installed twice, with different requirements")
@@ -54,7 +56,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         if isinstance(asker.requires, Unknown):
             found.open(asker.requires.reason)
         elif asker.requires:
-            found.requirements(asker.name, asker.requires)
+            found.requirements(asker, asker.requires)
     return {"conflict": Derived(found.records(), "requirements of installed packages")}
 
 
@@ -64,8 +66,10 @@ class _Cause:
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
         self.asked: list[tuple[str, str]] = []
+        self.fail: list[str] = []
 
-    def record(self) -> dict[str, Value]:
+    def record(self, everybody_wants: Iterable[str]) -> dict[str, Value]:
+        """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
         askers = [f"{name} ({what})" if what else name for name, what in self.asked]
         named = ", ".join(askers[:_NAMED])
         if len(askers) > _NAMED:
@@ -78,14 +82,27 @@ class _Cause:
             "requires": " / ".join(wanted[:_NAMED]) or "*",
             "asked_by": named,
             "required_by": tuple(askers),
+            "wanted": self._wanted(everybody_wants),
+            "fails": ", ".join(self.fail) or ABSENT,
         }
+
+    def _wanted(self, everybody_wants: Iterable[str]) -> Value:
+        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
+        try:
+            joined = join_specifiers((*everybody_wants, *another))
+        except NotASpecifier as error:
+            return Unknown(str(error))
+        return ABSENT if joined is None else self.package + joined
 
 
 class _Conflicts:
     """The causes that were found, and why others may not have been."""
 
-    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None]) -> None:
-        self._installed, self._values = installed, values
+    def __init__(
+        self, installed: InstalledSet, values: Mapping[str, str | None], needs: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._installed, self._values, self._needs = installed, values, needs
+        self._specifiers: dict[str, list[str]] = {}
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
         self._markers: dict[str, bool | None] = {"": True}
@@ -95,7 +112,7 @@ class _Conflicts:
         """Something could not be decided."""
         self._open_reasons.append(reason)
 
-    def requirements(self, asker: str, lines: tuple[str, ...]) -> None:
+    def requirements(self, asker: Installed, lines: tuple[str, ...]) -> None:
         """Compare what a package requires."""
         for wanted in _read(lines):
             try:
@@ -104,14 +121,18 @@ class _Conflicts:
                 counts = self._counts(wanted.marker)
                 met = counts is not False and self._is_met(wanted)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
-                self.open(f"a requirement of {asker} cannot be read: {error}")
+                self.open(f"a requirement of {asker.name} cannot be read: {error}")
                 continue
-            if met or counts is False:
+            if counts is False:
                 continue
+            self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
             if met is None or counts is None:
-                self.open(f"it is not known whether {asker} has the {wanted.name} that it requires")
-                continue
-            self._cause(wanted.name).asked.append((asker, _as_named(wanted.specifiers)))
+                self.open(f"it is not known whether {asker.name} has the {wanted.name} that it requires")
+            elif not met:
+                cause = self._cause(wanted.name)
+                cause.asked.append((asker.name, _as_named(wanted.specifiers)))
+                if self._import_fails(asker, cause) and asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
 
     def python(self, name: str, version: Value, wanted: str) -> None:
         """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
@@ -136,8 +157,24 @@ class _Conflicts:
         more = len(self._causes) - len(told)
         if more:
             self._open_reasons.insert(0, f"{more} more packages are missing or do not fit; {len(told)} are told")
-        items = tuple(self._causes[key].record() for key in told)
+        items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
         return Records(items, self._open_reasons[0] if self._open_reasons else None)
+
+    def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
+        """Whether the table import-needs says that the asker cannot be imported then."""
+        if not isinstance(asker.version, str):
+            return False
+        for row in self._needs:
+            if row["name"] != asker.name or not satisfies(asker.version, row["versions"]):
+                continue
+            if cause.kind == "missing":
+                if cause.package in row.get("missing", ()):
+                    return True
+            elif cause.package in row.get("refuses", ()):
+                return True
+            elif cause.package in row.get("below", {}) and isinstance(cause.installed, str):
+                return satisfies(cause.installed, f"<{row['below'][cause.package]}")
+        return False
 
     def _counts(self, marker: str) -> bool | None:
         if marker not in self._markers:

@@ -26,8 +26,8 @@ SCHEMA = 1
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 _PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
 #: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
-FIX_KINDS = {"constraints": "constraint", "set": "set", "env": "env", "command": "command"}
-_FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "set": {}, "env": {}, "command": None}
+FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
+_FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 
 class RuleError(ValueError):
