@@ -7,7 +7,6 @@ from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.knowledge.conditions import ConditionError, parse_condition
-from envdoctor.knowledge.rules import FIX_KINDS
 from envdoctor.knowledge.schema import (
     ANY,
     DATE,
@@ -24,7 +23,7 @@ from envdoctor.knowledge.schema import (
     text,
     value,
 )
-from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES, STATUSES
+from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, FIX_KINDS, SEVERITIES, STATUSES
 
 __all__ = ["rule_schema"]
 
@@ -100,10 +99,12 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
         {"key": text("a registered fact", is_fact), "value": ANY, "because": either(TEXT, _TRANSLATED)},
         {"default": FLAG},
     )
+    spec = registry.find(each) if each is not None else None
+    column_names = spec.columns if spec is not None else {}
     columns = both(
         TEXTS,
         value("columns that must agree", bool),
-        lambda given: (f"{name!r} is no column of each" for name in given if not is_column(f"{each}.{name}")),
+        lambda given: (f"{name!r} is no column of each" for name in given if name not in column_names),
     )
     head = table(
         {

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.conditions import Condition, parse_condition
+from envdoctor.knowledge.vocabulary import FIX_KINDS
 
 __all__ = [
-    "FIX_KINDS",
     "SCHEMA",
     "Rule",
     "RuleError",
@@ -25,8 +25,6 @@ __all__ = [
 SCHEMA = 1
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 _PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
-#: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
-FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 

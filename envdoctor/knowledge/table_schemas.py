@@ -156,7 +156,7 @@ _OTHERS: Mapping[str, Check] = {
     "facts": table(
         {
             "schema": SCHEMA_1,
-            "help": mapping(TEXT, WORDS),
+            "help": mapping(TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS})),
             "fact": mapping(
                 TEXT,
                 table(

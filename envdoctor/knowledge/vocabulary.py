@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES", "STATUSES"]
+__all__ = ["CONFIDENCES", "EFFECTS", "FIX_KINDS", "SEVERITIES", "STATUSES"]
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")
 EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
 STATUSES = ("preview", "active", "withdrawn")
+#: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
+FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}

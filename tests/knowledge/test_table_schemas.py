@@ -25,9 +25,10 @@ def reads() -> Iterator[tuple[str, str]]:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in ("rows", "part")
             ):
-                words = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-                if words:
-                    yield words[0], words[1] if len(words) > 1 else "row"
+                table, *part = node.args
+                named = [arg.value for arg in part if isinstance(arg, ast.Constant)]
+                if isinstance(table, ast.Constant) and isinstance(table.value, str) and len(named) == len(part):
+                    yield table.value, named[0] if named else "row"
 
 
 @pytest.mark.parametrize("read", sorted(set(reads())), ids="/".join)
