@@ -14,6 +14,7 @@ from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.install.fixes import with_fixes
+from envdoctor.install.plan import with_plan
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
@@ -54,10 +55,11 @@ def check(
     if probe:
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
-            with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = with_fixes(judge(facts, with_results, policy), with_results)
+            rules = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
+            judgement = with_fixes(judge(facts, rules, policy), rules)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
+    judgement = with_plan(judgement, rules)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from envdoctor import __version__
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Plan, Text
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -19,7 +19,7 @@ __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -63,6 +63,7 @@ def document(report: Report) -> dict[str, object]:
         },
         "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
+        **_known(plan=report.plan and _plan(report, report.plan)),
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
             probe=report.probe and _data(report.probe),
@@ -84,6 +85,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
         **_known(rule_file=finding.origin or None),
     }
+
+
+def _plan(report: Report, plan: Plan) -> dict[str, Any]:
+    ids = {finding.fingerprint: finding.id for finding in report.findings}
+    named = {
+        name: [{"id": ids[one], "fingerprint": one} for one in getattr(plan, name)] for name in ("clears", "leaves")
+    }
+    return {**_data(plan), **named}
 
 
 def _not_checked(entry: NotChecked) -> dict[str, Any]:
