@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -45,7 +45,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     installed = InstalledSet(value)
     if not installed.known:
         return {}
-    found = _Conflicts(installed, marker_values(value), matrix.rows("import-needs"))
+    found = _Conflicts(installed, marker_values(value), matrix)
     for items in installed:
         if len({item.requires for item in items}) > 1:
             found.open(f"{items[0].name} is installed twice, with different requirements")
@@ -57,6 +57,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
             found.open(asker.requires.reason)
         elif asker.requires:
             found.requirements(asker, asker.requires)
+        found.undeclared(asker)
     return {"conflict": Derived(found.records(), "requirements of installed packages")}
 
 
@@ -98,10 +99,11 @@ class _Cause:
 class _Conflicts:
     """The causes that were found, and why others may not have been."""
 
-    def __init__(
-        self, installed: InstalledSet, values: Mapping[str, str | None], needs: Sequence[Mapping[str, Any]]
-    ) -> None:
-        self._installed, self._values, self._needs = installed, values, needs
+    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None], matrix: Matrix) -> None:
+        self._installed, self._values = installed, values
+        self._needs: dict[str, list[Mapping[str, Any]]] = {}
+        for row in matrix.rows("import-needs"):
+            self._needs.setdefault(row["name"], []).append(row)
         self._specifiers: dict[str, list[str]] = {}
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
@@ -134,6 +136,30 @@ class _Conflicts:
                 if self._import_fails(asker, cause) and asker.name not in cause.fail:
                     cause.fail.append(asker.name)
 
+    def undeclared(self, asker: Installed) -> None:
+        """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
+        for no more."""
+        for row in self._rows(asker):
+            for name, lowest in row.get("below", {}).items():
+                wanted = Requirement(name, f">={lowest}", "")
+                self._specifiers.setdefault(name, []).append(wanted.specifiers)
+                if self._installed.versions(name) is None or self._is_met(wanted) is not False:
+                    continue
+                cause = self._cause(name)
+                if asker.name not in (one for one, _ in cause.asked):
+                    cause.asked.append((asker.name, wanted.specifiers))
+                if asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
+
+    def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
+        """The rows of the table import-needs about this release."""
+        if asker.name not in self._needs:
+            return []
+        try:
+            return [row for row in self._needs[asker.name] if satisfies(str(asker.version), row["versions"])]
+        except NotASpecifier:
+            return []  # its version is none
+
     def python(self, name: str, version: Value, wanted: str) -> None:
         """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
         pip."""
@@ -162,19 +188,7 @@ class _Conflicts:
 
     def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
         """Whether the table import-needs says that the asker cannot be imported then."""
-        if not isinstance(asker.version, str):
-            return False
-        for row in self._needs:
-            if row["name"] != asker.name or not satisfies(asker.version, row["versions"]):
-                continue
-            if cause.kind == "missing":
-                if cause.package in row.get("missing", ()):
-                    return True
-            elif cause.package in row.get("refuses", ()):
-                return True
-            elif cause.package in row.get("below", {}) and isinstance(cause.installed, str):
-                return satisfies(cause.installed, f"<{row['below'][cause.package]}")
-        return False
+        return any(_fails(row, cause) for row in self._rows(asker))
 
     def _counts(self, marker: str) -> bool | None:
         if marker not in self._markers:
@@ -202,6 +216,10 @@ class _Conflicts:
         if there is not None and not isinstance(there, Unknown):
             found = ", ".join(version for version in there if version)
         return self._causes.setdefault((name, kind), _Cause(name, kind, found))
+
+
+def _fails(row: Mapping[str, Any], cause: _Cause) -> bool:
+    return cause.package in row.get("missing" if cause.kind == "missing" else "refuses", ())
 
 
 @lru_cache(maxsize=2048)

@@ -11,8 +11,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, spell
 from envdoctor.install.builds import Build, python_forbids, torch_build, torch_build_for, torch_row
-from envdoctor.install.changes import Change, written
 from envdoctor.install.commands import Pin
+from envdoctor.install.remedy import Remedy, written
 from envdoctor.judge.judging import Problem
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.names import normalise
@@ -39,7 +39,7 @@ class Candidates(NamedTuple):
     facts: FactSet
     matrix: Matrix
 
-    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Change | str]:
+    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
         """The changes in order of preference; a text says why one is none. Nothing for a fix that cannot be judged:
         advice, a command, a setting in words ("0.8 or lower")."""
         if fix["kind"] == "uninstall":
@@ -49,12 +49,12 @@ class Candidates(NamedTuple):
         elif fix["kind"] in ("set", "env"):
             yield from self._setting(fix)
 
-    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Change | str]:
+    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | str]:
         """Each of these releases of a package, with what belongs to it."""
         for version in versions:
-            yield self._change(self._with_companions([(name, f"=={version}")]))
+            yield self._remedy(self._with_companions([(name, f"=={version}")]))
 
-    def _setting(self, fix: Mapping[str, Any]) -> Iterator[Change]:
+    def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
         variables = {name: written(value) for name, value in fix["env"].items()}
         changes = {f"env.{name}": value for name, value in variables.items()} if variables else fix["set"]
         facts: list[Fact] = []
@@ -66,16 +66,16 @@ class Candidates(NamedTuple):
             except FactTypeError:
                 return
         settings = {key: written(value) for key, value in fix["set"].items()}
-        yield Change(variables=variables, settings=settings, facts=tuple(facts))
+        yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
 
-    def _without(self, names: Sequence[str], problem: Problem) -> Change | str:
+    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | str:
         filled = [self._filled(name, problem) for name in names]
         if not all(filled):
             return "what it is about is not known"
         gone = tuple(normalise(name) for name in filled if name)
-        return Change(removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, "the fix", "given") for name in gone))
+        return Remedy(removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, "the fix", "given") for name in gone))
 
-    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Change | str]:
+    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
         filled = [self._filled(text, problem) for text in fix["constraints"]]
         if not all(filled):
             yield "no release that satisfies it is known"
@@ -89,7 +89,7 @@ class Candidates(NamedTuple):
         elif len(wanted) == 1 and (tagged := _TAG.match(wanted[0][1])):
             yield self._companion(wanted[0][0], tagged[1], tagged[2])
         else:
-            yield from map(self._change, self._pins(wanted))
+            yield from map(self._remedy, self._pins(wanted))
 
     def _filled(self, text: str, problem: Problem) -> str | None:
         """The text with the columns of the problem's record; those of another list are read from its record of the same
@@ -110,7 +110,7 @@ class Candidates(NamedTuple):
         except KeyError:
             return None
 
-    def _companion(self, name: str, release: str, tag: str) -> Change | str:
+    def _companion(self, name: str, release: str, tag: str) -> Remedy | str:
         """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
         index gives by itself, and another release than the installed one is taken anyway."""
         rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
@@ -122,15 +122,15 @@ class Candidates(NamedTuple):
         same = isinstance(installed, str) and same_release(installed, release)
         default = build.cuda is not None and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
-        return Change({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))
+        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))
 
-    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Change | str]:
+    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | str]:
         """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
         order) which this Python, driver and every GPU can use, with what belongs to them."""
         for version in self.versions(*wanted):
             for cuda in cudas:
                 build = torch_build_for(version, cuda, self.facts, self.matrix)
-                yield self._change(self._with_companions([("torch", f"=={version}")]), build)
+                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
 
     def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
         """Exact versions to try; a range of a package whose releases are not known stays what it is."""
@@ -181,7 +181,7 @@ class Candidates(NamedTuple):
             if isinstance(row.get(name), str) and name not in named and isinstance(self.facts.value(f"pkg.{name}"), str)
         ]
 
-    def _change(self, pins: Sequence[Pin], build: Build | None = None) -> Change | str:
+    def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | str:
         """The change, or why a table forbids it. ``build`` is the one of torch; None keeps the CUDA that is installed,
         where that is possible."""
         facts: list[Fact] = []
@@ -197,7 +197,7 @@ class Candidates(NamedTuple):
             if forbidden:
                 return forbidden
             facts.append(self._installed(name, exact))
-        return Change(dict(pins), cuda_tag=tag, facts=tuple(facts))
+        return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
 
     def _installed(self, name: str, version: str | None) -> Fact:
         value = Unknown("the installer chooses the release") if version is None else version

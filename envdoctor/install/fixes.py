@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.install.candidates import Candidates, is_about_a_record
-from envdoctor.install.changes import Change, written
 from envdoctor.install.commands import Place, for_place, place_of
-from envdoctor.install.trial import Before, before, try_change
+from envdoctor.install.remedy import Remedy, written
+from envdoctor.install.trial import Before, before, try_remedy
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
@@ -92,10 +92,10 @@ class _Trial(NamedTuple):
             return _offered(fix, withheld=None if words else "no release that satisfies it is known")
         return _offered(fix, withheld=objection)
 
-    def _objection(self, change: Change, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> str | None:
+    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> str | None:
         """Why a change is not offered; one of torch's build may leave no error about what a build must fit."""
         matrix = self.now.matrix
-        after = try_change(change, self.now)
+        after = try_remedy(remedy, self.now)
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
             return "it would not be enough here"
@@ -106,27 +106,27 @@ class _Trial(NamedTuple):
         new = next((problem for problem in after.errors if problem not in self.now.errors), None)
         return f"it would bring {new.rule_id}: {after.errors[new]}" if new else after.broken
 
-    def _commands(self, change: Change, fix: Mapping[str, Any]) -> tuple[str, ...]:
-        commands = change.commands(self.place, self.now.matrix.rows("packages", "package"))
+    def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:
+        commands = remedy.commands(self.place, self.now.matrix.rows("packages", "package"))
         # conda chooses the CUDA of a package by itself.
         return tuple(line for line in commands if not (fix.get("cuda") and line.startswith("conda ")))
 
 
 def _offered(
     fix: Mapping[str, Any],
-    change: Change | None = None,
+    remedy: Remedy | None = None,
     commands: tuple[str, ...] = (),
     *,
     withheld: str | None = None,
 ) -> OfferedFix:
     about = is_about_a_record(fix)
-    pins = tuple(name + specifier for name, specifier in change.pins.items()) if change is not None else ()
+    pins = tuple(name + specifier for name, specifier in remedy.pins.items()) if remedy is not None else ()
     return OfferedFix(
         kind=fix["kind"],
         safety=fix["safety"],
         summary=text_of(fix["summary"]),
         constraints=pins if about else tuple(fix["constraints"]),
-        uninstall=(change.removed if change is not None else ()) if about else tuple(fix["uninstall"]),
+        uninstall=(remedy.removed if remedy is not None else ()) if about else tuple(fix["uninstall"]),
         set={key: written(value) for key, value in fix["set"].items()},
         env={key: written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,

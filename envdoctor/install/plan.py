@@ -10,9 +10,9 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.install.candidates import Candidates
-from envdoctor.install.changes import NOTHING, Change
 from envdoctor.install.commands import place_of
-from envdoctor.install.trial import After, Before, before, try_change
+from envdoctor.install.remedy import NOTHING, Remedy
+from envdoctor.install.trial import After, Before, before, try_remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
@@ -36,7 +36,7 @@ _LATER = 0.01
 class _Node(NamedTuple):
     """A set of changes with what it leads to; ``given_up`` are the errors that the search leaves as they are."""
 
-    change: Change
+    remedy: Remedy
     after: After
     given_up: frozenset[Problem] = frozenset()
 
@@ -58,7 +58,7 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     aims += [problem for problem in now.errors if problem not in wanted and problem not in accepted]
     search = _Search(now, aims)
     found = search.run()
-    if found.change == NOTHING:
+    if found.remedy == NOTHING:
         return judgement
     cleared = [problem for problem in wanted if problem not in found.after.errors]
     left = [problem for problem in wanted if problem in found.after.errors]
@@ -66,13 +66,13 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     note = None
     if curable and cleared:
         note = f"no set of these fixes clears both {curable[0].rule_id} and {cleared[0].rule_id}"
-    change = found.change
+    remedy = found.remedy
     plan = Plan(
-        constraints=tuple(name + specifier for name, specifier in change.pins.items()),
-        uninstall=change.removed,
-        set=change.settings,
-        env=change.variables,
-        commands=change.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
+        constraints=tuple(name + specifier for name, specifier in remedy.pins.items()),
+        uninstall=remedy.removed,
+        set=remedy.settings,
+        env=remedy.variables,
+        commands=remedy.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
         clears=tuple(wanted[problem].fingerprint for problem in cleared),
         leaves=tuple(wanted[problem].fingerprint for problem in left),
         note=note,
@@ -108,22 +108,22 @@ class _Search:
             if problem in self._now.errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
-            for rank, change in enumerate(self._candidates(problem, node.after.facts)):
-                added = self._judged(node.change + change)
+            for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
+                added = self._judged(node.remedy + remedy)
                 if added is not None:
-                    worth = self._size(added.change) + _LEFT * len(node.given_up) + rank * _LATER
+                    worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
                     heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
         return self._without_needless(best)
 
-    def _judged(self, change: Change) -> _Node | None:
+    def _judged(self, remedy: Remedy) -> _Node | None:
         """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is
         spent."""
-        if change.parts in self._seen or self._budget <= 0:
+        if remedy.parts in self._seen or self._budget <= 0:
             return None
-        self._seen.add(change.parts)
+        self._seen.add(remedy.parts)
         self._budget -= 1
-        after = try_change(change, self._now)
-        return None if after.broken else _Node(change, after)
+        after = try_remedy(remedy, self._now)
+        return None if after.broken else _Node(remedy, after)
 
     def _new(self, node: _Node) -> list[Problem]:
         return [problem for problem in node.after.errors if problem not in self._now.errors]
@@ -134,38 +134,38 @@ class _Search:
         return next((one for one in (*self._new(node), *standing) if one not in node.given_up), None)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
-        """What is left, then the size of the change: less is better."""
-        return sum(problem in node.after.errors for problem in self._aims), self._size(node.change)
+        """What is left, then the size of the remedy: less is better."""
+        return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
-    def _size(self, change: Change) -> float:
-        packages = sum(_COSTS.get(name, 1.0) for name in change.pins)
-        return packages + _REMOVED * len(change.removed) + len(change.variables) + len(change.settings)
+    def _size(self, remedy: Remedy) -> float:
+        packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
+        return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + len(remedy.settings)
 
     def _without_needless(self, node: _Node) -> _Node:
         """The same without what a later change of the search made needless."""
-        for name in node.change.pins if len(node.change.pins) > 1 else ():
-            pins = {other: pin for other, pin in node.change.pins.items() if other != name}
+        for name in node.remedy.pins if len(node.remedy.pins) > 1 else ():
+            pins = {other: pin for other, pin in node.remedy.pins.items() if other != name}
             if name == "torch" or not pins:
                 continue
-            facts = tuple(fact for fact in node.change.facts if fact.key != f"pkg.{name}")
-            change = node.change._replace(pins=pins, facts=facts)
-            after = try_change(change, self._now)
+            facts = tuple(fact for fact in node.remedy.facts if fact.key != f"pkg.{name}")
+            remedy = node.remedy._replace(pins=pins, facts=facts)
+            after = try_remedy(remedy, self._now)
             if after.broken is None and set(after.errors) <= set(node.after.errors):
-                node = _Node(change, after, node.given_up)
+                node = _Node(remedy, after, node.given_up)
         return node
 
-    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Change]:
+    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
         """What may end an error: the fixes of its rule, then other releases of the packages that it names."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
         choices = Candidates(facts, self._now.matrix)
         for fix in self._now.matrix.texts(rule)["fix"]:
-            changes = [change for change in choices.of_fix(fix, problem) if isinstance(change, Change)]
+            changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
             yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
         for name in _packages(rule, facts):
             versions = list(_releases(rule, name, choices))
             chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
-            yield from (change for change in choices.of_range(name, list(chosen)) if isinstance(change, Change))
+            yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
 
 
 def _packages(rule: Rule, facts: FactSet) -> list[str]:

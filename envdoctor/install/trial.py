@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.derive import derive
-from envdoctor.facts.change import change as changed_facts
+from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records
-from envdoctor.install.changes import Change
+from envdoctor.install.remedy import Remedy
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["After", "Before", "apply", "before", "try_change"]
+__all__ = ["After", "Before", "apply", "before", "try_remedy"]
 
 
 class Before(NamedTuple):
@@ -39,20 +39,20 @@ def before(facts: FactSet, matrix: Matrix) -> Before:
     return Before(facts, matrix, errors_of(facts, matrix), _unmet(facts))
 
 
-def apply(change: Change, facts: FactSet, matrix: Matrix) -> FactSet:
+def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """The facts as the change would leave them."""
-    after = changed_facts(facts, change.facts, matrix.registry)
+    after = change(facts, remedy.facts, matrix.registry)
     derive(after, matrix)
     return after
 
 
-def try_change(change: Change, now: Before) -> After:
+def try_remedy(remedy: Remedy, now: Before) -> After:
     """Judge a change as a whole. What a package that is changed requires itself is known from rules alone: its metadata
     is not there yet. All others ask for what their own metadata says."""
-    after = apply(change, now.facts, now.matrix)
+    after = apply(remedy, now.facts, now.matrix)
     new = sorted(_unmet(after) - now.unmet)
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
-    if new and new[0][0] in change.removed:
+    if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
     return After(after, errors_of(after, now.matrix), broken)
 

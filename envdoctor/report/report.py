@@ -42,8 +42,8 @@ class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``plan`` is one set of
-    changes for the errors among them. ``revision`` and
+    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``plan`` is
+    one set of changes for the errors among them. ``revision`` and
     ``probe`` are what a comparison and the experiments found besides; ``probe_commands`` say how to run the experiments
     that findings name.
     """

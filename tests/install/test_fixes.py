@@ -97,7 +97,9 @@ def environment(facts, values, **own):
 def test_a_fix_that_helps_comes_with_a_command_that_keeps_the_cuda(offered, facts):
     (one,) = offered(facts(NOW), [TO_2_4_1])
     assert one.withheld is None and one.constraints == ("torch==2.4.1",)
-    assert one.commands == ("python -m pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",
+    )
 
 
 def test_the_build_that_pypi_gives_by_default_needs_no_index(offered, facts):
@@ -107,12 +109,16 @@ def test_the_build_that_pypi_gives_by_default_needs_no_index(offered, facts):
 
 def test_a_cpu_build_stays_one(offered, facts):
     (one,) = offered(facts({**NOW, "pkg.torch": "2.5.0+cpu"}), [TO_2_4_1])
-    assert one.commands == ("python -m pip install torch==2.4.1+cpu --extra-index-url https://download.pytorch.org/whl/cpu",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cpu --extra-index-url https://download.pytorch.org/whl/cpu",
+    )
 
 
 def test_on_windows_pypi_gives_a_cpu_build_so_that_cuda_needs_the_index(offered, facts):
     (one,) = offered(facts({**NOW, "pkg.torch": "2.5.0+cu121", "os.platform": "windows"}), [TO_2_4_1])
-    assert one.commands == ("python -m pip install torch==2.4.1+cu121 --extra-index-url https://download.pytorch.org/whl/cu121",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cu121 --extra-index-url https://download.pytorch.org/whl/cu121",
+    )
 
 
 @pytest.mark.parametrize("platform", [{"os.platform": "darwin"}, {"os.platform": "linux", "os.arch": "aarch64"}])
@@ -139,7 +145,9 @@ def test_another_build_is_the_nearest_release_that_every_gpu_can_use_by_its_tag(
     pascal = {**LINUX, "pkg.torch": "2.8.0+cu128", "pkg.torchvision": "0.23.0", "gpu": [{"cc": "5.2"}]}
     (one,) = offered(facts(pascal), [OTHER_BUILD], **NO_KERNELS)
     assert one.withheld is None
-    assert one.commands[0].startswith("python -m pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url ")
+    assert one.commands[0].startswith(
+        "python -m pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url "
+    )
 
 
 def test_another_build_of_the_installed_release_is_named_by_its_tag_though_pypi_gives_it(offered, facts):
@@ -170,7 +178,9 @@ def test_conda_gets_the_words_but_no_command_for_another_build(offered, facts):
 def test_torchvision_and_torchaudio_follow_torch_when_they_are_installed(offered, facts):
     installed = {**NOW, "pkg.torchvision": "0.20.0+cu118", "pkg.torchaudio": None}
     (one,) = offered(facts(installed), [TO_2_4_1])
-    assert one.commands[0].startswith("python -m pip install torch==2.4.1+cu118 torchvision==0.19.1+cu118 --extra-index-url ")
+    assert one.commands[0].startswith(
+        "python -m pip install torch==2.4.1+cu118 torchvision==0.19.1+cu118 --extra-index-url "
+    )
 
 
 def test_a_companion_that_the_fix_names_is_not_named_twice(offered, facts):
@@ -334,7 +344,9 @@ def test_the_newest_cuda_that_the_driver_takes_is_offered_when_the_present_one_i
 def test_a_build_without_kernels_for_the_gpu_is_passed_over(offered, facts):
     given = facts({**NOW, "driver.max_cuda": "12.8", "gpu": [{"cc": "5.2"}, {"cc": "9.0"}]})
     (one,) = offered(given, [fix(constraints=["torch==2.8.0"])])
-    assert one.commands == ("python -m pip install torch==2.8.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126",)
+    assert one.commands == (
+        "python -m pip install torch==2.8.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126",
+    )
 
 
 def test_no_kernels_for_the_gpu_in_any_build_withholds(offered, facts):
@@ -439,9 +451,7 @@ def test_a_hostile_name_gets_no_command(name):
     assert commands([(name, "==1.0")]) == ()
 
 
-@pytest.mark.parametrize(
-    "specifier", ["1.0", "==1.0; rm", "==1.0 --pre", "== 1.0", "==$(id)", "==1.0\n", "@ http://x"]
-)
+@pytest.mark.parametrize("specifier", ["1.0", "==1.0; rm", "==1.0 --pre", "== 1.0", "==$(id)", "==1.0\n", "@ http://x"])
 def test_a_hostile_specifier_gets_no_command(specifier):
     assert commands([("torch", specifier)]) == ()
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Fact, spell
 from envdoctor.install.commands import Pin, Place, install_commands, uninstall_commands
 
-__all__ = ["NOTHING", "Change", "written"]
+__all__ = ["NOTHING", "Remedy", "written"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-class Change(NamedTuple):
+class Remedy(NamedTuple):
     """``pins`` are installed (``==2.4.1``), ``removed`` are uninstalled, ``variables`` are exported (``absent``:
     unset), ``settings`` go into the recipe. ``cuda_tag`` is the local tag of the builds to take, None for the default
     ones. ``facts`` are those that the change gives."""
@@ -27,14 +27,14 @@ class Change(NamedTuple):
     cuda_tag: str | None = None
     facts: tuple[Fact, ...] = ()
 
-    def __add__(self, other: object) -> Change:
+    def __add__(self, other: object) -> Remedy:
         """Both, one after the other: the later one decides about a package that both change."""
-        if not isinstance(other, Change):
+        if not isinstance(other, Remedy):
             return NotImplemented
         facts = {fact.key: fact for fact in (*self.facts, *other.facts)}
         removed = [name for name in self.removed if name not in other.pins]
         pins = {name: pin for name, pin in self.pins.items() if name not in other.removed}
-        return Change(
+        return Remedy(
             {**pins, **other.pins},
             tuple(dict.fromkeys((*removed, *other.removed))),
             {**self.variables, **other.variables},
@@ -62,7 +62,7 @@ class Change(NamedTuple):
         return (*removing, *install_commands(pins, place, self.cuda_tag, rows), *exports)
 
 
-NOTHING = Change()
+NOTHING = Remedy()
 
 
 def written(value: Any) -> str:
