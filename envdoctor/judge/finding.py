@@ -85,11 +85,11 @@ class OfferedFix:
     safety: str
     summary: Text
     constraints: tuple[str, ...] = ()
-    uninstall: tuple[str, ...] = ()
     set: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
     withheld: str | None = None
+    uninstall: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
