@@ -114,7 +114,8 @@ class Candidates(NamedTuple):
         """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
         index gives by itself, and another release than the installed one is taken anyway."""
         rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
-        tags = {"cu" + str(cuda).replace(".", "") for row in rows for cuda in row.get("cuda", [])}
+        # A release that several releases of torch share was built beside the first of them.
+        tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
         if rows and tag.startswith("cu") and tag not in tags:
             return f"{name} {release} has no build {tag}"
         torch, installed = self.facts.value("pkg.torch"), self.facts.value(f"pkg.{name}")
