@@ -14,7 +14,6 @@ from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.install.fixes import with_fixes
-from envdoctor.install.plan import with_plan
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
@@ -59,7 +58,10 @@ def check(
             judgement = with_fixes(judge(facts, rules, policy), rules)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
-    judgement = with_plan(judgement, rules)
+    if any(finding.severity == "error" for finding in judgement.findings):
+        from envdoctor.install.plan import with_plan  # a healthy environment needs none
+
+        judgement = with_plan(judgement, rules)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:

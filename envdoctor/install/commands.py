@@ -8,7 +8,6 @@ happens to be first on PATH may belong to another environment.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -68,17 +67,17 @@ def install_commands(
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
         names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
-        return (shlex.join([*_conda("install", place), "-c", "conda-forge", *names]),)
+        return (_joined([*_conda("install", place), "-c", "conda-forge", *names]),)
     tagged = [name for name, specifier in pins if cuda_tag and _takes_tag(table, name) and specifier.startswith("==")]
     words = _words("install", place)
     if place.installer == "uv":
         backend = [f"--torch-backend={cuda_tag}"] if tagged else []
-        return (shlex.join([*words, *(name + specifier for name, specifier in pins), *backend]),)
+        return (_joined([*words, *(name + specifier for name, specifier in pins), *backend]),)
     words += [f"{name}{specifier}+{cuda_tag}" if name in tagged else name + specifier for name, specifier in pins]
     if tagged:
         # The local tag makes the choice exact, so an extra index is enough and the user's own stays in force.
         words += ["--extra-index-url", table[tagged[0]]["wheel_index"].replace("{tag}", str(cuda_tag))]
-    return (shlex.join(words),)
+    return (_joined(words),)
 
 
 def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -87,9 +86,9 @@ def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Ma
         return ()
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, names):
-        return (shlex.join([*_conda("remove", place), *(table.get(name, {}).get("conda", name) for name in names)]),)
+        return (_joined([*_conda("remove", place), *(table.get(name, {}).get("conda", name) for name in names)]),)
     yes = [] if place.installer == "uv" else ["-y"]
-    return (shlex.join([*_words("uninstall", place), *yes, *names]),)
+    return (_joined([*_words("uninstall", place), *yes, *names]),)
 
 
 def for_place(command: str, place: Place) -> str:
@@ -98,7 +97,13 @@ def for_place(command: str, place: Place) -> str:
     if pip != "pip":
         return command
     verb, _, rest = rest.partition(" ")
-    return f"{shlex.join(_words(verb, place))} {rest}"
+    return f"{_joined(_words(verb, place))} {rest}"
+
+
+def _joined(words: Sequence[str]) -> str:
+    import shlex  # only a run with findings pays
+
+    return shlex.join(words)
 
 
 def _words(verb: str, place: Place) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from shlex import quote
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, spell
@@ -53,6 +52,8 @@ class Remedy(NamedTuple):
         """Shell commands in the order in which they are run."""
         rows = list(packages)
         pins: list[Pin] = list(self.pins.items())
+        from shlex import quote
+
         exports = [
             f"unset {name}" if value == "absent" else f"export {name}={quote(value)}"
             for name, value in self.variables.items()
