@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.facts import Gathered, Sources, collect_facts, is_known
+from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
@@ -37,7 +37,8 @@ def check(
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
-    ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3).
+    ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3): known,
+    and something there. So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
     ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
     with what they saw; ``progress`` hears how far they are.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
@@ -65,10 +66,12 @@ def check(
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
-        notices.append(Notice("error", f"--require {', '.join(missing)}: not known here, so the run does not count"))
+        text = f"--require {', '.join(missing)}: not known, or not there, so the run does not count"
+        notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
     incomplete = bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in tried)
+    incomplete = incomplete or any(missed.asked for missed in gathered.unjudged)
     return report_of(
         "check",
         gathered.target,
@@ -80,6 +83,7 @@ def check(
         started=started,
         probe=section,
         probe_commands=commands,
+        unjudged=[missed.text for missed in gathered.unjudged],
     )
 
 
@@ -145,4 +149,4 @@ def _settle(
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
     if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
         raise UsageProblem(f"--require {name}: not a known fact; `envdoctor matrix facts` lists them")
-    return is_known(judgement.facts, name)
+    return is_there(judgement.facts, name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.policy import Ignore
@@ -17,8 +16,7 @@ from envdoctor.text.files import Files, because_of
 __all__ = ["Configuration", "find_configuration", "load_configuration"]
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What the file says; None and empty where it says nothing. ``matrix`` holds absolute folders."""
 
     path: Path | None = None
@@ -29,7 +27,7 @@ class Configuration:
     matrix: tuple[Path, ...] = ()
     require: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
-    severities: Mapping[str, str] = field(default_factory=dict)
+    severities: Mapping[str, str] = {}
     ignores: tuple[Ignore, ...] = ()
 
 

@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -53,13 +55,13 @@ def working_directory() -> Path | None:
         return None
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """Facts, derived ones among them, the environment they are of, and what went wrong on the way."""
+class Gathered(NamedTuple):
+    """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged."""
 
     facts: FactSet
     target: Target
     notices: tuple[Notice, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
 
 
 def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
@@ -86,7 +88,9 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     notices = [Notice("warning", note) for note in notes_of(environment, facts)]
     if environment.target.kind != "facts":
         notices += _add_pin(facts, sources, matrix)
-    return Gathered(with_assignments(facts, sources, matrix), environment.target, tuple(notices))
+    facts = with_assignments(facts, sources, matrix)
+    missed = unjudged(facts, environment.target, sources.model)
+    return Gathered(facts, environment.target, tuple(notices), missed)
 
 
 def _environment(sources: Sources, matrix: Matrix) -> Environment:
@@ -111,17 +115,18 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
     """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
-    if sources.model is None:
-        facts.update(Fact(f"pin.{name}", ABSENT, "no --model", "pin") for name in ("revision", "state", "files"))
-        return ()
-    from envdoctor.app.pins import add_pin, pin_facts
-    from envdoctor.hub.access import Access
-    from envdoctor.hub.pins import find_pins
+    path = None
+    if sources.model is not None:
+        from envdoctor.hub.pins import PINS, find_pins
 
-    path = find_pins(str(sources.cwd))
-    if path is None:
-        facts.update(pin_facts(None, None, None))
+        path = find_pins(str(sources.cwd))
+    if path is None or sources.model is None:
+        why = "no --model" if sources.model is None else f"no {PINS}"
+        facts.update(Fact(f"pin.{name}", ABSENT, why, "pin") for name in ("revision", "state", "files"))
         return ()
+    from envdoctor.app.pins import add_pin
+    from envdoctor.hub.access import Access
+
     aliases = matrix.part("families", "organisations")
     access = Access(str(sources.cwd), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
     notice = add_pin(facts, path, sources.model, access)
@@ -147,8 +152,7 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
     return changed
 
 
-def is_known(facts: FactSet, name: str) -> bool:
-    """Whether the fact is known, or for a prefix (``model``) whether any fact below it is."""
-    if not isinstance(facts.value(name), Unknown):
-        return True
-    return any(fact.key.startswith(name + ".") and not isinstance(fact.value, Unknown) for fact in facts)
+def is_there(facts: FactSet, name: str) -> bool:
+    """Whether the fact is known and there is something, or for a prefix (``model``) whether that is so of any below."""
+    found = [facts.get(name)] if name in facts or "." in name else [f for f in facts if f.key.startswith(name + ".")]
+    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)

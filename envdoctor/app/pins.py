@@ -61,7 +61,7 @@ def _unsure(found: Compared) -> str:
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
-    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when its files could not be compared.
+    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when there are none of its files to compare.
 
     Raises :class:`UsageProblem`.
     """
@@ -81,7 +81,4 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
     facts.update(pin_facts(path, pin, snapshot))
     if pin is None:
         return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
-    state = facts.value("pin.state")
-    if snapshot is not None and isinstance(state, Unknown):
-        return Notice("warning", state.reason)
     return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and {why}")

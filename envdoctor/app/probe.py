@@ -86,6 +86,12 @@ def probe(
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
+    model = request.sources.model
+    if model is not None and not isinstance(facts.value("model.path"), str):
+        text = (
+            f"no files of {request.sources.model} are at hand: it was not measured, only tiny models of other families"
+        )
+        open_ends.append(text)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *said]
     notices += [Notice("error", text) for text in open_ends]
     return report_of(
@@ -120,7 +126,8 @@ def run_probes(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    wishes, notices = _wishes(gathered.facts, request, probes)
+    wishes = _wishes(gathered.facts, request, probes)
+    notices: list[Notice] = []
     python = gathered.facts.value("python.executable")
     if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
         raise UsageProblem(
@@ -172,25 +179,21 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
     return sentences
 
 
-def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> tuple[Wishes, list[Notice]]:
+def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Wishes:
     if FIRST not in probes:
         raise JobError(f"the probe {FIRST} is missing from this installation of envdoctor")
     try:
         chosen = choose(probes, request.only) if request.only else list(probes.values())
     except CatalogueError as error:
         raise UsageProblem(f"--only: {error}") from None
-    notices = []
     model = facts.value("model.path")
-    if request.sources.model is not None and not isinstance(model, str):
-        text = f"no files of {request.sources.model} are at hand: tiny models of other families were taken"
-        notices.append(Notice("note", text))
     recipe = {
         fact.key.removeprefix("recipe."): plain(fact.value)
         for fact in facts
         if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
     }
     folder = str(request.sources.cwd / model) if isinstance(model, str) else None
-    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe), notices
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe)
 
 
 def _no_accelerator(facts: FactSet) -> bool:

@@ -31,6 +31,7 @@ def report_of(
     revision: RevisionSection | None = None,
     probe: ProbeSection | None = None,
     probe_commands: Mapping[str, str] = {},
+    unjudged: Iterable[str] = (),
 ) -> Report:
     """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
 
@@ -53,5 +54,6 @@ def report_of(
         revision=revision,
         probe=probe,
         probe_commands=probe_commands,
+        unjudged=tuple(unjudged),
         elapsed_seconds=time.perf_counter() - started,
     )

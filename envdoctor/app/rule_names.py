@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from envdoctor.app.errors import UsageProblem
@@ -34,6 +32,8 @@ def rule_named(rule_id: str, matrix: Matrix) -> Named:
         if successor is not None:
             return Named(successor, rule_id)
         raise UsageProblem(f"{rule_id} was withdrawn on {retired.date}: {retired.because}")
+    from difflib import get_close_matches
+
     near = get_close_matches(rule_id, [rule.id for rule in matrix.rules], n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else "`envdoctor matrix list` names them"
     raise UsageProblem(f"there is no rule {rule_id}; {hint}")
@@ -57,11 +57,10 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     for rule_id in policy.severities:
         if rule_id not in known and matrix.retired(rule_id) is None:
             raise UsageProblem(f"rules: {rule_id}: there is no such rule; `envdoctor matrix list` names them")
-    renamed = replace(
-        policy,
+    renamed = policy._replace(
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(
-            replace(entry, id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
+            entry._replace(id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
         ),
     )
     return renamed, notices

@@ -12,11 +12,14 @@ __all__ = ["write_whole"]
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file (or make it), as UTF-8 with the line ends of ``text``; a link stays a link, and a file that is
-    there keeps its permissions. Raises :class:`JobError`."""
+    there keeps its permissions. What is no file (a pipe, /dev/stdout) is written into. Raises :class:`JobError`."""
     import tempfile  # brings OpenSSL's hashes along: a run that writes no file does without
 
-    path = Path(os.path.realpath(path))
     try:
+        if path.exists() and not path.is_file():
+            _write_into(path, text)
+            return
+        path = Path(os.path.realpath(path))
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -28,6 +31,15 @@ def write_whole(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _write_into(path: Path, text: str) -> None:
+    # Without O_NONBLOCK the open of a pipe that nobody reads would wait; the writing may.
+    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    with os.fdopen(descriptor, "wb") as file:
+        if hasattr(os, "set_blocking"):
+            os.set_blocking(descriptor, True)
+        file.write(text.encode("utf-8"))
 
 
 def _umask() -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, source_options, sources_of
+from envdoctor.cli.options import configuration_of, configuration_options, hash_option, source_options, sources_of
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -14,10 +14,11 @@ __all__ = ["command"]
 
 @click.command("check")
 @source_options
+@hash_option
 @configuration_options
 @report_options
 @click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
-@click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known (gpu,model).")
+@click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known and there (gpu,model).")
 def command(**options: Any) -> int:
     """Judge the installed environment for a model and a recipe.
 

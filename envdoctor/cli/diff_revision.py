@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, environment_options, hub_options, sources_of
+from envdoctor.cli.options import (
+    configuration_of,
+    configuration_options,
+    environment_options,
+    hash_option,
+    hub_options,
+    sources_of,
+)
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -21,6 +28,7 @@ __all__ = ["command"]
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
 @hub_options
+@hash_option
 @click.option(
     "--max-header",
     type=click.IntRange(1, 100),

@@ -14,6 +14,7 @@ __all__ = [
     "configuration_of",
     "configuration_options",
     "environment_options",
+    "hash_option",
     "hub_options",
     "source_options",
     "sources_of",
@@ -61,6 +62,12 @@ def source_options(function: Function) -> Function:
             function
         )
     )
+
+
+#: Object ids are those of the content: what is not read to the end stays unknown.
+hash_option = click.option(
+    "--hash", is_flag=True, help="Read files above 64 MiB to the end, to compare them by content (with a pin, too)."
+)
 
 
 def hub_options(function: Function) -> Function:
@@ -138,5 +145,6 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         configured=configuration.assignments,
         configured_in=configuration.path.name if configuration.path else "configuration",
         gpu=not options["no_gpu"],
+        hash=options.get("hash", False),
         cache=not options["no_cache"],
     )

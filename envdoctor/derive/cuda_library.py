@@ -29,8 +29,8 @@ OUTPUTS = ("cuda_library",)
 
 #: Whose version begins with the CUDA major, for wheels whose name does not tell it.
 _TELLING = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
-_MAJOR = re.compile(r"(\d{1,3})\.")
-_PIN = re.compile(r"==([^*,\s]{1,80})\Z")
+_MAJOR = r"(\d{1,3})\."
+_PIN = r"==([^*,\s]{1,80})\Z"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -91,7 +91,7 @@ def _plain_major(installed: InstalledSet) -> str | None:
     """The CUDA major of the wheels that carry none in their name."""
     for name in _TELLING:
         version = next((one.version for one in installed.get(name)), None)
-        match = _MAJOR.match(version) if isinstance(version, str) else None
+        match = re.match(_MAJOR, version) if isinstance(version, str) else None
         if match:
             return match[1]
     return None
@@ -113,7 +113,7 @@ def _pins(installed: InstalledSet, value: Callable[[str], Value]) -> dict[str, s
                 decided[wanted.marker] = holds(wanted.marker, values)
         except (NotARequirement, NotAMarker):
             continue
-        pin = _PIN.match(wanted.specifiers.replace(" ", ""))
+        pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
         if pin and decided[wanted.marker] is not False:
             pins[wanted.name] = pin[1]
     return pins

@@ -28,7 +28,7 @@ _PYTHON = re.compile(r"(cp|py)3(\d{0,3})\Z")
 #: Compiled for one release of CPython: cp310-cp310-…
 _TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
 _NAMES = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
-_INTERPRETER = re.compile(r"(cp|pp|py)(\d)(\d{0,3})\Z")
+_INTERPRETER = r"(cp|pp|py)(\d)(\d{0,3})\Z"
 _MANYLINUX = re.compile(r"manylinux_(\d{1,4})_(\d{1,4})_(.+)\Z")
 #: PEP 600: the older names and the glibc that they stand for.
 _NAMED = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
@@ -72,7 +72,7 @@ class _Target:
 
 def _interpreter_named(pythons: str, abis: str) -> str:
     """``CPython 3.10`` of cp310; the tags themselves where they say more than that."""
-    match = _INTERPRETER.match(pythons)
+    match = re.match(_INTERPRETER, pythons)
     if match is None:
         return f"{pythons}-{abis}"
     release = ".".join(part for part in match.groups()[1:] if part)

@@ -18,7 +18,7 @@ OUTPUTS = ("torch_companion",)
 
 #: The local tags of the wheel index, and what may follow them (``cu128.with.pypi.cudnn``).
 _BUILD = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=[._-]|\Z)")
-_PINNED = re.compile(r"===?(\d{1,9}\.\d{1,9})(?:[.+ab].*|rc.*)?\Z")
+_PINNED = r"===?(\d{1,9}\.\d{1,9})(?:[.+ab].*|rc.*)?\Z"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -173,7 +173,7 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
         return torch if isinstance(torch, Unknown) else Unknown("torch's version is no release")
     if not isinstance(made_for, str):
         return made_for if isinstance(made_for, Unknown) else Unknown("nothing says for which torch it was made")
-    pinned = _PINNED.match(made_for)
+    pinned = re.match(_PINNED, made_for)
     if pinned:
         return pinned[1].split(".") == release.split(".")[:2]
     try:

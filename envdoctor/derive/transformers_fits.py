@@ -12,7 +12,7 @@ from envdoctor.knowledge.matrix import Matrix
 INPUTS = ("revision.transformers_new", "pkg.transformers")
 OUTPUTS = ("revision.installed_fits",)
 
-_RELEASE = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
+_RELEASE = r"\d{1,9}(?:\.\d{1,9})*"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -24,7 +24,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {"revision.installed_fits": Derived(Unknown("transformers is not installed"), "")}
     from envdoctor.versions.ranges import EVERY, contains, parse_ranges, release_of
 
-    match = _RELEASE.match(str(installed))
+    match = re.match(_RELEASE, str(installed))
     try:
         ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
         covered = parse_ranges(matrix.part("transformers-symbols", "table").get("covers", ""))

@@ -14,7 +14,7 @@ from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["Commit", "commits", "commits_between"]
+__all__ = ["Commit", "commits", "commits_between", "moment"]
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
@@ -68,15 +68,15 @@ def commits_between(transport: Transport, repo: str, old: str, new: str, most: i
 def _commit(item: Any) -> Commit | None:
     if not isinstance(item, dict):
         return None
-    name, title = item.get("id"), item.get("title")
+    name, title, date = item.get("id"), item.get("title"), item.get("date")
     if not isinstance(name, str) or not _ID.match(name):
         return None
-    return Commit(name, title[:500] if isinstance(title, str) else "", _date(item.get("date")))
+    when = moment(date) if isinstance(date, str) and len(date) <= 40 else None
+    return Commit(name, title[:500] if isinstance(title, str) else "", when)
 
 
-def _date(text: object) -> datetime | None:
-    if not isinstance(text, str) or len(text) > 40:
-        return None
+def moment(text: str) -> datetime | None:
+    """A date, with or without a time, in UTC unless it says otherwise; None for what is none."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

@@ -82,8 +82,7 @@ class Machine:
         self.strings: list[str] = []
 
     def pop(self) -> Any:
-        if not self.stack or self.stack[-1] is _MARK:
-            raise Broken("it takes more from its stack than there is")
+        self.top()
         return self.stack.pop()
 
     def top(self) -> Any:

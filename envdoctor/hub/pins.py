@@ -149,8 +149,12 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
     for path, wanted in pin.files.items():
         entry = snapshot.files.get(path)
         if entry is None:
-            if path not in unsure and _is_loaded(path) and not path.endswith(_WEIGHTS):
+            if path in unsure or not _is_loaded(path) or path.endswith(_WEIGHTS):
+                continue
+            if snapshot.complete:
                 differing.append(path)
+            else:
+                unsure[path] = Unread(path, "it was not downloaded")
             continue
         oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
         if oid is None:

@@ -41,20 +41,17 @@ def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: floa
             timeout=(seconds, seconds),
             auth=_keep,
         )
-        return Reply(
-            response.status_code,
-            {name.lower(): value for name, value in response.headers.items()},
-            lambda decoded: response.raw.stream(_PIECE, decode_content=decoded),
-            response.close,
-        )
-    request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
-    response = session.send(request, stream=True, follow_redirects=False)
-    return Reply(
-        response.status_code,
-        {name.lower(): value for name, value in response.headers.items()},
-        lambda decoded: response.iter_bytes() if decoded else response.iter_raw(),
-        response.close,
-    )
+    else:
+        request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
+        response = session.send(request, stream=True, follow_redirects=False)
+
+    def pieces(decoded: bool) -> Iterator[bytes]:
+        if hasattr(response, "raw"):
+            return response.raw.stream(_PIECE, decode_content=decoded)  # type: ignore[no-any-return]
+        return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
+
+    lower = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, lower, pieces, response.close)
 
 
 def _keep(request: Any) -> Any:

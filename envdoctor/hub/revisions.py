@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import Commit, commits
+from envdoctor.hub.commits import Commit, commits, moment
 from envdoctor.hub.file_names import is_text_about_the_model
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import FileEntry, SnapshotError
@@ -87,14 +87,10 @@ def _essence(files: Mapping[str, FileEntry]) -> dict[str, tuple[int, str | None]
 
 def _moment(text: str) -> datetime | None:
     """The last moment that a date means, in UTC; None for what is no date."""
-    if not _DATE.match(text):
-        return None
+    when = moment(text) if _DATE.match(text) else None
     try:
-        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=timezone.utc)
-        return when + timedelta(days=1, microseconds=-1) if len(text) == 10 else when
-    except (ValueError, OverflowError):
+        return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
+    except OverflowError:
         return None
 
 

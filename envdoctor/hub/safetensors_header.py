@@ -19,28 +19,11 @@ LARGEST_HEADER = 100_000_000
 
 #: Bits of one element; the names that safetensors 0.8.0 reads (``Dtype::bitsize`` of its source).
 DTYPE_BITS = {
-    "BOOL": 8,
-    "F4": 4,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
-    "U8": 8,
-    "I8": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3": 8,
-    "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
-    "I16": 16,
-    "U16": 16,
-    "F16": 16,
-    "BF16": 16,
-    "I32": 32,
-    "U32": 32,
-    "F32": 32,
-    "C64": 64,
-    "F64": 64,
-    "I64": 64,
-    "U64": 64,
+    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6},
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("C64", "F64", "I64", "U64"), 64),
 }
 
 _U64 = (1 << 64) - 1
@@ -59,14 +42,13 @@ class Tensor(NamedTuple):
 class Header(NamedTuple):
     """A header that is right.
 
-    ``tensors`` in the order of the file's JSON. ``metadata`` is None when there is none. ``header_bytes`` is N + 8,
-    ``data_bytes`` the length of what follows. ``remarks`` are odd things that the library accepts, as dashed words:
+    ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes`` the length of what follows.
+    ``remarks`` are odd things that the library accepts, as dashed words:
     leading-blanks, null-metadata, duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list,
     dtype-is-a-map, unaligned-data.
     """
 
     tensors: dict[str, Tensor]
-    metadata: dict[str, str] | None
     header_bytes: int
     data_bytes: int
     remarks: tuple[str, ...]
@@ -82,14 +64,14 @@ def parse_header(data: bytes, file_size: int | None) -> Header:
     raw = bytes(data[8 : 8 + length])
     remarks: set[str] = set()
     top = decode(raw, remarks)
-    metadata, tensors = _entries(top, remarks)
+    tensors = _entries(top, remarks)
     data_bytes = _check_layout(tensors)
     if file_size is not None and file_size != 8 + length + data_bytes:
         reason = "trailing-data" if file_size > 8 + length + data_bytes else "truncated-data"
         raise HeaderError(reason, f"{file_size} bytes instead of {8 + length + data_bytes}")
     if length % 8:
         remarks.add("unaligned-data")
-    return Header(tensors, metadata, 8 + length, data_bytes, tuple(sorted(remarks)))
+    return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)))
 
 
 def _length(data: bytes, file_size: int | None) -> int:
@@ -114,8 +96,7 @@ def _length(data: bytes, file_size: int | None) -> int:
     return length
 
 
-def _entries(top: Object, remarks: set[str]) -> tuple[dict[str, str] | None, dict[str, Tensor]]:
-    metadata: dict[str, str] | None = None
+def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
     seen_metadata = False
     tensors: dict[str, Tensor] = {}
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -125,10 +106,10 @@ def _entries(top: Object, remarks: set[str]) -> tuple[dict[str, str] | None, dic
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
-            metadata = _metadata(entry, remarks)
+            _check_metadata(entry, remarks)
             continue
         count += 1
-        tensors[name] = _tensor(name, entry, sizes, remarks)
+        tensors[name] = _tensor(name, entry, remarks)
     if count != len(tensors):
         remarks.add("duplicate-tensor")  # the last one holds, as in the library
     if "" in tensors:
@@ -136,22 +117,19 @@ def _entries(top: Object, remarks: set[str]) -> tuple[dict[str, str] | None, dic
     # Only those that hold are measured: the library forgets the others before it looks.
     for name, tensor in tensors.items():
         _check_size(name, tensor, sizes)
-    return metadata, tensors
+    return tensors
 
 
-def _metadata(entry: Any, remarks: set[str]) -> dict[str, str] | None:
+def _check_metadata(entry: Any, remarks: set[str]) -> None:
     if entry is None:
         remarks.add("null-metadata")
-        return None
-    if type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
+    elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
         raise HeaderError("bad-metadata")
-    metadata: dict[str, str] = dict(entry)
-    if len(metadata) != len(entry):
+    elif len(dict(entry)) != len(entry):
         remarks.add("duplicate-metadata-key")
-    return metadata
 
 
-def _tensor(name: str, entry: Any, shapes: dict[Any, int], remarks: set[str]) -> Tensor:
+def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
     if type(entry) is Object and len(entry) == 3 and (entry[0][0], entry[1][0], entry[2][0]) == _FIELDS:
         dtype, shape, offsets = entry[0][1], entry[1][1], entry[2][1]
     else:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import zipfile
 import zlib
 from struct import error as StructError
-from typing import NamedTuple
 
-from envdoctor.hub.pickle_scan import LARGEST_PICKLE, Scan, scan_pickle
-from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
+from envdoctor.hub.pickle_reading import Checkpoint, read_pickle
+from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
 
 __all__ = ["Checkpoint", "read_checkpoint"]
@@ -23,23 +22,6 @@ _PREFIX = 64 << 10
 _LARGEST_PREFIX = 8 << 20
 _LOCAL = b"PK\x03\x04"
 _EMPTY = b"PK\x05\x06"
-#: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
-_OLD_MAGIC = 0x1950A86A20F9469CFC6C
-
-
-class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
-
-    ``format`` is zip, torchscript, legacy or pickle. ``globals`` are ``module.name`` in the order of use;
-    ``all_globals`` is False when there may be more behind what was looked at. ``tensors`` is None when the names could
-    not be made out, and then ``problem`` says why.
-    """
-
-    format: str
-    globals: tuple[str, ...]
-    all_globals: bool
-    tensors: dict[str, PickledTensor] | None
-    problem: str | None
 
 
 class _Unreadable(Exception):
@@ -113,7 +95,7 @@ def _read_archive(archive: _Archive, size: int) -> Checkpoint:
     if len(pickles) != 1:
         raise _Unreadable(f"the archive has {len(pickles)} files named data.pkl instead of one")
     script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
-    return _describe("torchscript" if script else "zip", scan_pickle(_member(archive, size, pickles[0])))
+    return read_pickle("torchscript" if script else "zip", _member(archive, size, pickles[0]))
 
 
 def _member(archive: _Archive, size: int, member: zipfile.ZipInfo) -> bytes:
@@ -156,34 +138,8 @@ def _read_pickles(snapshot: Snapshot, path: str, size: int) -> Checkpoint | Unre
         parts = snapshot.read_ranges(path, [(0, length)])
         if isinstance(parts, Unread):
             return parts
-        kind, scan = _from_prefix(parts[0])
-        if not scan.cut or length >= min(size, _LARGEST_PREFIX):
-            scan.cut = scan.cut and length < size
-            return _describe(kind, scan)
+        found = read_pickle("prefix", parts[0])
+        if not found.cut or length >= min(size, _LARGEST_PREFIX):
+            # where the file itself ends, an unpickler fails: nothing is behind it
+            return found._replace(all_globals=found.all_globals or (found.cut and length >= size))
         length = min(size, length * 8, _LARGEST_PREFIX)
-
-
-def _from_prefix(data: bytes) -> tuple[str, Scan]:
-    first = scan_pickle(data)
-    if first.problem is not None or first.result != _OLD_MAGIC:
-        return "pickle", first
-    found: dict[str, None] = {}
-    scan, result = first, None
-    for place in range(4):  # protocol version, machine, the object itself, and the keys of its storages
-        scan = scan_pickle(data, scan.end)
-        found.update(scan.globals)
-        if scan.problem is not None:
-            break
-        if place == 2:
-            result = scan.result
-    scan.globals, scan.result = found, result
-    return "legacy", scan
-
-
-def _describe(kind: str, scan: Scan) -> Checkpoint:
-    names = tuple(scan.globals)
-    if scan.problem is not None:
-        return Checkpoint(kind, names, not (scan.cut or scan.limited), None, scan.problem)
-    if kind == "torchscript":
-        return Checkpoint(kind, names, False, None, "it is a TorchScript program")
-    return Checkpoint(kind, names, True, tensors_of(scan.result), None)

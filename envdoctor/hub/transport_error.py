@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 from typing import Literal
 
 __all__ = ["Failure", "TransportError", "describe"]
@@ -39,6 +37,9 @@ def describe(
     library; where it does not, the class names that all three share decide. No text of the exception is shown: it
     holds addresses with signatures.
     """
+    import socket  # here, because `check` knows this module and asks no network
+    import ssl
+
     chain = list(_chain(error))
     names = " ".join(base.__name__ for item in chain for base in type(item).__mro__)
     for item in chain:

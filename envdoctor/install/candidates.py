@@ -20,17 +20,17 @@ from envdoctor.versions.pep440 import NotASpecifier, nearest, same_release, sati
 
 __all__ = ["Candidates", "is_about_a_record"]
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z")
-_COLUMN = re.compile(r"\{([a-z_]+)\.([a-z_]+)\}")
-_LOWEST = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)")
-_TAG = re.compile(r"==([0-9][0-9a-z.]*)\+([a-z0-9]+(?:\.[0-9]+)*)\Z")
+_REQUIREMENT = r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z"
+_COLUMN = r"\{([a-z_]+)\.([a-z_]+)\}"
+_LOWEST = r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)"
+_TAG = r"==([0-9][0-9a-z.]*)\+([a-z0-9]+(?:\.[0-9]+)*)\Z"
 #: How many releases of a range are tried, nearest to the installed one first.
 _TRIES = 6
 
 
 def is_about_a_record(fix: Mapping[str, Any]) -> bool:
     """Whether what a fix changes is read from the record that its rule applied to."""
-    return any(_COLUMN.search(text) for text in (*fix["constraints"], *fix["uninstall"]))
+    return any(re.search(_COLUMN, text) for text in (*fix["constraints"], *fix["uninstall"]))
 
 
 class Candidates(NamedTuple):
@@ -80,13 +80,13 @@ class Candidates(NamedTuple):
         if not all(filled):
             yield "no release that satisfies it is known"
             return
-        parsed = [_REQUIREMENT.match(text) for text in filled if text]
+        parsed = [re.match(_REQUIREMENT, text) for text in filled if text]
         wanted = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
         if len(wanted) < len(parsed):
             yield "its constraints cannot be read"
         elif fix.get("cuda"):
             yield from self._other_builds(fix["cuda"], wanted[0])
-        elif len(wanted) == 1 and (tagged := _TAG.match(wanted[0][1])):
+        elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
             yield self._companion(wanted[0][0], tagged[1], tagged[2])
         else:
             yield from map(self._remedy, self._pins(wanted))
@@ -106,7 +106,7 @@ class Candidates(NamedTuple):
             raise KeyError(match[0])
 
         try:
-            return _COLUMN.sub(value, text)
+            return re.sub(_COLUMN, value, text)
         except KeyError:
             return None
 
@@ -163,7 +163,7 @@ class Candidates(NamedTuple):
         except NotASpecifier:
             return []
         if released and not fitting:
-            bound = _LOWEST.search(specifier)
+            bound = re.search(_LOWEST, specifier)
             return [bound[1]] if bound else []
         installed = self.facts.value(f"pkg.{name}")
         return nearest(fitting, installed, released) if isinstance(installed, str) else fitting[::-1]

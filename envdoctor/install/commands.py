@@ -15,9 +15,9 @@ from envdoctor.facts.factset import FactSet
 
 __all__ = ["Pin", "Place", "for_place", "install_commands", "place_of", "uninstall_commands"]
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
-_SPECIFIER = re.compile(rf"({_CLAUSE}(,{_CLAUSE})*)?\Z")
+_SPECIFIER = rf"({_CLAUSE}(,{_CLAUSE})*)?\Z"
 
 #: A normalised name, and a specifier such as ``==2.4.1``; an empty one takes any version.
 Pin = tuple[str, str]
@@ -62,7 +62,7 @@ def install_commands(
     ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
     (``cu118``, ``cpu``), None when the default build is right.
     """
-    if not pins or not all(_NAME.match(name) and _SPECIFIER.match(specifier) for name, specifier in pins):
+    if not pins or not all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins):
         return ()
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
@@ -82,7 +82,7 @@ def install_commands(
 
 def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
-    if not names or not all(map(_NAME.match, names)) or (place.target and place.installer != "uv"):
+    if not names or not all(re.match(_NAME, name) for name in names) or (place.target and place.installer != "uv"):
         return ()
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, names):

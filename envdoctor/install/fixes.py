@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -45,7 +44,7 @@ def with_fixes(judgement: Judgement, matrix: Matrix) -> Judgement:
         key = problem if own else rule.id
         if key not in offered:
             offered[key] = trial.offer_all(rule, problem if own else Problem(rule.id))
-        findings.append(replace(finding, fixes=offered[key]))
+        findings.append(finding._replace(fixes=offered[key]))
     return judgement._replace(findings=tuple(findings))
 
 

@@ -11,7 +11,7 @@ from envdoctor.install.commands import Pin, Place, install_commands, uninstall_c
 
 __all__ = ["NOTHING", "Remedy", "written"]
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 
 
 class Remedy(NamedTuple):
@@ -57,7 +57,7 @@ class Remedy(NamedTuple):
         exports = [
             f"unset {name}" if value == "absent" else f"export {name}={quote(value)}"
             for name, value in self.variables.items()
-            if _VARIABLE.match(name)
+            if re.match(_VARIABLE, name)
         ]
         removing = uninstall_commands(self.removed, place, rows)
         return (*removing, *install_commands(pins, place, self.cuda_tag, rows), *exports)

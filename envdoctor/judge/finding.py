@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
@@ -72,8 +71,7 @@ class Evidence(NamedTuple):
     checked: str
 
 
-@dataclass(frozen=True)
-class OfferedFix:
+class OfferedFix(NamedTuple):
     """One way out.
 
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
@@ -85,15 +83,14 @@ class OfferedFix:
     safety: str
     summary: Text
     constraints: tuple[str, ...] = ()
-    set: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
+    set: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
     commands: tuple[str, ...] = ()
     withheld: str | None = None
     uninstall: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """One set of changes for several findings that was judged as a whole: it ends the errors that ``clears`` names (by
     fingerprint) and brings no other, and what the installed packages require of each other is met as before.
 
@@ -103,16 +100,15 @@ class Plan:
 
     constraints: tuple[str, ...] = ()
     uninstall: tuple[str, ...] = ()
-    set: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
+    set: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
     commands: tuple[str, ...] = ()
     clears: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     note: str | None = None
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A rule that applied, with the facts that made it apply.
 
     ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
@@ -135,7 +131,7 @@ class Finding:
     title: Text = _NO_TEXT
     assumed: tuple[Assumption, ...] = ()
     caveats: tuple[str, ...] = ()
-    item: Mapping[str, str] = field(default_factory=dict)
+    item: Mapping[str, str] = {}
     locations: tuple[Location, ...] = ()
     fixes: tuple[OfferedFix, ...] = ()
     evidence: tuple[Evidence, ...] = ()
@@ -146,8 +142,7 @@ class Finding:
     superseded_by: str | None = None
 
 
-@dataclass(frozen=True)
-class NotChecked:
+class NotChecked(NamedTuple):
     """A rule that could not be decided: the facts that were missing with the reason of each, or why it was not read.
 
     ``missing`` maps fact key to the reason; ``help`` holds the ids of the advice in the registry that would supply

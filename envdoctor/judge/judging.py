@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -73,12 +72,12 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     findings, used, expired = _ignore(findings, policy)
     stands_for = fold(findings, applied)
     for number, root in stands_for.items():
-        findings[number] = replace(findings[number], superseded_by=findings[root].id)
+        findings[number] = findings[number]._replace(superseded_by=findings[root].id)
     for root, facts_elsewhere in elsewhere(findings, applied, stands_for).items():
-        findings[root] = replace(findings[root], facts=(*findings[root].facts, *facts_elsewhere))
+        findings[root] = findings[root]._replace(facts=(*findings[root].facts, *facts_elsewhere))
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
     gating = _gating(findings, stands_for, policy)
-    findings = [replace(finding, gate=number in gating) for number, finding in enumerate(findings)]
+    findings = [finding._replace(gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
     return Judgement(facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
 
@@ -88,7 +87,7 @@ def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: 
     never makes the gate weaker."""
     gating = {number for number, finding in enumerate(findings) if fails_gate(finding, policy)}
     return gating | {
-        root for other, root in stands_for.items() if fails_gate(replace(findings[other], superseded_by=None), policy)
+        root for other, root in stands_for.items() if fails_gate(findings[other]._replace(superseded_by=None), policy)
     }
 
 
@@ -223,7 +222,7 @@ def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding],
         seen = used if in_force else expired
         if entry not in seen:
             seen.append(entry)
-        result.append(replace(finding, ignored=entry.reason) if in_force else finding)
+        result.append(finding._replace(ignored=entry.reason) if in_force else finding)
     return result, used, expired
 
 

@@ -14,7 +14,7 @@ __all__ = ["fill", "text_of", "title_of"]
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
-_PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
+_PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
 def text_of(table: Mapping[str, str] | str | None) -> Text:
@@ -32,7 +32,7 @@ def title_of(texts: Mapping[str, Any]) -> Text:
     if texts["title"]:
         return Text(texts["title"])
     message = text_of(texts["message"])
-    return Text(_PLACEHOLDER.sub("...", message.en), message.zh and _PLACEHOLDER.sub("...", message.zh))
+    return Text(re.sub(_PLACEHOLDER, "...", message.en), message.zh and re.sub(_PLACEHOLDER, "...", message.zh))
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:
@@ -47,6 +47,6 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
             text = spell(value)
             return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
-        return _PLACEHOLDER.sub(replace, wording)
+        return re.sub(_PLACEHOLDER, replace, wording)
 
     return Text(filled(text.en, "this model"), filled(text.zh, "该模型") if text.zh else None)

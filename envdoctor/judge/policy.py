@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date
+from typing import NamedTuple
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 
 __all__ = ["Ignore", "Policy", "fails_gate", "ignore_reason", "where_matches"]
 
 
-@dataclass(frozen=True)
-class Ignore:
+class Ignore(NamedTuple):
     """One accepted finding: its rule id, why, until when (inclusive; None = for good), and for which record.
 
     ``where`` maps columns of the record (``conflict.package``) or fact keys to the value they must have.
@@ -22,21 +21,20 @@ class Ignore:
     id: str
     reason: str
     until: date | None = None
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str] = {}
     origin: str = ""
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """``fail_on`` and ``fail_confidence`` set the gate; ``severities`` maps rule ids to ``off`` or a severity.
 
-    ``today`` is the day by which ignores end."""
+    ``today`` is the day by which ignores end; None: when they are looked at."""
 
     fail_on: str = "error"
     fail_confidence: str = "reported"
     ignores: tuple[Ignore, ...] = ()
-    severities: Mapping[str, str] = field(default_factory=dict)
-    today: date = field(default_factory=date.today)
+    severities: Mapping[str, str] = {}
+    today: date | None = None
 
 
 def fails_gate(finding: Finding, policy: Policy) -> bool:
@@ -56,7 +54,7 @@ def ignore_reason(finding: Finding, policy: Policy) -> tuple[Ignore, bool] | Non
     for entry in policy.ignores:
         if entry.id != finding.id or not where_matches(entry.where, finding):
             continue
-        if entry.until is None or policy.today <= entry.until:
+        if entry.until is None or (policy.today or date.today()) <= entry.until:
             return entry, True
         expired = entry
     return (expired, False) if expired else None

@@ -13,12 +13,13 @@ __all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "glob_fits", 
 
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-_QUANTIFIED = re.compile(r"(any|all)\(([^()]+)\)\Z")
-_PART = re.compile(r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z")
-_RELEASE = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
-_VERSION_OPERAND = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z", re.ASCII)
+# Patterns are compiled when a rule is read from TOML: a compiled matrix needs none of them.
+_QUANTIFIED = r"(any|all)\(([^()]+)\)\Z"
+_PART = r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z"
+_RELEASE = r"[0-9]+(\.[0-9]+)*\Z"
+_VERSION_OPERAND = r"(?a)\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z"
 _LONGEST_OPERAND = 64
-_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z", re.ASCII)
+_NUMBER = r"-?[0-9]+(\.[0-9]+)?\Z"
 
 
 class ConditionError(ValueError):
@@ -40,7 +41,7 @@ class Condition(NamedTuple):
 
 def parse_condition(registry: Registry, written_key: str, operand: object, each: str | None = None) -> Condition:
     """Parse one ``key = operand`` line of a clause. Raises :class:`ConditionError`."""
-    match = _QUANTIFIED.match(written_key)
+    match = re.match(_QUANTIFIED, written_key)
     quantifier, key = (match[1], match[2]) if match else ("", written_key)
     spec = registry.find(key)
     if spec is None or key.endswith("*"):
@@ -82,7 +83,7 @@ def _alternative(spec: FactSpec, operand: object) -> object:
 def _comparisons(kind: str, text: str) -> list[list[str]]:
     parts: list[list[str]] = []
     for piece in text.split(","):
-        match = _PART.match(piece.strip())
+        match = re.match(_PART, piece.strip())
         if match is None:
             raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {text!r}')
         operator, operand = match[1], match[2]
@@ -96,13 +97,13 @@ def _comparisons(kind: str, text: str) -> list[list[str]]:
 
 def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
     if kind == "version":
-        good = bool(_VERSION_OPERAND.match(operand))
+        good = bool(re.match(_VERSION_OPERAND, operand))
         if operand.endswith(".*"):
             good = good and operator in ("==", "!=")
     elif kind == "dotted":
         good = dotted(operand) is not None and operator != "~="
     else:
-        good = bool(_NUMBER.match(operand)) and operator != "~="
+        good = bool(re.match(_NUMBER, operand)) and operator != "~="
     if not good or len(operand) > _LONGEST_OPERAND:
         raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
 
@@ -110,7 +111,7 @@ def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
 def _compatible(operand: str, text: str) -> list[list[str]]:
     # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
     release = operand.split(".")
-    if len(release) < 2 or not _RELEASE.match(operand):
+    if len(release) < 2 or not re.match(_RELEASE, operand):
         raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
     return [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
 

@@ -7,10 +7,10 @@ import re
 __all__ = ["component_of"]
 
 #: ``nvidia-cudnn-cu12``; from CUDA 13 on some carry no major: ``nvidia-cublas``.
-_NAME = re.compile(r"nvidia-([a-z0-9-]{1,60}?)(?:-cu(\d{2}))?\Z")
+_NAME = r"nvidia-([a-z0-9-]{1,60}?)(?:-cu(\d{2}))?\Z"
 
 
 def component_of(name: str) -> tuple[str, str | None] | None:
     """``cudnn`` and ``12`` of ``nvidia-cudnn-cu12``; None for what is no wheel of NVIDIA's."""
-    match = _NAME.match(name) if name.startswith("nvidia-") else None
+    match = re.match(_NAME, name) if name.startswith("nvidia-") else None
     return (match[1], match[2]) if match else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -173,10 +174,10 @@ def read_source(home: Path, *, source: str) -> Matrix:
 
 def _add_private(matrix: Matrix, folder: Path) -> None:
     option = f"--matrix {folder}: "
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise MatrixError(f"{option}no such folder")
     known = len(matrix.rules) + len(matrix.broken)
-    _read_rules(matrix, folder / "rules" if (folder / "rules").is_dir() else folder, option)
+    _read_rules(matrix, folder / "rules" if os.path.isdir(folder / "rules") else folder, option)
     if len(matrix.rules) + len(matrix.broken) == known:
         raise MatrixError(f"{option}no rule file (*.toml) in it")
     matrix.source += f" + {folder}"
@@ -185,7 +186,7 @@ def _add_private(matrix: Matrix, folder: Path) -> None:
 def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
     """Add the rules of a folder; ``option`` gave it when they are private ones."""
     places = matrix.origins()
-    for path in sorted(folder.rglob("*.toml")):
+    for path in _rule_files(folder, option):
         origin = path.relative_to(folder.parent).as_posix()
         problem = None
         if option and not path.stem.startswith(_PRIVATE):
@@ -204,6 +205,14 @@ def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
             problem = error.problem
         where = f"{option}{origin}" if option else str(path)
         matrix.broken.append(BrokenRule(path.stem, origin, [problem], f"{where}: {problem}"))
+
+
+def _rule_files(folder: Path, option: str) -> list[Path]:
+    """All files of the folder that may be rules. Raises :class:`MatrixError`."""
+    try:
+        return sorted(folder.rglob("*.toml"))
+    except OSError as error:
+        raise MatrixError(f"{option or folder}cannot be read: {error.strerror or error}") from None
 
 
 def _load_compiled(home: Path) -> Matrix:

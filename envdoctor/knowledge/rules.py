@@ -23,8 +23,8 @@ __all__ = [
 
 #: The newest rule schema this engine understands.
 SCHEMA = 1
-_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-_PLACEHOLDER = re.compile(r"\{([a-z_][\w.-]*)\}")
+_ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
+_PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 
@@ -92,7 +92,7 @@ def digest(text: str) -> str:
 
 def placeholders(text: str) -> set[str]:
     """The fact keys in braces of a message."""
-    return set(_PLACEHOLDER.findall(text))
+    return set(re.findall(_PLACEHOLDER, text))
 
 
 def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Registry) -> Rule:
@@ -107,7 +107,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
     head = data.get("rule")
     each = head.get("each") if isinstance(head, Mapping) else None
     problems = list(rule_schema(registry, each if isinstance(each, str) else None)(data))
-    if not _ID.match(rule_id):
+    if not re.match(_ID, rule_id):
         problems.append(f"the file's name {rule_id!r} is not lower-case words joined by dashes")
     if problems:
         raise RuleError(problems)

@@ -14,6 +14,8 @@ __all__ = ["LARGEST", "JsonObject", "JsonProblem", "parse_object"]
 LARGEST = 16 << 20
 #: Levels of nesting that are followed. Configurations of the Hub's models have at most about ten.
 DEEPEST = 60
+#: Characters of all dotted names (``a.b.c``) together: a long name of a table counts for each of its keys.
+_LONGEST_NAMES = 64 << 20
 _LONG_NUMBER = re.compile(rb"[0-9]{4301}")
 
 
@@ -58,8 +60,7 @@ def parse_object(content: bytes) -> JsonObject:
         raise JsonProblem("is nested too deeply, or too large in memory, to be read") from None
     if not isinstance(data, dict):
         raise JsonProblem(f"is not a JSON object but {_kind(data)}")
-    if _deeper(data, DEEPEST):
-        raise JsonProblem(f"is nested more than {DEEPEST} levels deep")
+    _check_shape(data)
     return JsonObject(data, tuple(repeated))
 
 
@@ -71,16 +72,22 @@ def _kind(data: object) -> str:
     return "null" if data is None else "true or false" if isinstance(data, bool) else "a number"
 
 
-def _deeper(data: object, levels: int) -> bool:
-    """Whether anything lies below that many levels. Level by level: recursion is what a hostile file would break."""
-    layer: list[Any] = [data]
-    for _ in range(levels):
-        layer = [
-            child
-            for container in layer
-            for child in (container.values() if isinstance(container, dict) else container)
-            if isinstance(child, (dict, list))
-        ]
-        if not layer:
-            return False
-    return True
+def _check_shape(data: dict[str, Any]) -> None:
+    """Raises :class:`JsonProblem` for what is too deep or too long to be written flat. Level by level: recursion is
+    what a hostile file would break."""
+    layer: list[tuple[Any, int]] = [(data, 0)]
+    spelled = 0
+    for _ in range(DEEPEST):
+        inner: list[tuple[Any, int]] = []
+        for container, prefix in layer:
+            if isinstance(container, dict):
+                spelled += sum(map(len, container)) + (prefix + 1) * len(container)
+                inner += [(v, prefix + 1 + len(k)) for k, v in container.items() if isinstance(v, (dict, list))]
+            else:
+                inner += [(child, prefix) for child in container if isinstance(child, (dict, list))]
+        if spelled > _LONGEST_NAMES:
+            raise JsonProblem("has keys that are too long")
+        if not inner:
+            return
+        layer = inner
+    raise JsonProblem(f"is nested more than {DEEPEST} levels deep")

@@ -113,7 +113,8 @@ class Group(NamedTuple):
     @property
     def nodes(self) -> tuple[str, ...]:
         """Autograd nodes that ran, the most frequent first."""
-        return tuple(node for node, _ in Counter(_texts(self.cases, "node")).most_common())
+        said = Counter(node for case in self.cases if (node := _text(case.observation, "node")) is not None)
+        return tuple(node for node, _ in said.most_common())
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -226,10 +227,6 @@ def _rank(verdict: str) -> int:
 def _text(observation: Mapping[str, Any], key: str) -> str | None:
     value = observation.get(key)
     return None if value is None else str(value)
-
-
-def _texts(cases: Iterable[Case], key: str) -> Iterable[str]:
-    return (text for case in cases if (text := _text(case.observation, key)) is not None)
 
 
 def _float(value: object) -> float:

@@ -13,6 +13,16 @@ from envdoctor.report.report import Report
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
 
 
+def unjudged_lines(report: Report, page: Page, color: bool) -> list[str]:
+    """The first lines: what a clean report would be mistaken to be about."""
+    lines: list[str] = []
+    for text in report.unjudged if page.verbosity >= 0 or report.status != "complete" else ():
+        label = page.say("Not judged")
+        first, *rest = page.lines(page.say("{name}: {value}", name=label, value=page.sentence(text)), "", "  ")
+        lines += [paint(label, "bold", color) + first[len(label) :], *rest]
+    return lines
+
+
 def notice_lines(report: Report, page: Page, color: bool) -> list[str]:
     """What is to be said of the run itself; an incomplete run says so even when nothing else does."""
     lines: list[str] = []

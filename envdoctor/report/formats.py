@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 __all__ = ["Renderer", "UnknownFormatError", "load", "names"]
 
 _SUFFIX = "_report.py"
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 #: The one that is taken when nobody asks for another.
 _USUAL = "terminal"
 
@@ -48,7 +46,7 @@ def load(name: str) -> Renderer:
 
     Raises :class:`UnknownFormatError`.
     """
-    if not _NAME.match(name) or name not in names():
+    if name not in names():
         raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
     render: Renderer = import_module(f"envdoctor.report.{name}_report").render
     return render

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from envdoctor import __version__
@@ -37,7 +38,7 @@ def render(facts: FactSet, registry: Registry) -> str:
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
     column = max(len(label) for label, _ in rows)
     body = [f"{pad(label, column)}  {shortened(text, 200)}".rstrip() for label, text in rows]
-    fence = "`" * max(3, 1 + max(_ticks(line) for line in body))
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(body))), default=0))
     return "\n".join(
         [
             f"<details><summary>Environment (envdoctor {__version__})</summary>",
@@ -72,11 +73,3 @@ def _no_gpu(facts: FactSet) -> str:
         return f"not known ({value.reason})" if value.reason else "not known"
     doubt = getattr(value, "incomplete", None)
     return f"not known ({doubt})" if doubt else "none"
-
-
-def _ticks(line: str) -> int:
-    longest = run = 0
-    for char in line:
-        run = run + 1 if char == "`" else 0
-        longest = max(longest, run)
-    return longest

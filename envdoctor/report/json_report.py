@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from envdoctor import __version__
@@ -54,6 +53,7 @@ def document(report: Report) -> dict[str, object]:
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
         "notices": _data(report.notices),
+        "unjudged": list(report.unjudged),
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
@@ -106,14 +106,16 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
     line = verdict(report, section, Page(report.registry))
-    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal")}
+    amounts = {
+        side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
+        for side, held in section.amounts.items()
+    }
+    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal"), "amounts": amounts}
 
 
 def _data(value: Any) -> Any:
     """The value as JSON data: a class by its fields, without those that are None; of a text both languages."""
-    if is_dataclass(value):
-        value = _known(**{field.name: getattr(value, field.name) for field in fields(value)})
-    elif hasattr(value, "_asdict"):
+    if hasattr(value, "_asdict"):
         value = _known(**value._asdict())
     elif isinstance(value, (list, tuple)):
         return [_data(item) for item in value]

@@ -37,7 +37,7 @@ class RuleInfo(NamedTuple):
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
@@ -45,7 +45,7 @@ class Report:
     the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``plan`` is
     one set of changes for the errors among them. ``revision`` and
     ``probe`` are what a comparison and the experiments found besides; ``probe_commands`` say how to run the experiments
-    that findings name.
+    that findings name. ``unjudged`` are sentences about what a reader would take for judged.
     """
 
     command: str
@@ -63,6 +63,7 @@ class Report:
     revision: RevisionSection | None = None
     probe: ProbeSection | None = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)
+    unjudged: tuple[str, ...] = ()
     elapsed_seconds: float = 0.0
 
     def __post_init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Unread
@@ -41,8 +40,7 @@ class Cost(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True)
-class RevisionSection:
+class RevisionSection(NamedTuple):
     """``weights`` is identical, equal, changed, added, removed, none (neither has any) or unknown; ``weights_equal``
     says which of them are equal. ``unread`` are parts that could not be read, ``equal`` says what is equal, in words.
     ``tensors`` are all changed patterns when they were asked for; ``amounts`` tensors, parameters and bytes of each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.report.closing import closing_lines, notice_lines, verbose_lines
+from envdoctor.report.closing import closing_lines, notice_lines, unjudged_lines, verbose_lines
 from envdoctor.report.finding_text import finding_lines, of_one_cause
 from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
@@ -31,7 +31,7 @@ def render(
     if verbosity <= -2:
         return ""
     page = Page(report.registry, lang, width, verbosity)
-    blocks: list[list[str]] = []
+    blocks: list[list[str]] = [unjudged_lines(report, page, color)]
     if verbosity >= 0 and report.revision is None:
         blocks.append(header_lines(report, page))
     elif verbosity >= 0:

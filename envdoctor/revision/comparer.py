@@ -87,6 +87,11 @@ class Revisions(NamedTuple):
         # One of the two was not hashed, or one is an LFS file and the other is not: only the sizes can tell.
         return "changed" if first.size != second.size else "unknown"
 
+    def sizes(self, path: str) -> tuple[str | None, str | None]:
+        """How large the file is in each snapshot, in words; None where there is none."""
+        first, second = (side.files.get(path) for side in (self.old, self.new))
+        return first and f"{first.size:,} bytes", second and f"{second.size:,} bytes"
+
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """The file in both snapshots, None where there is none; unread when either cannot be read."""
         found: list[bytes | None] = []

@@ -13,10 +13,11 @@ LIMIT = 500
 #: Nothing is looked at behind this many characters: cleaning must not be the slow part of a run on hostile input.
 _READ = 65_536
 
+# Patterns are compiled when there is something to hide: most texts are plain.
 #: ECMA-48 control sequences (colours, cursor moves), with the one-character CSI of C1 too. Other escape sequences lose
 #: only their ESC, so that what they would have hidden can be seen.
-_CSI = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
-_BREAKS = re.compile("[\t\n\x0b\x0c\r\x1c-\x1f\x85\u2028\u2029]+")
+_CSI = "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
+_BREAKS = "[\t\n\x0b\x0c\r\x1c-\x1f\x85\u2028\u2029]+"
 
 #: Characters that Unicode counts as letters, symbols or marks although nothing is drawn: Hangul fillers, the Braille
 #: blank, the grapheme joiner, Khmer inherent vowels, Mongolian and general variation selectors.
@@ -35,7 +36,7 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     if cut:
         text = text[:_READ]
     if not (text.isascii() and text.isprintable()):
-        text = _visible(_BREAKS.sub(" ", _CSI.sub("", text)))
+        text = _visible(re.sub(_BREAKS, " ", re.sub(_CSI, "", text)))
     text = without_credentials(text).strip(" ")
     if limit is not None and (len(text) > limit or cut):
         text = text[: limit - 3].rstrip(" ") + "..."

@@ -19,9 +19,9 @@ _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 
 
-def because_of(error: OSError) -> str:
-    """The reason of an ``OSError`` as a clause, without its path: ``Permission denied``."""
-    return error.strerror or type(error).__name__
+def because_of(error: Exception) -> str:
+    """The reason as a clause: of an ``OSError`` without its path (``Permission denied``), of others what they say."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
 class Spent(Exception):

@@ -54,6 +54,17 @@ def publish(hub: Hub, name: str = "zai-org/chatglm3-6b") -> Any:
     return repo
 
 
+def download(hub: Hub, name: str, revision: str, folder: Path) -> Path:
+    """The files of a commit as somebody would copy them, but for the weights."""
+    commit = hub.repos[name].find(revision)
+    assert commit is not None
+    for path, blob in commit.files.items():
+        if not path.endswith(".safetensors"):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(b"".join(blob.slice(0, blob.size)))
+    return folder
+
+
 @pytest.fixture
 def diff(run: Callable[..., Any], hub: Hub, tmp_path: Path) -> Callable[..., Any]:
     """Run ``diff-revision`` against the loopback Hub."""
@@ -246,10 +257,7 @@ def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(diff, hu
 def test_check_compares_a_folder_with_its_pin(run, hub, tmp_path):
     publish(hub)
     assert run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path)).code == 0
-    folder = tmp_path / "chatglm3-6b"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(model("chatglm3-6b").about["config"]))
-    (folder / "modeling_chatglm.py").write_text((CODE / "old" / "modeling_tiny.py").read_text())
+    folder = download(hub, "zai-org/chatglm3-6b", OLD, tmp_path / "chatglm3-6b")
     (folder / "trainer_state.json").write_text("{}")
     same = run("check", "--no-config", "--model", str(folder), "--format", "json")
     assert "model-differs-from-pin" not in by_id(same.json)
@@ -257,6 +265,41 @@ def test_check_compares_a_folder_with_its_pin(run, hub, tmp_path):
     other = run("check", "--no-config", "--model", str(folder), "--format", "json")
     assert other.code == 1
     assert "modeling_chatglm.py" in by_id(other.json)["model-differs-from-pin"]["message"]
+    (folder / "modeling_chatglm.py").unlink()
+    (folder / "modeling_chatglm.py").symlink_to(tmp_path / "elsewhere.py")
+    (tmp_path / "elsewhere.py").write_text((CODE / "new" / "modeling_tiny.py").read_text())
+    hidden = run("check", "--no-config", "--model", str(folder))
+    assert hidden.code == 3
+    assert hidden.out.startswith("Not judged:") and "modeling_chatglm.py could not be compared" in hidden.out
+
+
+def test_a_folder_of_forged_notes_is_compared_by_its_content(run, tmp_path):
+    for side, code in (("a", "x = 1\n"), ("b", "import os\nos.system('true')\n")):
+        (tmp_path / side / ".cache" / "huggingface" / "download").mkdir(parents=True)
+        (tmp_path / side / "config.json").write_text("{}")
+        (tmp_path / side / "modeling_a.py").write_text(code)
+        changed = (tmp_path / side / "modeling_a.py").stat().st_mtime
+        note = tmp_path / side / ".cache" / "huggingface" / "download" / "modeling_a.py.metadata"
+        note.write_text(f"{'a' * 40}\n{'b' * 40}\n{changed}\n")
+    result = run("diff-revision", "./a", "./b", "--no-config", "--no-environment", "--format", "json")
+    assert "exec-call-added" in {change["kind"] for change in result.json["sections"]["revision"]["changes"]}
+
+
+def test_large_weights_of_equal_headers_are_not_called_equal_before_they_were_read(run, tmp_path):
+    prefix, data = header({"w": ("F16", [40_000_000])})
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "config.json").write_text("{}")
+        with open(tmp_path / side / "model.safetensors", "wb") as file:
+            file.write(prefix)
+            file.truncate(len(prefix) + data)
+    with open(tmp_path / "b" / "model.safetensors", "r+b") as file:
+        file.seek(len(prefix) + data - 1)
+        file.write(b"x")
+    arguments = ("diff-revision", "./a", "./b", "--no-config", "--no-environment", "--format", "json")
+    quick, whole = run(*arguments), run(*arguments, "--hash")
+    assert quick.code == 3 and quick.json["sections"]["revision"]["weights"] == "unknown"
+    assert whole.code == 0 and whole.json["sections"]["revision"]["weights"] == "changed"
 
 
 def test_pins_without_this_model_are_said_and_are_no_pass(run, hub, tmp_path):

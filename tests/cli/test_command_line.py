@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -332,6 +333,25 @@ def test_a_report_file_that_cannot_be_written_is_said(run, facts_file, tmp_path)
     result = run("check", "--facts", facts_file(BROKEN), "--output", "json=folder")
     assert "folder: cannot be written: " in sentence(result, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["facts.json", "folder"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_regular_file_is_written_into_and_stays_what_it_is(run, facts_file, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("check", "--facts", facts_file(BROKEN), "--output", "json=pipe").code == 1
+    assert os.read(reader, 1 << 20).startswith(b"{")
+    os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    result = run("check", "--facts", facts_file(BROKEN), "--output", "json=pipe")
+    assert result.code == 3 and "pipe: cannot be written" in result.err
+    result = run("check", "--facts", facts_file(BROKEN), "-qq", "--output", "json=/dev/stdout")
+    assert result.code == 1 and json.loads(result.out)
+
+
+def test_a_folder_of_rules_that_cannot_be_listed_is_one_sentence(run, facts_file):
+    result = run("check", "--facts", facts_file(BROKEN), "--matrix", "a" * 5000)
+    assert sentence(result, 2).startswith("--matrix aaa")
 
 
 def test_a_report_file_is_whole_and_standard_output_still_has_its_own(run, facts_file, tmp_path):

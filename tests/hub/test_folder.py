@@ -94,16 +94,12 @@ def test_pipes_and_odd_names_are_refused(tmp_path):
     assert all(unread.path.isprintable() for unread in snapshot.refused)
 
 
-def test_a_download_names_the_oids_of_large_files_unless_they_were_changed(tmp_path):
+def test_the_note_of_a_download_proves_nothing(tmp_path):
     sparse(tmp_path / "m.safetensors", header(), 80 << 20)
     note = tmp_path / ".cache" / "huggingface" / "download" / "m.safetensors.metadata"
     note.parent.mkdir(parents=True)
     changed = (tmp_path / "m.safetensors").stat().st_mtime
     note.write_text(f"{'a' * 40}\n{'b' * 64}\n{changed}\n")
-    assert open_folder(str(tmp_path)).files["m.safetensors"].oid == "sha256:" + "b" * 64
-    note.write_text(f"{'a' * 40}\n{'b' * 64}\n{changed - 10}\n")
-    assert open_folder(str(tmp_path)).files["m.safetensors"].oid is None
-    note.write_text("nonsense")
     assert open_folder(str(tmp_path)).files["m.safetensors"].oid is None
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from envdoctor.hub.folder import open_folder
-from envdoctor.hub.pins import PINS, PinError, compare_with_pin, find_pins, pin_of, pins_text, read_pins
+from envdoctor.hub.object_ids import Hasher, oid_of_content
+from envdoctor.hub.pins import PINS, Pin, PinError, compare_with_pin, find_pins, pin_of, pins_text, read_pins
 
 
 @pytest.fixture
@@ -32,14 +33,70 @@ def test_what_was_pinned_is_read_again(tmp_path, model):
     assert read_pins(written(tmp_path, pins_text([pin]))) == {"org/model": pin}
 
 
-def test_changed_and_added_code_differs_and_logs_do_not(model):
+def test_changed_added_and_removed_files_that_are_loaded_differ_and_logs_do_not(model):
     pin, _ = pin_of(open_folder(str(model)))
+    (model / "trainer_state.json").write_text("{}")
     (model / "trainer.log").write_text("x")
-    (model / "config.json").unlink()
-    assert compare_with_pin(pin, open_folder(str(model))) == ("same", [])
+    assert compare_with_pin(pin, open_folder(str(model))) == ("same", [], [])
     (model / "modeling.py").write_text("a = 2")
     (model / "more.py").write_text("b = 1")
-    assert compare_with_pin(pin, open_folder(str(model))) == ("changed", ["modeling.py", "more.py"])
+    (model / "config.json").unlink()
+    found = compare_with_pin(pin, open_folder(str(model)))
+    assert found == ("changed", ["config.json", "modeling.py", "more.py"], [])
+
+
+def test_a_note_of_a_download_does_not_vouch_for_changed_code(model):
+    pin, _ = pin_of(open_folder(str(model)))
+    (model / "modeling.py").write_text("a = 2")
+    note = model / ".cache" / "huggingface" / "download" / "modeling.py.metadata"
+    note.parent.mkdir(parents=True)
+    changed = (model / "modeling.py").stat().st_mtime
+    note.write_text(f"{'a' * 40}\n{pin.files['modeling.py'].partition(':')[2]}\n{changed}\n")
+    assert compare_with_pin(pin, open_folder(str(model))).differing == ["modeling.py"]
+
+
+@pytest.mark.parametrize("kind", ["link out", "dangling", "pipe"])
+def test_what_cannot_be_read_is_not_the_same(tmp_path, model, kind):
+    pin, _ = pin_of(open_folder(str(model)))
+    place = model / "modeling.py"
+    place.rename(tmp_path / "modeling.py")
+    if kind == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("needs named pipes")
+        os.mkfifo(place)
+    else:
+        place.symlink_to(tmp_path / ("modeling.py" if kind == "link out" else "nothing"))
+    found = compare_with_pin(pin, open_folder(str(model)))
+    assert found.state is None or found.differing
+    assert [part.path for part in found.unsure] == ["modeling.py"] or found.differing == ["modeling.py"]
+
+
+def test_a_file_is_compared_by_the_kind_of_object_id_that_was_pinned(model):
+    content = b"x" * 1000
+    (model / "tokenizer.model").write_bytes(content)
+    for kind in ("sha1", "sha256"):
+        files = {"tokenizer.model": oid_of_content(kind, content)}
+        pin = Pin("a/b", None, files | _oids(model, "config.json", "modeling.py"), {})
+        assert compare_with_pin(pin, open_folder(str(model))) == ("same", [], [])
+        (model / "tokenizer.model").write_bytes(content[:-1] + b"y")
+        assert compare_with_pin(pin, open_folder(str(model))).differing == ["tokenizer.model"]
+        (model / "tokenizer.model").write_bytes(content)
+
+
+def test_a_large_file_is_not_called_the_same_before_it_was_read(model):
+    with open(model / "pytorch_model.bin", "wb") as file:
+        file.truncate(65 << 20)
+    pin, _ = pin_of(open_folder(str(model), hasher=Hasher(everything=True)))
+    assert compare_with_pin(pin, open_folder(str(model))).state is None
+    assert compare_with_pin(pin, open_folder(str(model), hasher=Hasher(everything=True))).state == "same"
+    with open(model / "pytorch_model.bin", "r+b") as file:
+        file.seek(60 << 20)
+        file.write(b"x")
+    assert compare_with_pin(pin, open_folder(str(model), hasher=Hasher(everything=True))).state == "changed"
+
+
+def _oids(model: Path, *names: str) -> dict[str, str]:
+    return {name: oid_of_content("sha1", (model / name).read_bytes()) for name in names}
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_pinned_silently(tmp_path, model):

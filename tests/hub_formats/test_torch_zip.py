@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
+from envdoctor.hub.pickle_reading import described
 from envdoctor.hub.pickle_scan import scan_pickle
 from envdoctor.hub.snapshot import Unread
 from envdoctor.hub.torch_zip import Checkpoint, read_checkpoint
@@ -150,10 +151,28 @@ def test_a_number_of_thousands_of_digits_is_not_read():
     assert scan_pickle(b"L" + b"9" * 100_000 + b"L\n.").limited
 
 
+def test_a_shape_that_no_tensor_has_is_not_multiplied():
+    longest = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
+    lengths = state_pickle({"w": ("F32", (3, 5))}).replace(b"J\x03\0\0\0J\x05\0\0\0", longest + longest)
+    assert read(zip_checkpoint(lengths)).tensors == {}
+    assert read(zip_checkpoint(state_pickle({"w": ("F32", (1,) * 65)}))).tensors == {}
+
+
+def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():
+    found = read(zip_checkpoint(b"\x80\x02" + b"N0" * 8_000_000 + b"N."))
+    assert not found.all_globals and found.tensors is None and found.problem
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 600))
-def test_damaged_checkpoints_never_raise(noise, place):
-    for content in (zip_checkpoint(state_pickle(TENSORS)), legacy_checkpoint(state_pickle(TENSORS))):
-        damaged = content[:place] + noise + content[place + len(noise) :]
-        assert isinstance(read(damaged), (Checkpoint, Unread))
-        scan_pickle(noise)
+def test_damaged_pickles_never_raise(noise, place):
+    for kind, content in (("zip", state_pickle(TENSORS)), ("prefix", legacy_checkpoint(state_pickle(TENSORS)))):
+        assert described(kind, content[:place] + noise + content[place + len(noise) :])
+    assert described("prefix", noise)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 600))
+def test_damaged_archives_never_raise(noise, place):
+    content = zip_checkpoint(state_pickle(TENSORS))
+    assert isinstance(read(content[:place] + noise + content[place + len(noise) :]), (Checkpoint, Unread))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 from itertools import product
 
@@ -35,8 +34,8 @@ FINDING = Finding("r", "active", "error", "upstream", "crash", Text("m"), Text("
     list(product(SEVERITIES, CONFIDENCES, ("active", "preview"), (None, "known"), (None, "other"))),
 )
 def test_the_gate_table(severity, confidence, status, ignored, superseded):
-    finding = replace(
-        FINDING, severity=severity, confidence=confidence, status=status, ignored=ignored, superseded_by=superseded
+    finding = FINDING._replace(
+        severity=severity, confidence=confidence, status=status, ignored=ignored, superseded_by=superseded
     )
     for fail_on, fail_confidence in product(SEVERITIES, CONFIDENCES):
         fails = (
@@ -399,7 +398,7 @@ def test_an_ignore_holds_on_its_last_day_and_not_after(matrix_of, facts):
     matrix = matrix_of({"r": {}})
     last = Ignore("r", "until then", until=TODAY)
     assert judged(matrix, facts(FACTS), Policy(ignores=(last,), today=TODAY)).findings[0].ignored
-    over = replace(last, until=date(2026, 11, 19))
+    over = last._replace(until=date(2026, 11, 19))
     judgement = judged(matrix, facts(FACTS), Policy(ignores=(over,), today=TODAY))
     assert judgement.findings[0].gate and judgement.expired == (over,)
 
@@ -434,8 +433,8 @@ def test_an_ignore_with_where_accepts_only_that_record(matrix_of, facts):
 def test_where_compares_facts_of_the_finding_too():
     from envdoctor.judge.finding import FoundFact
 
-    finding = replace(
-        FINDING, facts=(FoundFact("model.name", "glm", ""),), item={"name": "A100"}, subjects=("gpu.cc", "model.name")
+    finding = FINDING._replace(
+        facts=(FoundFact("model.name", "glm", ""),), item={"name": "A100"}, subjects=("gpu.cc", "model.name")
     )
     assert where_matches({"model.name": "glm"}, finding)
     assert not where_matches({"model.name": "A100"}, finding)

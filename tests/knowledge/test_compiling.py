@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,11 @@ def test_the_whole_matrix_judges_the_same(both):
 def judged(facts: FactSet, matrix: Matrix) -> tuple[object, ...]:
     """Findings and open rules of facts that were derived already, in plain words."""
     result = judge(facts, matrix, Policy())
-    return [asdict(one) for one in result.findings], [asdict(one) for one in result.not_checked], result.rules_checked
+    return (
+        [one._asdict() for one in result.findings],
+        [one._asdict() for one in result.not_checked],
+        result.rules_checked,
+    )
 
 
 def test_private_rules_stand_beside_a_compiled_matrix(both, tmp_path, write_rule):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +42,9 @@ def test_any_bytes_are_an_object_or_refused(content: bytes) -> None:
         assert isinstance(parse_object(content).data, dict)
     except JsonProblem as problem:
         assert str(problem).isprintable()
+
+
+def test_keys_are_not_written_flat_when_that_takes_more_than_the_file() -> None:
+    content = json.dumps({"p" * (1 << 20): {str(number): 1 for number in range(100)}}).encode()
+    with pytest.raises(JsonProblem, match="keys that are too long"):
+        parse_object(content)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +245,8 @@ NOT_CHECKED = (
 @pytest.fixture
 def report(facts: FactSet, registry: Registry) -> Report:
     """Two errors and one warning, one ignored and one superseded finding, five rules that could not be checked."""
-    ignored = replace(alloc_finding(), id="accepted-slow", ignored="we measured it", fingerprint="cc")
-    twin = replace(nan_finding(), id="older-nan", superseded_by="torch-2-5-0-glm4-batch-nan", gate=False)
+    ignored = alloc_finding()._replace(id="accepted-slow", ignored="we measured it", fingerprint="cc")
+    twin = nan_finding()._replace(id="older-nan", superseded_by="torch-2-5-0-glm4-batch-nan", gate=False)
     return Report(
         command="check",
         target=Target("environment", "/home/li/.venvs/glm", "the active virtual environment (VIRTUAL_ENV)"),

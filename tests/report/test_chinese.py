@@ -40,11 +40,30 @@ SINKS = {
     "Verdict": ("why", 4),
     "Permission": ("refused", "notes", 0, 1, 2),
 }
-FOLDERS = ("observe", "derive", "facts", "install", "judge", "models", "hub", "revision", "probe", "app", "text", "sandbox")
+FOLDERS = (
+    "observe",
+    "derive",
+    "facts",
+    "install",
+    "judge",
+    "models",
+    "hub",
+    "revision",
+    "probe",
+    "app",
+    "text",
+    "sandbox",
+)
 #: What writes scripts, configuration files and lists of its own, and holds what templates are rendered with.
 WITHOUT = (
     *("probe/reproducer.py", "probe/catalogue.py", "judge/selftest.py", "install/checking.py", "models/names.py"),
-    *("app/matrix.py", "app/configuration.py", "app/ignore.py", "app/pin.py", "revision/template/parts/conversations.py"),
+    *(
+        "app/matrix.py",
+        "app/configuration.py",
+        "app/ignore.py",
+        "app/pin.py",
+        "revision/template/parts/conversations.py",
+    ),
 )
 #: What the search finds and no report says: errors of envdoctor's own files, and values of changes.
 NEVER_SAID = {
@@ -53,7 +72,7 @@ NEVER_SAID = {
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
     *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),
-    "is nested too deeply, or too large in memory, to be read",
+    *("is nested too deeply, or too large in memory, to be read", "has keys that are too long"),
 }
 
 

@@ -90,7 +90,7 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
         facts=facts,
         matrix_version=bad,
         matrix_source=bad,
-        findings=(finding, replace(finding, ignored=bad), replace(finding, superseded_by=bad)),
+        findings=(finding, finding._replace(ignored=bad), finding._replace(superseded_by=bad)),
         not_checked=(NotChecked(bad, "error", {bad: bad}, (bad,)), NotChecked(bad, "", {}, reason=bad)),
         exit_code=3,
         notices=(Notice("warning", bad),),

@@ -160,7 +160,7 @@ def test_the_rules_of_the_findings_are_listed_once_with_a_title(report: Report) 
 def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> None:
     oom = report.findings[1]
     (taken,) = oom.assumed
-    guessed = replace(oom, assumed=(taken._replace(default=False),))
+    guessed = oom._replace(assumed=(taken._replace(default=False),))
     found = load(replace(report, findings=(oom, guessed)))["findings"]
     assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
     assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1

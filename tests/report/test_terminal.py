@@ -188,7 +188,7 @@ def test_a_run_that_decided_nothing_says_so(report: Report) -> None:
 
 
 def test_an_error_below_the_gate_explains_exit_code_zero(report: Report) -> None:
-    low = replace(report.findings[0], confidence="inferred", gate=False)
+    low = report.findings[0]._replace(confidence="inferred", gate=False)
     assert "Exit code 0: no error is at the gate" in render(replace(single(report, low), exit_code=0), width=80)
     forced = replace(report, exit_code=0)  # --exit-zero: errors are at the gate
     assert "Exit code 0" not in render(forced, width=80)
@@ -196,14 +196,14 @@ def test_an_error_below_the_gate_explains_exit_code_zero(report: Report) -> None
 
 def test_when_every_fix_is_withheld_the_reason_is_shown(report: Report) -> None:
     fixes = (OfferedFix("constraint", "safe", Text("x"), withheld="no build for Python 3.13"),)
-    text = render(single(report, replace(report.findings[0], fixes=fixes)), width=80)
+    text = render(single(report, report.findings[0]._replace(fixes=fixes)), width=80)
     assert "  fix    none offered here: no build for Python 3.13\n" in text
 
 
 def of_gpu(report: Report, number: int, **columns: str) -> Finding:
     facts = tuple(FoundFact(f"gpu.{column}", value, "NVML") for column, value in columns.items())
     item = {"name": "RTX 5090", "index": str(number)}
-    return replace(report.findings[0], subjects=("gpu.cc",), facts=facts, item=item, fingerprint=str(number), fixes=())
+    return report.findings[0]._replace(subjects=("gpu.cc",), facts=facts, item=item, fingerprint=str(number), fixes=())
 
 
 def test_equal_findings_on_equal_gpus_are_told_once(report: Report) -> None:
@@ -230,8 +230,8 @@ def test_what_differs_between_findings_of_one_cause_is_told_of_each(report: Repo
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_one_cause_is_explained_once_below_its_messages(report: Report, lang: str) -> None:
     """Eighteen missing requirements have one reason and one way out."""
-    one = replace(report.findings[0], facts=(), locations=())
-    many = tuple(replace(one, message=Text(f"package-{n} is missing", f"缺少 package-{n}")) for n in range(18))
+    one = report.findings[0]._replace(facts=(), locations=())
+    many = tuple(one._replace(message=Text(f"package-{n} is missing", f"缺少 package-{n}")) for n in range(18))
     text = render(replace(report, findings=many), lang, width=80)
     assert all((f"  缺少 package-{n}\n" if lang == "zh" else f"  package-{n} is missing\n") in text for n in range(18))
     for said_once in ("error[", "  why ", "  fix ", "  proof "):
@@ -240,7 +240,7 @@ def test_one_cause_is_explained_once_below_its_messages(report: Report, lang: st
 
 
 def test_of_very_many_findings_of_one_cause_twenty_are_listed(report: Report) -> None:
-    many = tuple(replace(report.findings[0], message=Text(f"message {n}.")) for n in range(30))
+    many = tuple(report.findings[0]._replace(message=Text(f"message {n}.")) for n in range(30))
     usual, verbose = (render(replace(report, findings=many), verbosity=verbosity) for verbosity in (0, 1))
     assert "message 19." in usual and "message 20." not in usual and "10 more: -v lists them" in usual
     assert "message 29." in verbose
@@ -248,7 +248,7 @@ def test_of_very_many_findings_of_one_cause_twenty_are_listed(report: Report) ->
 
 def test_other_causes_stay_apart(report: Report) -> None:
     one = report.findings[0]
-    many = (one, replace(one, why=Text("another reason")), replace(one, fixes=()), replace(one, confidence="inferred"))
+    many = (one, one._replace(why=Text("another reason")), one._replace(fixes=()), one._replace(confidence="inferred"))
     assert render(replace(report, findings=many), width=80).count("error[") == 4
 
 

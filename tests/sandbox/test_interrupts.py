@@ -10,7 +10,7 @@ from processes import gone
 
 CODE = """
 import os, signal, threading
-from envdoctor.revision import code_reading
+from envdoctor.revision.code.parts import reading as code_reading
 
 code_reading._SECONDS = code_reading._SECONDS_IN_ALL = 600.0  # the children would hang for so long
 

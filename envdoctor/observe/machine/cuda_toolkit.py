@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.machine.compilers import on_path
 from envdoctor.observe.machine.reading.text_file import read_text
 
 if TYPE_CHECKING:
@@ -52,11 +53,9 @@ def _candidates(request: Request) -> list[tuple[str, str]]:
         home = request.environ.get(name, "")
         if os.path.isabs(home) and "\0" not in home:
             found.append((name, os.path.join(home, "bin", nvcc)))
-    for folder in request.environ.get("PATH", "").split(os.pathsep):
-        path = os.path.join(folder, nvcc)
-        if os.path.isabs(folder) and "\0" not in folder and os.access(path, os.X_OK) and os.path.isfile(path):
-            found.append(("PATH", path))
-            break
+    path = on_path(nvcc, request)
+    if path is not None:
+        found.append(("PATH", path))
     if request.platform != "windows":
         found.append(("/usr/local/cuda", request.path("/usr/local/cuda/bin/nvcc")))
     return found

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import exists, read_text
+from envdoctor.observe.machine.reading.text_file import read_text
 
 if TYPE_CHECKING:
     from envdoctor.observe.request import Request
@@ -99,7 +99,7 @@ def _limits_up(request: Request, mount: str, group: str, name: str) -> list[int]
 
 def _shared_memory(request: Request) -> Value:
     path = request.path(_SHM)
-    if request.platform != "linux" or not exists(path):
+    if request.platform != "linux" or not os.path.exists(path):
         return ABSENT
     try:
         status = os.statvfs(path)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import Fact
 from envdoctor.observe.machine.reading.proc_driver import driver_traces
-from envdoctor.observe.machine.reading.text_file import exists, names
+from envdoctor.observe.machine.reading.text_file import names
 
 if TYPE_CHECKING:
     from envdoctor.observe.request import Request
@@ -26,8 +27,8 @@ def observe(request: Request) -> list[Fact]:
         found.append("nvidia")
     if request.platform == "linux":
         devices = names(request.path("/dev"))
-        if any(name.startswith("davinci") for name in devices) or exists(request.path("/usr/local/Ascend")):
+        if any(name.startswith("davinci") for name in devices) or os.path.exists(request.path("/usr/local/Ascend")):
             found.append("ascend")
-        if "kfd" in devices or exists(request.path("/opt/rocm")):
+        if "kfd" in devices or os.path.exists(request.path("/opt/rocm")):
             found.append("rocm")
     return [Fact("machine.accelerators", tuple(found), "/dev, /proc, installation folders", "machine")]

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import exists, names, read_text
+from envdoctor.observe.machine.reading.text_file import names, read_text
 
 if TYPE_CHECKING:
     from envdoctor.observe.request import Request
@@ -18,7 +18,7 @@ __all__ = ["KEYS", "container", "is_wsl", "observe"]
 KEYS = ("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container")
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
-_CONTAINER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
+_CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
 #: What container managers write into the path of the first process' control group.
 _CGROUP_MARKS = (
     ("kubepods", "kubernetes"),
@@ -73,7 +73,7 @@ def is_wsl(request: Request) -> bool:
         return False
     release = read_text(request.path("/proc/sys/kernel/osrelease")) or ""
     # A kernel that the user built himself need not be named after Microsoft.
-    return "microsoft" in release.lower() or exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
+    return "microsoft" in release.lower() or os.path.exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
 
 
 def _libc(request: Request) -> tuple[Value, Value, str]:
@@ -113,17 +113,17 @@ def container(request: Request) -> Value:
     if request.platform != "linux":
         return ABSENT
     environ = request.environ
-    if environ.get("KUBERNETES_SERVICE_HOST") or exists(request.path("/run/secrets/kubernetes.io")):
+    if environ.get("KUBERNETES_SERVICE_HOST") or os.path.exists(request.path("/run/secrets/kubernetes.io")):
         return "kubernetes"
-    if exists(request.path("/run/.containerenv")):
+    if os.path.exists(request.path("/run/.containerenv")):
         return "podman"
-    if exists(request.path("/.dockerenv")):
+    if os.path.exists(request.path("/.dockerenv")):
         return "docker"
     if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
         return "apptainer"
     manager = (environ.get("container") or read_text(request.path("/run/systemd/container")) or "").strip().lower()
     if manager:
-        return manager if _CONTAINER_NAME.match(manager) else "unnamed"
+        return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
     groups = read_text(request.path("/proc/1/cgroup")) or ""
     for mark, kind in _CGROUP_MARKS:
         if mark in groups:

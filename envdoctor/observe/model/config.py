@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
@@ -11,23 +11,6 @@ from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
-
-KEYS = (
-    "model.type",
-    "model.architectures",
-    "model.dtype",
-    "model.quantization",
-    "model.remote_code",
-    "model.transformers_version",
-    "model.config_keys",
-    "model.hidden_size",
-    "model.num_layers",
-    "model.num_attention_heads",
-    "model.num_key_value_heads",
-    "model.head_dim",
-    "model.num_experts",
-    "model.vocab_size",
-)
 
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096
@@ -51,23 +34,7 @@ def observe(request: Request) -> list[Fact]:
     if isinstance(config, Unknown):
         return [Fact(key, config, "config.json", "model") for key in KEYS]
     parts = [*_text_parts(config), config]
-    values: tuple[Value, ...] = (
-        _text(config, "model_type"),
-        _texts(config, "architectures"),
-        _dtype(config, parts),
-        _quantization(config, parts),
-        _remote_code(config),
-        _transformers_version(config),
-        _config_keys(config),
-        _said(parts, "hidden_size", "n_embd", "d_model"),
-        _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
-        _heads(parts),
-        _key_value_heads(parts),
-        _head_dim(parts),
-        _experts(parts),
-        _said(parts, "vocab_size", "padded_vocab_size"),
-    )
-    return [Fact(key, value, "config.json", "model") for key, value in zip(KEYS, values, strict=True)]
+    return [Fact(key, read(config, parts), "config.json", "model") for key, read in _READ.items()]
 
 
 def _text_parts(config: Config) -> list[Config]:
@@ -182,6 +149,10 @@ def _unsaid(name: str) -> Unknown:
     return Unknown(f"config.json does not give {name}: the default of the model's class holds")
 
 
+def _hidden_size(parts: Sequence[Config]) -> Value:
+    return _said(parts, "hidden_size", "n_embd", "d_model")
+
+
 def _heads(parts: Sequence[Config]) -> Value:
     return _said(parts, "num_attention_heads", "n_head", "num_heads", "n_heads")
 
@@ -206,7 +177,7 @@ def _head_dim(parts: Sequence[Config]) -> Value:
         return value
     if any(part.get("qk_rope_head_dim") is not None for part in parts):
         return Unknown("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)")
-    hidden, heads = _said(parts, "hidden_size", "n_embd", "d_model"), _heads(parts)
+    hidden, heads = _hidden_size(parts), _heads(parts)
     if not isinstance(hidden, int) or not isinstance(heads, int):
         return hidden if isinstance(hidden, Unknown) else heads
     if not heads or hidden % heads:
@@ -224,3 +195,23 @@ def _experts(parts: Sequence[Config]) -> Value:
         if any("expert" in key or key.startswith("moe_") for key in (*named, *nested)):
             return Unknown("config.json speaks of experts and does not give their number under a known name")
     return ABSENT
+
+
+#: How each fact is read: from the configuration, and from its parts that hold the sizes of the language model.
+_READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
+    "model.type": lambda config, _: _text(config, "model_type"),
+    "model.architectures": lambda config, _: _texts(config, "architectures"),
+    "model.dtype": _dtype,
+    "model.quantization": _quantization,
+    "model.remote_code": lambda config, _: _remote_code(config),
+    "model.transformers_version": lambda config, _: _transformers_version(config),
+    "model.config_keys": lambda config, _: _config_keys(config),
+    "model.hidden_size": lambda _, parts: _hidden_size(parts),
+    "model.num_layers": lambda _, parts: _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    "model.num_attention_heads": lambda _, parts: _heads(parts),
+    "model.num_key_value_heads": lambda _, parts: _key_value_heads(parts),
+    "model.head_dim": lambda _, parts: _head_dim(parts),
+    "model.num_experts": lambda _, parts: _experts(parts),
+    "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
+}
+KEYS = tuple(_READ)

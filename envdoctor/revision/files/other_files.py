@@ -6,9 +6,7 @@ notebooks, text and .gitattributes ``documentation-changed`` (added and removed 
 
 from __future__ import annotations
 
-import posixpath
-
-from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
 __all__ = ["AREA", "compare"]
@@ -34,18 +32,7 @@ def compare(revisions: Revisions) -> Compared:
                 continue
             found = "same" if pair[0] == pair[1] else "changed"
         if found != "same":
-            kind = "documentation-changed" if _documentation(path) else f"file-{found}"
-            before, after = (_size(side, path) for side in (revisions.old, revisions.new))
-            changes.append(Change(AREA, kind, path, path, before, after))
+            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{found}"
+            changes.append(Change(AREA, kind, path, path, *revisions.sizes(path)))
     equal = (f"{len(revisions.files)} other files",) if revisions.files and not changes and not unread else ()
     return Compared(tuple(changes), tuple(unread), equal=equal)
-
-
-def _documentation(path: str) -> bool:
-    name = posixpath.basename(path).lower()
-    return name.endswith(_DOCUMENTATION)
-
-
-def _size(snapshot: Snapshot, path: str) -> str | None:
-    entry = snapshot.files.get(path)
-    return None if entry is None else f"{entry.size:,} bytes"

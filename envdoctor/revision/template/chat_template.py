@@ -88,7 +88,8 @@ def compare(revisions: Revisions) -> Compared:
         if before is None or after is None:
             changes += _one_sided(name, before, after)
         elif before.text == after.text:
-            changes += _moved(name, before, after)
+            if before.path != after.path:
+                changes.append(Change(AREA, "template-moved", after.path, name, before.path, after.path))
         else:
             outcome = _rendered(name, before, after, variables)
             changes += [outcome] if isinstance(outcome, Change) else []
@@ -168,12 +169,6 @@ def _one_sided(name: str, before: _Template | None, after: _Template | None) -> 
     if before is not None and name != "processor":
         return [Change(AREA, "template-removed", before.path, name, f"{len(before.text)} characters")]
     return []  # processors read chat_template.jinja where chat_template.json is gone
-
-
-def _moved(name: str, before: _Template, after: _Template) -> list[Change]:
-    if before.path == after.path:
-        return []
-    return [Change(AREA, "template-moved", after.path, name, before.path, after.path)]
 
 
 def _sources(first: _Side, second: _Side) -> list[Change]:

@@ -46,13 +46,8 @@ __all__ = ["AREA", "compare", "wants"]
 
 AREA = "tokenizer"
 
-_CONFIG, _SPECIAL, _ADDED, _FILE = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.json",
-)
-_JSON = (_CONFIG, _SPECIAL, _ADDED, _FILE)
+_JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
+_CONFIG, _SPECIAL, _ADDED, _FILE = _JSON
 #: Vocabularies and merges that are no JSON document of the tokenizers library.
 _VOCABULARIES = (
     *("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model"),
@@ -95,10 +90,6 @@ class _Folder(NamedTuple):
     def at(self, name: str) -> str:
         return posixpath.join(self.path, name)
 
-    def size(self, snapshot: Snapshot, name: str) -> str | None:
-        entry = snapshot.files.get(self.at(name))
-        return None if entry is None else f"{entry.size:,} bytes"
-
     def doubt(self, *names: str) -> str | None:
         """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
         quiet = [name for name in names if self.revisions.same(self.at(name))]
@@ -107,10 +98,9 @@ class _Folder(NamedTuple):
 
 def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
     broken: list[Unread] = []
-    old, new = folder.revisions.old, folder.revisions.new
-    one, two = (_read(side, folder, broken) for side in (old, new))
+    one, two = (_read(side, folder, broken) for side in (folder.revisions.old, folder.revisions.new))
     for name in folder.changed:
-        sizes = folder.size(old, name), folder.size(new, name)
+        sizes = folder.revisions.sizes(folder.at(name))
         if name in _JSON and None in sizes:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
             yield Change(AREA, kind, folder.at(name), name, *sizes)

@@ -16,7 +16,7 @@ Kinds of changes, all in the area ``weights``:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
@@ -92,19 +92,29 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
                 amounts["old"] = amounts_of(result.old.tensors)
             if len(pair.new_read) == len(pair.new_files):
                 amounts["new"] = amounts_of(result.new.tensors)
+    unhashed = () if differ else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
     equal: tuple[str, ...] = ()
-    if unread:
-        status = Unknown(f"{listed([item.path for item in unread], 2)} could not be read")
-    elif not differ and pairs:
+    if unread or unhashed:
+        status = Unknown(f"{listed([item.path for item in (*unread, *unhashed)], 2)} could not be read")
+    if not unread and not differ and pairs:
         equal = ("every tensor's name, dtype and shape; the values were not compared",)
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
         facts[f"revision.parameters_{side}"] = parameters_in(amounts[side]) if side in amounts else _LEFT_ALONE
     facts["revision.safetensors_needs"] = newest_need(needs, read_all)
-    return Compared(tuple(changes), tuple(unread), facts, equal, tuple(patterns), amounts)
+    return Compared(tuple(changes), (*unread, *unhashed), facts, equal, tuple(patterns), amounts)
+
+
+def _unhashed(revisions: Revisions, pairs: Iterable[SetPair]) -> Iterator[Unread]:
+    """Large files of this machine that nobody read to the end: equal headers say nothing about their values."""
+    for pair in pairs:
+        sides = ((revisions.old, pair.old_read), (revisions.new, pair.new_read))
+        sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
+        for path, size in sizes.items():
+            yield Unread(path, f"its values were not compared, only its header: --hash reads its {size:,} bytes")
 
 
 def _loses_its_weights(old: Snapshot, new: Snapshot) -> bool:

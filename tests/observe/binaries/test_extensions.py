@@ -182,8 +182,8 @@ def test_the_highest_glibcxx_is_kept(install: Install, extensions: Read) -> None
 def test_symbols_are_read_until_there_is_no_more_room_for_them(install: Install, site: Path) -> None:
     install("vllm", "0.12.0", {"vllm/a.so": "good.so", "vllm/b.so": "good.so", "vllm/c.so": "good.so"})
     found = [(str(site / "vllm" / name), name) for name in ("a.so", "b.so", "c.so")]
-    once = read_package({}, found[:1], Files()).files[0].size
-    package = read_package({}, found, Files(), room=once + 1)
+    once = read_package(found[:1], Files()).files[0].size
+    package = read_package(found, Files(), room=once + 1)
     assert [one.name for one in package.files] == ["a.so", "b.so"]
     assert package.unread == "c.so was not read: the files before it ask for too many symbols"
 

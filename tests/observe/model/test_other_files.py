@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.observe.model.reading.python_code import answer
 
 CONFIG = {"model_type": "glm"}
 
@@ -210,9 +212,23 @@ def test_a_link_in_a_circle_is_a_reason_and_a_folder_is_no_code(disk):
     assert "loop.py cannot be read" in disk.facts("./model")["model.code_names"].reason
 
 
-@given(st.text(max_size=200) | st.binary(max_size=200))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_source_is_listed_or_a_reason(disk, content):
-    path = disk.folder() / "a.py"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
-    assert isinstance(disk.facts("./model")["model.code_names"], (tuple, Unknown))
+@given(st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=200))
+@settings(deadline=None)
+def test_any_source_is_listed_or_a_problem(content):
+    found = answer([content])
+    assert found.keys() in ({"methods", "names"}, {"problem", "line", "file"})
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (
+            "class " + "A" * 500_000 + ":\n" + "".join(f"    def f{n}(self): 0\n" for n in range(14_000)),
+            "took|too large|too much",
+        ),
+        ("# coding: punycode\n" + "x-" * 400_000, "not Python|took"),
+    ],
+    ids=["long names", "slow encoding"],
+)
+def test_code_that_costs_too_much_is_given_up_in_its_child(disk, code, why):
+    assert re.search(why, facts(disk, modeling_glm__py=code)["model.code_names"].reason)

@@ -30,19 +30,19 @@ class TorchLibraries(NamedTuple):
 
 
 def check_extensions(
-    chosen: Sequence[tuple[Mapping[str, Value], Sequence[tuple[str, str]]]],
+    chosen: Sequence[Sequence[tuple[str, str]]],
     torch: Mapping[str, str] | str,
     files: Files,
 ) -> tuple[list[dict[str, Value] | None], str | None]:
     """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
 
-    ``chosen`` are items of ``dist`` with their files (path, name) and ``torch`` the paths of its libraries, or why
-    there are none. None stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
+    ``chosen`` are the files (path, name) of each and ``torch`` the paths of its libraries, or why there are none. None
+    stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
     """
     packages: list[Package] = []
     room = MOST_NAMES
-    for dist, found in chosen:
-        packages.append(read_package(dist, found, files, room))
+    for found in chosen:
+        packages.append(read_package(found, files, room))
         room -= sum(one.size for one in packages[-1].files)
     libraries = _open_torch(torch if any(package.files for package in packages) else "not needed", files)
     try:
@@ -66,8 +66,7 @@ def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
         except (ElfError, OSError) as error:
             for library in opened:
                 library.close()
-            reason = because_of(error) if isinstance(error, OSError) else str(error)
-            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {reason}")
+            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {because_of(error)}")
     return TorchLibraries(opened, frozenset(paths), None)
 
 
@@ -128,8 +127,7 @@ def _looked_up(
         try:
             symbols = unresolved(one.symbols, torch.opened, answers)
         except (ElfError, OSError) as error:
-            reason = because_of(error) if isinstance(error, OSError) else str(error)
-            return Unknown(f"a library of torch cannot be read: {reason}")
+            return Unknown(f"a library of torch cannot be read: {because_of(error)}")
         libraries = [library for library in one.libraries if library not in torch.names | siblings]
         verdict.append((one, libraries, symbols))
     given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)

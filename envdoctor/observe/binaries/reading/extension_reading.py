@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.values import Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.torch_libraries import is_of_torch
 from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol
@@ -44,17 +43,14 @@ class Package(NamedTuple):
     """Everything read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
     need not be damaged was not read."""
 
-    dist: Mapping[str, Value]
     files: list[CompiledFile]
     problem: tuple[str, str, str] | None
     unread: str | None
 
 
-def read_package(
-    dist: Mapping[str, Value], found: Sequence[tuple[str, str]], files: Files, room: int = MOST_NAMES
-) -> Package:
-    """Read the files (path, name) of a distribution (an item of ``dist``). Those that ask nothing of torch are left
-    out, and those that come when ``room`` bytes of symbols were read. Never raises for what a file holds."""
+def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = MOST_NAMES) -> Package:
+    """Read the files (path, name) of a distribution. Those that ask nothing of torch are left out, and those that come
+    when ``room`` bytes of symbols were read. Never raises for what a file holds."""
     read: list[CompiledFile] = []
     problem: tuple[str, str, str] | None = None
     unread: str | None = None
@@ -81,7 +77,7 @@ def read_package(
         if one.symbols or one.libraries:
             read.append(one)
             room -= one.size
-    return Package(dist, read, problem, unread)
+    return Package(read, problem, unread)
 
 
 def _read_file(path: str, name: str, file: ElfFile) -> CompiledFile:

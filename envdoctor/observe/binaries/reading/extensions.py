@@ -73,7 +73,7 @@ def _checked(
             return known
     from envdoctor.observe.binaries.reading.extension_check import check_extensions
 
-    result = check_extensions(chosen, torch, files)
+    result = check_extensions([found for _, found in chosen], torch, files)
     if kept is not None:
         kept.put(result)
     return result

@@ -111,8 +111,7 @@ class _Loader:
             with ElfFile(path, self._files) as file:
                 return _Loaded(path, *file.search_paths(), file.needed, loader)
         except (ElfError, OSError) as error:
-            reason = because_of(error) if isinstance(error, OSError) else str(error)
-            self.trouble = self.trouble or f"{os.path.basename(path)} cannot be read: {reason}"
+            self.trouble = self.trouble or f"{os.path.basename(path)} cannot be read: {because_of(error)}"
             return None
 
 

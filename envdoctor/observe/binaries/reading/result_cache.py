@@ -26,17 +26,8 @@ _LONGEST = 4096
 _SAMPLE = 4096
 _COLUMNS = frozenset(
     (
-        "arch",
-        "built_cuda",
-        "example",
-        "file",
-        "glibc_needs",
-        "glibcxx",
-        "glibcxx_needs",
-        "missing_library",
-        "path",
-        "problem",
-        "unresolved",
+        *("path", "file", "problem", "arch", "glibc_needs", "glibcxx_needs", "built_cuda"),
+        *("unresolved", "example", "missing_library", "glibcxx"),
     )
 )
 
@@ -67,8 +58,6 @@ def identity(path: str, files: Files) -> list[object]:
 
 
 def _part(descriptor: int, offset: int) -> bytes:
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, _SAMPLE, offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.read(descriptor, _SAMPLE)
 

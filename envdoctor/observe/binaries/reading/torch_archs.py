@@ -33,16 +33,9 @@ def read_arch_list(layout: Layout) -> Fact | None:
 
 def _read(path: str, files: Files) -> Value:
     try:
-        descriptor = files.open(path)
-    except OSError as error:
+        found = set(_lists(_constants(path, files)))
+    except (OSError, ValueError) as error:
         return Unknown(f"libtorch_python.so cannot be read: {because_of(error)}")
-    try:
-        found = set(_lists(_constants(descriptor)))
-    except (OSError, ValueError, struct.error) as error:
-        reason = because_of(error) if isinstance(error, OSError) else str(error)
-        return Unknown(f"libtorch_python.so cannot be read: {reason}")
-    finally:
-        os.close(descriptor)
     # A build for one architecture only has a list of one word, which other constants may look like.
     several = {text for text in found if b" " in text} or found
     if len(several) != 1:
@@ -60,31 +53,26 @@ def _lists(constants: bytes) -> Iterator[bytes]:
         at = constants.find(b"sm_", end if end > 0 else at + _LONGEST_LIST)
 
 
-def _constants(descriptor: int) -> bytes:
-    """The section .rodata of a 64-bit little-endian ELF file. Raises ValueError for any other file."""
-    head = _pread(descriptor, 64, 0)
+def _constants(path: str, files: Files) -> bytes:
+    """The section .rodata of a 64-bit little-endian ELF file. Raises ValueError for any other file, and OSError."""
+
+    def part(offset: int, length: int) -> bytes:
+        if offset + length >= 1 << 63:
+            raise ValueError("it is cut off")
+        return files.ranges(path, [(offset, length)])[0]
+
+    head = part(0, 64)
     if head[:6] != b"\x7fELF\x02\x01":
         raise ValueError("it is no 64-bit little-endian ELF file")
     (table,) = struct.unpack_from("<Q", head, 40)
     size, count, named = struct.unpack_from("<HHH", head, 58)
     if size != 64 or not named < count <= _MOST_SECTIONS:
         raise ValueError("it has no table of sections")
-    sections = list(struct.iter_unpack("<IIQQQQIIQQ", _pread(descriptor, 64 * count, table)))
-    names = _pread(descriptor, min(sections[named][5], _MOST_NAMES), sections[named][4])
+    sections = list(struct.iter_unpack("<IIQQQQIIQQ", part(table, 64 * count)))
+    names = part(sections[named][4], min(sections[named][5], _MOST_NAMES))
     for name, kind, _, _, offset, length, *_ in sections:
         if names[name : name + 8] == b".rodata\0" and kind == 1:
             if length > _MOST_CONSTANTS:
                 raise ValueError("its constants are too large")
-            return _pread(descriptor, length, offset)
+            return part(offset, length)
     raise ValueError("it has no constants")
-
-
-def _pread(descriptor: int, size: int, offset: int) -> bytes:
-    if hasattr(os, "pread"):
-        data = os.pread(descriptor, size, min(offset, (1 << 63) - 1))
-    else:  # Windows
-        os.lseek(descriptor, min(offset, (1 << 63) - 1), os.SEEK_SET)
-        data = os.read(descriptor, size)
-    if len(data) < size:
-        raise ValueError("it is cut off")
-    return data

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.driver_files import compat_library
-from envdoctor.observe.machine.reading.proc_driver import WSL_LIBRARY, windows_library
+from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, windows_library
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.versions.dotted import dotted
@@ -15,9 +15,7 @@ from envdoctor.versions.dotted import dotted
 if TYPE_CHECKING:
     from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
-KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
+__all__ = ["observe"]
 
 _GIB = 1 << 30
 _MAX_DEVICES = 256

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import exists, names, read_text
+from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 
@@ -30,10 +30,10 @@ def driver_traces(request: Request) -> bool:
         return bool(windows_library(request))
     if request.platform != "linux":
         return False
-    if is_wsl(request) and exists(request.path(WSL_LIBRARY)):
+    if is_wsl(request) and os.path.exists(request.path(WSL_LIBRARY)):
         return True
     signs = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version", "/dev/nvidiactl", "/dev/nvidia0", *_TEGRA)
-    return any(exists(request.path(sign)) for sign in signs)
+    return any(os.path.exists(request.path(sign)) for sign in signs)
 
 
 def windows_library(request: Request) -> str:

@@ -6,7 +6,7 @@ import os
 
 from envdoctor.text.files import Files
 
-__all__ = ["exists", "names", "read_text"]
+__all__ = ["names", "read_text"]
 
 _FILES = Files()
 
@@ -17,11 +17,6 @@ def read_text(path: str, limit: int = 65536) -> str | None:
         return _FILES.head(path, limit).decode("utf-8", "replace")
     except OSError:
         return None
-
-
-def exists(path: str) -> bool:
-    """Whether something is there, whatever it is; False also where looking is forbidden."""
-    return os.path.exists(path)
 
 
 def names(folder: str, limit: int = 4096) -> list[str]:

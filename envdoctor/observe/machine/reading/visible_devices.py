@@ -11,6 +11,9 @@ __all__ = ["missing", "visible"]
 
 Item = Mapping[str, Value]
 
+#: Like C's strtoul: leading digits count, and what does not begin with a number is no device.
+_ORDINAL = r"\+?(\d{1,9})"
+
 
 def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str | None = None) -> Records:
     """The items that ``CUDA_VISIBLE_DEVICES`` leaves, in its order, as a CUDA process numbers them.
@@ -20,15 +23,28 @@ def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str |
     empty or -1 hides everything, the first invalid entry ends the list, a repeated entry leaves nothing, a UUID may be
     shortened as long as it is unique.
     """
-    setting = environ.get("CUDA_VISIBLE_DEVICES")
-    if setting is None:
+    if "CUDA_VISIBLE_DEVICES" not in environ:
         return Records(tuple(items), incomplete)
-    entries = [entry.strip() for entry in setting.split(",")][:4096]
-    if entries[0].startswith("MIG-"):
-        return _unfiltered(items, "CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")
-    if entries[0].startswith("GPU-"):
-        return _by_uuid(entries, items, incomplete)
-    return _by_ordinal(environ, entries, items, incomplete)
+    entries = _entries(environ)
+    by_uuid = entries[0].startswith("GPU-")
+    unread = _not_read(entries[:1], items)
+    if unread is not None:
+        return Records(tuple(items), unread)
+    chosen: list[int] = []
+    for entry in entries:
+        places = _places(entry, items) if entry.startswith("GPU-") == by_uuid else []
+        if len(places) != 1:
+            break
+        if places[0] in chosen:
+            return Records((), incomplete)
+        chosen += places
+    if not by_uuid and 0 < len(chosen) < len(items) and not _same_order(environ, items):
+        incomplete = (
+            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs of several "
+            "kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
+        )
+        return Records(tuple(items), incomplete)
+    return Records(tuple(items[place] for place in chosen), incomplete)
 
 
 def missing(environ: Mapping[str, str], items: Sequence[Item], incomplete: str | None = None) -> Value:
@@ -36,61 +52,37 @@ def missing(environ: Mapping[str, str], items: Sequence[Item], incomplete: str |
 
     Words that are no device at all (``-1``, ``NoDevFiles``, ``none``) hide the GPUs on purpose and are not among them.
     """
-    entries = [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")][:4096]
-    lost: list[str] = []
-    uuids = [item.get("uuid") for item in items]
-    for entry in entries:
-        if entry.startswith("MIG-"):
-            return Unknown("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")
-        if entry.startswith("GPU-"):
-            if not all(isinstance(uuid, str) for uuid in uuids):
-                return Unknown("CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read")
-            found = any(str(uuid).startswith(entry) for uuid in uuids)
-        else:
-            number = re.match(r"\+?(\d{1,9})", entry)
-            found = number is None or int(number[1]) < len(items)
-        if not found:
-            lost.append(entry[:60])
+    entries = _entries(environ)
+    unread = _not_read(entries, items)
+    if unread is not None:
+        return Unknown(unread)
+    devices = [entry for entry in entries if entry.startswith("GPU-") or re.match(_ORDINAL, entry)]
+    lost = [entry[:60] for entry in devices if not _places(entry, items)]
     if lost and incomplete is not None:
         return Unknown(incomplete)
     return ",".join(dict.fromkeys(lost))[:200] if lost else ABSENT
 
 
-def _by_uuid(entries: Sequence[str], items: Sequence[Item], incomplete: str | None) -> Records:
-    uuids = [item.get("uuid") for item in items]
-    if not all(isinstance(uuid, str) for uuid in uuids):
-        return _unfiltered(items, "CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read")
-    chosen: list[int] = []
-    for entry in entries:
-        matches = [index for index, uuid in enumerate(uuids) if str(uuid).startswith(entry)]
-        if not entry.startswith("GPU-") or len(matches) != 1:
-            break
-        if matches[0] in chosen:
-            return Records((), incomplete)
-        chosen.append(matches[0])
-    return Records(tuple(items[index] for index in chosen), incomplete)
+def _entries(environ: Mapping[str, str]) -> list[str]:
+    return [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")][:4096]
 
 
-def _by_ordinal(
-    environ: Mapping[str, str], entries: Sequence[str], items: Sequence[Item], incomplete: str | None
-) -> Records:
-    chosen: list[int] = []
+def _not_read(entries: Sequence[str], items: Sequence[Item]) -> str | None:
+    """Why an entry cannot be held against the GPUs."""
     for entry in entries:
-        # Like C's strtoul: leading digits count, and what does not begin with a number is no device.
-        match = re.match(r"\+?(\d{1,9})", entry)
-        if match is None or int(match.group(1)) >= len(items):
-            break
-        if int(match.group(1)) in chosen:
-            return Records((), incomplete)
-        chosen.append(int(match.group(1)))
-    everything = len(chosen) == len(items)
-    if chosen and not everything and not _same_order(environ, items):
-        return _unfiltered(
-            items,
-            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs of several "
-            "kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain",
-        )
-    return Records(tuple(items[index] for index in chosen), incomplete)
+        if entry.startswith("MIG-"):
+            return "CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read"
+        if entry.startswith("GPU-") and not all(isinstance(item.get("uuid"), str) for item in items):
+            return "CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read"
+    return None
+
+
+def _places(entry: str, items: Sequence[Item]) -> list[int]:
+    """Places of the GPUs that an entry names: by the beginning of their UUID, or by its leading digits."""
+    if entry.startswith("GPU-"):
+        return [place for place, item in enumerate(items) if str(item.get("uuid")).startswith(entry)]
+    number = re.match(_ORDINAL, entry)
+    return [int(number[1])] if number and int(number[1]) < len(items) else []
 
 
 def _same_order(environ: Mapping[str, str], items: Sequence[Item]) -> bool:
@@ -99,7 +91,3 @@ def _same_order(environ: Mapping[str, str], items: Sequence[Item]) -> bool:
         return True
     kinds = {str(item.get("name")) for item in items}
     return len(kinds) == 1 and not any(isinstance(item.get("name"), Unknown) for item in items)
-
-
-def _unfiltered(items: Sequence[Item], reason: str) -> Records:
-    return Records(tuple(items), reason)

@@ -20,26 +20,21 @@ def compare_vocabulary_file(revisions: Revisions, path: str) -> list[Change] | U
     found = revisions.state(path)
     name = posixpath.basename(path)
     if found in ("added", "removed"):
-        entry = (revisions.new if found == "added" else revisions.old).files[path]
-        texts = (None, f"{entry.size:,} bytes") if found == "added" else (f"{entry.size:,} bytes", None)
-        return [Change("tokenizer", f"tokenizer-file-{found}", path, name, *texts)]
+        return [Change("tokenizer", f"tokenizer-file-{found}", path, name, *revisions.sizes(path))]
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
-    if found == "changed" and not readable:
-        return [Change("tokenizer", "vocabulary-changed", path, name, *_sizes(revisions, path))]
-    pair = revisions.read(path, _LIMIT)
-    if isinstance(pair, Unread):
-        return pair
-    before, after = pair[0] or b"", pair[1] or b""
-    if before == after:
-        return []
+    before = after = b""
+    if found != "changed" or readable:
+        pair = revisions.read(path, _LIMIT)
+        if isinstance(pair, Unread):
+            return pair
+        before, after = pair[0] or b"", pair[1] or b""
+        if before == after:
+            return []
     if not readable:
-        return [Change("tokenizer", "vocabulary-changed", path, name, *_sizes(revisions, path))]
+        was, now = revisions.sizes(path)
+        now = f"{now} with other content" if was == now else now
+        return [Change("tokenizer", "vocabulary-changed", path, name, was, now)]
     return _merges(path, before, after) if name == "merges.txt" else _vocabulary(path, name, before, after)
-
-
-def _sizes(revisions: Revisions, path: str) -> tuple[str, str]:
-    one, two = revisions.old.files[path].size, revisions.new.files[path].size
-    return f"{one:,} bytes", f"{two:,} bytes" + (" with other content" if one == two else "")
 
 
 def _merges(path: str, before: bytes, after: bytes) -> list[Change]:

@@ -1,0 +1,96 @@
+"""What a pickle describes, found in a bounded child: its bytes are somebody else's, and may be made to cost time.
+
+The child reads the kind of the file (zip, torchscript or prefix), a line feed and the bytes, and answers with JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NamedTuple
+
+from envdoctor.hub.pickle_scan import Scan, scan_pickle
+from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
+from envdoctor.sandbox.child import own_python, run_child
+
+__all__ = ["Checkpoint", "described", "main", "read_pickle"]
+
+_SECONDS = 20.0
+_MEMORY_MIB = 768
+_OUTPUT = 128 << 20
+_ENDINGS = {
+    "timeout": f"looking at its pickle took more than {_SECONDS:g} s",
+    "memory": f"looking at its pickle took more than {_MEMORY_MIB} MiB",
+    "output-limit": "its pickle describes too much",
+}
+#: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
+_OLD_MAGIC = 0x1950A86A20F9469CFC6C
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds.
+
+    ``format`` is zip, torchscript, legacy or pickle. ``globals`` are ``module.name`` in the order of use;
+    ``all_globals`` is False when there may be more behind what was looked at. ``tensors`` is None when the names could
+    not be made out, and then ``problem`` says why; ``cut`` when that is because the bytes ended.
+    """
+
+    format: str
+    globals: tuple[str, ...]
+    all_globals: bool
+    tensors: dict[str, PickledTensor] | None
+    problem: str | None
+    cut: bool = False
+
+
+def read_pickle(kind: str, data: bytes) -> Checkpoint:
+    """What the pickle describes; ``prefix`` is the beginning of a file that is no archive."""
+    child = run_child(
+        own_python("envdoctor.hub.pickle_reading"),
+        f"{kind}\n".encode() + data,
+        seconds=_SECONDS,
+        memory_mib=_MEMORY_MIB,
+        output_limit=_OUTPUT,
+    )
+    if child.status != "ok":
+        problem = _ENDINGS.get(child.status, "the child that looks at its pickle failed")
+        return Checkpoint("pickle" if kind == "prefix" else kind, (), False, None, problem)
+    form, names, whole, tensors, problem, cut = json.loads(child.stdout)
+    built = None
+    if tensors is not None:
+        built = {name: PickledTensor(dtype, tuple(shape), storage) for name, dtype, shape, storage in tensors}
+    return Checkpoint(form, tuple(names), whole, built, problem, cut)
+
+
+def main() -> None:
+    """Answer what stands on stdin."""
+    kind, _, data = sys.stdin.buffer.read().partition(b"\n")
+    sys.stdout.write(json.dumps(described(kind.decode(), data)))
+
+
+def described(kind: str, data: bytes) -> list[Any]:
+    """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
+    kind, scan = _from_prefix(data) if kind == "prefix" else (kind, scan_pickle(data))
+    names = list(scan.globals)
+    if scan.problem is not None:
+        return [kind, names, not (scan.cut or scan.limited), None, scan.problem, scan.cut]
+    if kind == "torchscript":
+        return [kind, names, False, None, "it is a TorchScript program", False]
+    return [kind, names, True, [[name, *tensor] for name, tensor in tensors_of(scan.result).items()], None, False]
+
+
+def _from_prefix(data: bytes) -> tuple[str, Scan]:
+    first = scan_pickle(data)
+    if first.problem is not None or first.result != _OLD_MAGIC:
+        return "pickle", first
+    found: dict[str, None] = {}
+    scan, result = first, None
+    for place in range(4):  # protocol version, machine, the object itself, and the keys of its storages
+        scan = scan_pickle(data, scan.end)
+        found.update(scan.globals)
+        if scan.problem is not None:
+            break
+        if place == 2:
+            result = scan.result
+    scan.globals, scan.result = found, result
+    return "legacy", scan
