@@ -27,8 +27,8 @@ _BUDGET = 80
 _OF_A_FIX = 3
 #: What a change of a package costs beside one of another package: torch brings gigabytes, and what is compiled for it.
 _COSTS: Mapping[str, float] = {"torch": 3.0}
-#: What an error that stays costs, in changed packages; and taking a package away instead of changing it.
-_LEFT, _REMOVED = 8.0, 1.5
+#: What it costs, in changed packages: an error that stays, a package taken away, a setting that changes the training.
+_LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 #: What the later of two fixes of a rule costs more.
 _LATER = 0.01
 
@@ -139,7 +139,7 @@ class _Search:
 
     def _size(self, remedy: Remedy) -> float:
         packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
-        return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + len(remedy.settings)
+        return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
 
     def _without_needless(self, node: _Node) -> _Node:
         """The same without what a later change of the search made needless."""

@@ -11,13 +11,13 @@ __all__ = ["adds_to_fixes", "plan_lines"]
 
 
 def adds_to_fixes(report: Report) -> bool:
-    """Whether the plan says more than the fix of the one finding that it ends."""
+    """Whether the plan says more than the fixes of the findings do: one error with a fix of its own needs none."""
     plan = report.plan
     if plan is None:
         return False
     cleared = _named(report, plan.clears)
-    firsts = [fix for finding in cleared for fix in finding.fixes if fix.withheld is None][:1]
-    return plan.note is not None or len(cleared) > 1 or not firsts or firsts[0].commands != plan.commands
+    alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
+    return plan.note is not None or len(cleared) > 1 or not alone
 
 
 def plan_lines(report: Report, plan: Plan, page: Page, *, windows: bool = False) -> list[str]:
