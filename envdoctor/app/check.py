@@ -56,10 +56,14 @@ def check(
     if probe:
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
-            with_results = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = with_fixes(judge(facts, with_results, policy), with_results)
+            rules = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
+            judgement = with_fixes(judge(facts, rules, policy), rules)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
+    if any(finding.severity == "error" for finding in judgement.findings):
+        from envdoctor.install.plan import with_plan  # a healthy environment needs none
+
+        judgement = with_plan(judgement, rules)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:

@@ -50,6 +50,7 @@ def report_of(
         rules_checked=judgement.rules_checked,
         exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
         notices=tuple(notices),
+        plan=judgement.plan,
         revision=revision,
         probe=probe,
         probe_commands=probe_commands,

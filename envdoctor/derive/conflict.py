@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.installed import InstalledSet, marker_values
+from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
@@ -43,7 +45,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     installed = InstalledSet(value)
     if not installed.known:
         return {}
-    found = _Conflicts(installed, marker_values(value))
+    found = _Conflicts(installed, marker_values(value), matrix)
     for items in installed:
         if len({item.requires for item in items}) > 1:
             found.open(f"{items[0].name} is installed twice, with different requirements")
@@ -54,7 +56,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         if isinstance(asker.requires, Unknown):
             found.open(asker.requires.reason)
         elif asker.requires:
-            found.requirements(asker.name, asker.requires)
+            found.requirements(asker, asker.requires)
+        found.undeclared(asker)
     return {"conflict": Derived(found.records(), "requirements of installed packages")}
 
 
@@ -64,8 +67,10 @@ class _Cause:
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
         self.asked: list[tuple[str, str]] = []
+        self.fail: list[str] = []
 
-    def record(self) -> dict[str, Value]:
+    def record(self, everybody_wants: Iterable[str]) -> dict[str, Value]:
+        """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
         askers = [f"{name} ({what})" if what else name for name, what in self.asked]
         named = ", ".join(askers[:_NAMED])
         if len(askers) > _NAMED:
@@ -78,14 +83,28 @@ class _Cause:
             "requires": " / ".join(wanted[:_NAMED]) or "*",
             "asked_by": named,
             "required_by": tuple(askers),
+            "wanted": self._wanted(everybody_wants),
+            "fails": ", ".join(self.fail) or ABSENT,
         }
+
+    def _wanted(self, everybody_wants: Iterable[str]) -> Value:
+        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
+        try:
+            joined = join_specifiers((*everybody_wants, *another))
+        except NotASpecifier as error:
+            return Unknown(str(error))
+        return ABSENT if joined is None else self.package + joined
 
 
 class _Conflicts:
     """The causes that were found, and why others may not have been."""
 
-    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None]) -> None:
+    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None], matrix: Matrix) -> None:
         self._installed, self._values = installed, values
+        self._needs: dict[str, list[Mapping[str, Any]]] = {}
+        for row in matrix.rows("import-needs"):
+            self._needs.setdefault(row["name"], []).append(row)
+        self._specifiers: dict[str, list[str]] = {}
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
         self._markers: dict[str, bool | None] = {"": True}
@@ -95,7 +114,7 @@ class _Conflicts:
         """Something could not be decided."""
         self._open_reasons.append(reason)
 
-    def requirements(self, asker: str, lines: tuple[str, ...]) -> None:
+    def requirements(self, asker: Installed, lines: tuple[str, ...]) -> None:
         """Compare what a package requires."""
         for wanted in _read(lines):
             try:
@@ -104,14 +123,42 @@ class _Conflicts:
                 counts = self._counts(wanted.marker)
                 met = counts is not False and self._is_met(wanted)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
-                self.open(f"a requirement of {asker} cannot be read: {error}")
+                self.open(f"a requirement of {asker.name} cannot be read: {error}")
                 continue
-            if met or counts is False:
+            if counts is False:
                 continue
+            self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
             if met is None or counts is None:
-                self.open(f"it is not known whether {asker} has the {wanted.name} that it requires")
-                continue
-            self._cause(wanted.name).asked.append((asker, _as_named(wanted.specifiers)))
+                self.open(f"it is not known whether {asker.name} has the {wanted.name} that it requires")
+            elif not met:
+                cause = self._cause(wanted.name)
+                cause.asked.append((asker.name, _as_named(wanted.specifiers)))
+                if self._import_fails(asker, cause) and asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
+
+    def undeclared(self, asker: Installed) -> None:
+        """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
+        for no more."""
+        for row in self._rows(asker):
+            for name, lowest in row.get("below", {}).items():
+                wanted = Requirement(name, f">={lowest}", "")
+                self._specifiers.setdefault(name, []).append(wanted.specifiers)
+                if self._installed.versions(name) is None or self._is_met(wanted) is not False:
+                    continue
+                cause = self._cause(name)
+                if asker.name not in (one for one, _ in cause.asked):
+                    cause.asked.append((asker.name, wanted.specifiers))
+                if asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
+
+    def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
+        """The rows of the table import-needs about this release."""
+        if asker.name not in self._needs:
+            return []
+        try:
+            return [row for row in self._needs[asker.name] if satisfies(str(asker.version), row["versions"])]
+        except NotASpecifier:
+            return []  # its version is none
 
     def python(self, name: str, version: Value, wanted: str) -> None:
         """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
@@ -136,8 +183,12 @@ class _Conflicts:
         more = len(self._causes) - len(told)
         if more:
             self._open_reasons.insert(0, f"{more} more packages are missing or do not fit; {len(told)} are told")
-        items = tuple(self._causes[key].record() for key in told)
+        items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
         return Records(items, self._open_reasons[0] if self._open_reasons else None)
+
+    def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
+        """Whether the table import-needs says that the asker cannot be imported then."""
+        return any(_fails(row, cause) for row in self._rows(asker))
 
     def _counts(self, marker: str) -> bool | None:
         if marker not in self._markers:
@@ -165,6 +216,10 @@ class _Conflicts:
         if there is not None and not isinstance(there, Unknown):
             found = ", ".join(version for version in there if version)
         return self._causes.setdefault((name, kind), _Cause(name, kind, found))
+
+
+def _fails(row: Mapping[str, Any], cause: _Cause) -> bool:
+    return cause.package in row.get("missing" if cause.kind == "missing" else "refuses", ())
 
 
 @lru_cache(maxsize=2048)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envdoctor.install.fixes import offer_fixes
+from envdoctor.install.fixes import offer_alone
 from envdoctor.judge.selftest import Case
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
@@ -15,7 +15,7 @@ __all__ = ["check_fixes"]
 def check_fixes(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
     """A fix, applied to an environment that matches, must end the match. ``cases`` are the rule's tests."""
     matching = [case.facts for case in cases if case.got == "match"]
-    offered = [offer_fixes(rule, facts, matrix, (), alone=True) for facts in matching]
+    offered = [offer_alone(rule, facts, matrix) for facts in matching]
     for number, fix in enumerate(matrix.texts(rule)["fix"] if matching else ()):
         reasons = [fixes[number].withheld for fixes in offered]
         # A fix may help only some of the environments that a rule covers; one that never helps is wrong.

@@ -18,6 +18,7 @@ __all__ = [
     "Location",
     "NotChecked",
     "OfferedFix",
+    "Plan",
     "Text",
 ]
 
@@ -73,9 +74,9 @@ class Evidence(NamedTuple):
 class OfferedFix(NamedTuple):
     """One way out.
 
-    ``kind`` is constraint, set, env, command or advice; ``safety`` is safe, review or manual. ``commands`` can be
-    pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has no
-    commands and is shown only on request).
+    ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
+    can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
+    no commands and is shown only on request).
     """
 
     kind: str
@@ -86,6 +87,25 @@ class OfferedFix(NamedTuple):
     env: Mapping[str, str] = {}
     commands: tuple[str, ...] = ()
     withheld: str | None = None
+    uninstall: tuple[str, ...] = ()
+
+
+class Plan(NamedTuple):
+    """One set of changes for several findings that was judged as a whole: it ends the errors that ``clears`` names (by
+    fingerprint) and brings no other, and what the installed packages require of each other is met as before.
+
+    ``commands`` are run in their order; ``set`` goes into the recipe. ``leaves`` names the errors that it does not end,
+    ``note`` says why there is no better one.
+    """
+
+    constraints: tuple[str, ...] = ()
+    uninstall: tuple[str, ...] = ()
+    set: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
+    commands: tuple[str, ...] = ()
+    clears: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    note: str | None = None
 
 
 class Finding(NamedTuple):

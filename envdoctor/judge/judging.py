@@ -20,6 +20,7 @@ from envdoctor.judge.finding import (
     FoundFact,
     Location,
     NotChecked,
+    Plan,
 )
 from envdoctor.judge.folding import elsewhere, fold
 from envdoctor.judge.messages import fill, text_of, title_of
@@ -27,13 +28,20 @@ from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Judgement", "errors_of", "holds", "judge"]
+__all__ = ["Judgement", "Problem", "errors_of", "judge", "problem_of", "problems_of"]
+
+
+class Problem(NamedTuple):
+    """What one finding is about: a rule, and the identity of the record that it applies to, if it applies to one."""
+
+    rule_id: str
+    item: tuple[tuple[str, str], ...] = ()
 
 
 class Judgement(NamedTuple):
     """``facts`` are the judged ones. ``rules_checked`` counts the rules that got a yes or a no.
     ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
-    evaluated."""
+    evaluated. ``plan`` is added by install, as the fixes are."""
 
     facts: FactSet
     findings: tuple[Finding, ...]
@@ -41,6 +49,7 @@ class Judgement(NamedTuple):
     rules_checked: int
     expired: tuple[Ignore, ...] = ()
     dead: tuple[Ignore, ...] = ()
+    plan: Plan | None = None
 
 
 def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
@@ -229,18 +238,24 @@ def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding],
     return result, used, expired
 
 
-def holds(rule: Rule, facts: FactSet, matrix: Matrix) -> bool:
-    """Whether the rule applies."""
-    return evaluate(rule, facts, matrix.registry).holds is True
-
-
-def errors_of(facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """The active rules of severity error that apply, with their messages."""
-    errors: dict[str, str] = {}
+def errors_of(facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
+    """What the active rules of severity error say of the facts: the message of each problem."""
+    errors: dict[Problem, str] = {}
     for rule in matrix.rules:
         if rule.status == "active" and rule.severity == "error":
-            outcome = evaluate(rule, facts, matrix.registry)
-            if outcome.holds:
-                read = _reader(rule, outcome.matches[0], facts, matrix.registry)
-                errors[rule.id] = fill(text_of(matrix.texts(rule)["message"]), read).en
+            errors.update(problems_of(rule, facts, matrix))
     return errors
+
+
+def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
+    """Everything that the rule applies to, with the message about it."""
+    problems: dict[Problem, str] = {}
+    for match in evaluate(rule, facts, matrix.registry).matches:
+        message = fill(text_of(matrix.texts(rule)["message"]), _reader(rule, match, facts, matrix.registry)).en
+        problems.setdefault(Problem(rule.id, tuple(_identity(rule, match, matrix.registry).items())), message)
+    return problems
+
+
+def problem_of(finding: Finding) -> Problem:
+    """The problem that a finding tells."""
+    return Problem(finding.id, tuple(finding.item.items()))

@@ -43,7 +43,7 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _engines(rule, texts)
     yield from _evidence(rule, texts, today)
     yield from _wording(rule, texts, matrix)
-    yield from _fixes(texts)
+    yield from _fixes(rule, texts, matrix)
     for other in rule.explained_by:
         explaining = matrix.find(other)
         if explaining is None or explaining.each != rule.each:
@@ -241,7 +241,9 @@ def _follows(key: str, known: set[str]) -> bool:
     return key == "model.name" and any(other.startswith("model.") for other in known)
 
 
-def _fixes(texts: Mapping[str, Any]) -> Iterator[str]:
+def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
+    lists = [spec for spec in matrix.registry if spec.type == "records"] if rule.each else []
+    columns = {f"{spec.key}.{column}" for spec in lists for column in spec.columns}
     for number, fix in enumerate(texts["fix"], 1):
         if any(placeholders(text) for text in fix["summary"].values()):
             yield f"fix {number}: summary: placeholders are filled in message and why only"
@@ -254,6 +256,9 @@ def _fixes(texts: Mapping[str, Any]) -> Iterator[str]:
         for variable in fix["env"]:
             if not _VARIABLE.match(variable):
                 yield f"fix {number}: env: {variable!r} is not the name of a variable"
+        unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns)
+        if unknown:
+            yield f"fix {number}: {unknown[0]} is no column of a list of records that a rule with each may read"
         for requirement in fix["constraints"]:
-            if not _REQUIREMENT.match(requirement):
+            if not _REQUIREMENT.match(requirement) and not placeholders(requirement):
                 yield f"fix {number}: constraints: {requirement!r} is not a name with a version specifier"

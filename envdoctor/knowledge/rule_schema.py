@@ -59,7 +59,7 @@ def _of_one_kind(fix: Mapping[str, Any]) -> Iterator[str]:
 _FIX = both(
     table(
         {"safety": one_of("safe", "review", "manual"), "summary": _TRANSLATED},
-        {"constraints": TEXTS, "cuda": TEXTS, "set": _SETTINGS, "env": _SETTINGS, "command": TEXT},
+        {"constraints": TEXTS, "cuda": TEXTS, "uninstall": TEXTS, "set": _SETTINGS, "env": _SETTINGS, "command": TEXT},
     ),
     _of_one_kind,
 )

@@ -25,7 +25,7 @@ __all__ = [
 SCHEMA = 1
 _ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
-_FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "set": {}, "env": {}, "command": None}
+_FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 
 class RuleError(ValueError):

@@ -83,6 +83,13 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "gpu-series": {"row": _rows(_GPUS)},
     "gpus": {"row": _rows({**_GPUS, "memory_gb": list_of(NUMBER)})},
+    "import-needs": {
+        "row": _rows(
+            {"name": _NAME, "versions": SPECIFIER},
+            {"missing": list_of(_NAME), "refuses": list_of(_NAME), "below": mapping(_NAME, VERSION)},
+            key="name versions",
+        )
+    },
     "numpy-2-builds": {"package": _rows({"name": _NAME, "first": VERSION, "last": VERSION}, key="name")},
     "packages": {
         "package": tables(

@@ -10,4 +10,4 @@ CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")
 EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
 STATUSES = ("preview", "active", "withdrawn")
 #: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
-FIX_KINDS = {"constraints": "constraint", "set": "set", "env": "env", "command": "command"}
+FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}

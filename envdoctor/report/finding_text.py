@@ -28,7 +28,8 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     causes: dict[object, list[Finding]] = {}
     for finding in findings:
         how_sure = (finding.severity, finding.confidence, finding.gate, finding.assumed, finding.caveats)
-        causes.setdefault((finding.id, how_sure, finding.why, str(finding.fixes)), []).append(finding)
+        fixes = tuple((fix.summary, fix.withheld is None) for fix in finding.fixes)
+        causes.setdefault((finding.id, how_sure, finding.why, fixes), []).append(finding)
     return list(causes.values())
 
 
@@ -55,7 +56,7 @@ def finding_lines(
     for note in _notes(finding, page):
         lines += page.lines(note, _label("note"), _TEXT)
     command_width = None if windows else page.width
-    lines += _fixes(finding.fixes, command_width, page)
+    lines += _fixes(findings, command_width, page)
     lines += _proof(finding, page)
     if probe_command:
         lines += command_lines(probe_command, command_width, _label("try"), _TEXT)
@@ -164,13 +165,16 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     return notes
 
 
-def _fixes(fixes: tuple[OfferedFix, ...], command_width: int | None, page: Page) -> list[str]:
-    offered = [fix for fix in fixes if fix.withheld is None]
-    withheld = [(fix, page.sentence(fix.withheld)) for fix in fixes if fix.withheld is not None]
+def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -> list[str]:
+    """The fixes of one cause, each with the commands for all its findings."""
+    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
+    withheld = [(fix, page.sentence(fix.withheld)) for fix in findings[0].fixes if fix.withheld is not None]
+    offered = [[finding.fixes[number] for finding in findings] for number in places]
     lines: list[str] = []
-    for number, fix in enumerate(offered):
-        lines += page.lines(_summary(fix, page), _label("fix") if number == 0 else "     or  ", _TEXT)
-        for command in fix.commands:
+    for number, fixes in enumerate(offered):
+        lines += page.lines(_summary(fixes[0], page), _label("fix") if number == 0 else "     or  ", _TEXT)
+        commands = list(dict.fromkeys(command for fix in fixes for command in fix.commands))
+        for command in commands if page.verbosity > 0 else commands[:_MOST]:
             lines += command_lines(command, command_width, _TEXT, _TEXT)
     if withheld and not offered and page.verbosity <= 0:
         reason = page.say("none offered here: {reason}", reason=withheld[0][1])

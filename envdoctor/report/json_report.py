@@ -10,7 +10,7 @@ from typing import Any
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Plan, Text
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -65,6 +65,7 @@ def document(report: Report) -> dict[str, object]:
         },
         "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
+        **_known(plan=report.plan and _plan(report, report.plan)),
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
             probe=report.probe and _data(report.probe),
@@ -94,6 +95,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
         **_known(rule_file=finding.origin or None),
     }
+
+
+def _plan(report: Report, plan: Plan) -> dict[str, Any]:
+    ids = {finding.fingerprint: finding.id for finding in report.findings}
+    named = {
+        name: [{"id": ids[one], "fingerprint": one} for one in getattr(plan, name)] for name in ("clears", "leaves")
+    }
+    return {**_data(plan), **named}
 
 
 def _not_checked(entry: NotChecked) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.judge.finding import Evidence, Finding, NotChecked, Text
+from envdoctor.judge.finding import Evidence, Finding, NotChecked, Plan, Text
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
 
@@ -42,7 +42,8 @@ class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``revision`` and
+    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``plan`` is
+    one set of changes for the errors among them. ``revision`` and
     ``probe`` are what a comparison and the experiments found besides; ``probe_commands`` say how to run the experiments
     that findings name. ``unjudged`` are sentences about what a reader would take for judged. ``all_facts``: documents
     for programs hold every fact, not only those that findings rest on.
@@ -59,6 +60,7 @@ class Report:
     rules_checked: int
     exit_code: int
     notices: tuple[Notice, ...] = ()
+    plan: Plan | None = None
     revision: RevisionSection | None = None
     probe: ProbeSection | None = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)

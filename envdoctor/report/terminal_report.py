@@ -6,6 +6,7 @@ from envdoctor.report.closing import closing_lines, notice_lines, unjudged_lines
 from envdoctor.report.finding_text import finding_lines, of_one_cause
 from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
+from envdoctor.report.plan_text import adds_to_fixes, plan_lines
 from envdoctor.report.report import Report
 
 __all__ = ["render"]
@@ -43,6 +44,8 @@ def render(
     for findings in of_one_cause(report.shown()):
         command = report.probe_commands.get(findings[0].probe or "")
         blocks.append(finding_lines(findings, page, color=color, probe_command=command, windows=windows))
+    if report.plan is not None and verbosity >= 0 and adds_to_fixes(report):
+        blocks.append(plan_lines(report, report.plan, page, windows=windows))
     if report.revision is not None and verbosity >= 0:
         from envdoctor.report.revision_text import revision_summary
 

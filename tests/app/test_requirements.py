@@ -60,6 +60,36 @@ def test_a_missing_torch_is_one_finding_whoever_asks(packages) -> None:
     assert [finding.id for finding in report.findings if "torch" in finding.message.en] == ["torch-not-installed"]
 
 
+def test_a_requirement_without_which_an_import_stops_is_an_error_with_its_command(packages) -> None:
+    folder = packages(
+        transformers__5_23_0=["Requires-Dist: regex>=2025.10.22", "Requires-Dist: tqdm>=4.60", "Requires-Dist: typer"],
+        datasets__5_2_0=["Requires-Dist: tqdm<5"],
+        regex__2024_11_6=[],
+    )
+    report, _ = judged(folder)
+    told = {finding.item["package"]: finding for finding in report.shown() if "package" in finding.item}
+    assert {name: (finding.id, finding.severity) for name, finding in told.items()} == {
+        "regex": ("requirement-conflict-stops-import", "error"),
+        "tqdm": ("requirement-missing-stops-import", "error"),
+        "typer": ("requirement-missing", "warning"),
+    }
+    assert told["regex"].message.en == "regex 2024.11.6 is installed, and transformers cannot be imported with it"
+    (command,) = told["tqdm"].fixes[0].commands
+    assert command == f"python -m pip install --target {folder} --upgrade 'tqdm>=4.60,<5'"
+    assert report.plan is not None and set(report.plan.constraints) == {"regex>=2025.10.22", "tqdm>=4.60,<5"}
+
+
+def test_what_no_version_can_satisfy_gets_no_command(packages) -> None:
+    folder = packages(a__1_0=["Requires-Dist: c<2"], b__1_0=["Requires-Dist: c>=2"], c__1_5=[])
+    (finding,) = judged(folder)[1]
+    assert finding.fixes[0].withheld == "no release that satisfies it is known"
+
+
+def test_a_version_that_is_none_does_not_stop_the_run(packages) -> None:
+    folder = packages(transformers__x=["Requires-Dist: regex>=2025"], regex__y=[])
+    judged(folder)
+
+
 def test_one_conflict_can_be_accepted_and_the_other_stays(packages) -> None:
     folder = packages(
         a__1_0=["Requires-Dist: protobuf<7", "Requires-Dist: click>=99"], protobuf__7_35_1=[], click__8_5_1=[]
@@ -113,3 +143,25 @@ def test_giving_what_is_there_leaves_nothing_open(packages) -> None:
     assert [finding.item["package"] for finding in told] == ["b"]
     records = report.facts.value("conflict")
     assert isinstance(records, Records) and records.incomplete is None
+
+
+def test_what_no_metadata_asks_for_and_an_import_needs_is_told_too(packages) -> None:
+    """pyarrow asks for no numpy, and refuses to be imported with one before 2.0."""
+    (finding,) = judged_all(packages(pyarrow__26_0_1=[], numpy__1_26_4=[]))
+    assert finding.id == "requirement-conflict-stops-import"
+    assert finding.message.en == "numpy 1.26.4 is installed, and pyarrow cannot be imported with it"
+    assert finding.fixes[0].constraints == ("numpy==2.0.0",)
+
+
+def test_a_fix_does_not_break_what_no_metadata_asks_for(packages) -> None:
+    """numpy before 2.0 would suit an old pandas, and no longer pyarrow: pandas is raised."""
+    folder = packages(pandas__2_1_0=[], pyarrow__26_0_1=[], numpy__2_4_6=[])
+    (finding,) = (one for one in judged_all(folder) if one.item.get("package") == "pandas")
+    lower = next(fix for fix in finding.fixes if fix.constraints == ("numpy==1.26.4",))
+    assert lower.withheld is not None and "pyarrow cannot be imported with it" in lower.withheld
+    higher = next(fix for fix in finding.fixes if fix.withheld is None and fix.commands)
+    assert higher.constraints == ("pandas==2.2.2",)
+
+
+def judged_all(folder: str):
+    return check(Sources(path=folder, gpu=False, environ={})).shown()

@@ -18,7 +18,7 @@ from envdoctor.knowledge.rules import Rule
 from envdoctor.versions.pep440 import base_release, is_named_by
 
 MATRIX = shipped()
-PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)==([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
+PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
 
 
 def with_constraints() -> Iterator[Rule]:
@@ -35,6 +35,8 @@ def matching(rule: Rule) -> Iterator[Mapping[str, Any]]:
 def installed(test: Mapping[str, Any]) -> FactSet:
     """The facts of a rule's own test, with torchvision and torchaudio of torch's release and their metadata."""
     values = dict(test["facts"])
+    for item in values.get("torch_companion", []):
+        values.setdefault(f"pkg.{item['package']}", item["version"])
     torch = values.get("pkg.torch")
     release = base_release(torch) if isinstance(torch, str) else None
     row = next((row for row in MATRIX.rows("torch-builds") if release and is_named_by(release, row["key"])), None)
@@ -52,7 +54,7 @@ def installed(test: Mapping[str, Any]) -> FactSet:
 
 
 def after(facts: FactSet, commands: tuple[str, ...]) -> FactSet:
-    """The facts when what the commands name is installed."""
+    """The facts when what the commands name is installed, of a range the lowest release."""
     pins = [Fact(f"pkg.{name}", version, "the command", "given") for name, version in PIN.findall(" ".join(commands))]
     assert pins, commands
     return derived(change(facts, pins, MATRIX.registry), MATRIX)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from known import judged
 
 from envdoctor.facts.values import Fact, Records
-from envdoctor.install.commands import install_commands
+from envdoctor.install.commands import Place, for_place, install_commands, uninstall_commands
 from envdoctor.judge.policy import Policy
 
 INDEX = "https://download.pytorch.org/whl/{tag}"
@@ -97,22 +97,28 @@ def environment(facts, values, **own):
 def test_a_fix_that_helps_comes_with_a_command_that_keeps_the_cuda(offered, facts):
     (one,) = offered(facts(NOW), [TO_2_4_1])
     assert one.withheld is None and one.constraints == ("torch==2.4.1",)
-    assert one.commands == ("pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",
+    )
 
 
 def test_the_build_that_pypi_gives_by_default_needs_no_index(offered, facts):
     (one,) = offered(facts({**NOW, "pkg.torch": "2.5.0+cu121"}), [TO_2_4_1])
-    assert one.commands == ("pip install torch==2.4.1",)
+    assert one.commands == ("python -m pip install torch==2.4.1",)
 
 
 def test_a_cpu_build_stays_one(offered, facts):
     (one,) = offered(facts({**NOW, "pkg.torch": "2.5.0+cpu"}), [TO_2_4_1])
-    assert one.commands == ("pip install torch==2.4.1+cpu --extra-index-url https://download.pytorch.org/whl/cpu",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cpu --extra-index-url https://download.pytorch.org/whl/cpu",
+    )
 
 
 def test_on_windows_pypi_gives_a_cpu_build_so_that_cuda_needs_the_index(offered, facts):
     (one,) = offered(facts({**NOW, "pkg.torch": "2.5.0+cu121", "os.platform": "windows"}), [TO_2_4_1])
-    assert one.commands == ("pip install torch==2.4.1+cu121 --extra-index-url https://download.pytorch.org/whl/cu121",)
+    assert one.commands == (
+        "python -m pip install torch==2.4.1+cu121 --extra-index-url https://download.pytorch.org/whl/cu121",
+    )
 
 
 @pytest.mark.parametrize("platform", [{"os.platform": "darwin"}, {"os.platform": "linux", "os.arch": "aarch64"}])
@@ -120,12 +126,12 @@ def test_where_pypi_gives_a_cpu_build_a_cpu_build_needs_no_index(offered, facts,
     (one,) = offered(
         facts({**NOW, "pkg.torch": "2.5.0", "torch.cuda": None, "torch.hip": None, **platform}), [TO_2_4_1]
     )
-    assert one.commands == ("pip install torch==2.4.1",)
+    assert one.commands == ("python -m pip install torch==2.4.1",)
 
 
 def test_without_knowing_the_cuda_nothing_is_said_about_it(offered, facts):
     (one,) = offered(facts({"pkg.torch": "2.5.0"}), [TO_2_4_1])
-    assert one.commands == ("pip install torch==2.4.1",)
+    assert one.commands == ("python -m pip install torch==2.4.1",)
 
 
 OTHER_BUILD = fix(constraints=["torch>=2.4"], cuda=["12.8", "12.6", "12.1", "11.8"])
@@ -139,14 +145,16 @@ def test_another_build_is_the_nearest_release_that_every_gpu_can_use_by_its_tag(
     pascal = {**LINUX, "pkg.torch": "2.8.0+cu128", "pkg.torchvision": "0.23.0", "gpu": [{"cc": "5.2"}]}
     (one,) = offered(facts(pascal), [OTHER_BUILD], **NO_KERNELS)
     assert one.withheld is None
-    assert one.commands[0].startswith("pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url ")
+    assert one.commands[0].startswith(
+        "python -m pip install torch==2.8.0+cu126 torchvision==0.23.0+cu126 --extra-index-url "
+    )
 
 
 def test_another_build_of_the_installed_release_is_named_by_its_tag_though_pypi_gives_it(offered, facts):
     volta = {**LINUX, "pkg.torch": "2.4.1+cu118", "gpu": [{"cc": "7.0"}], "driver.version": "400.0"}
     only = [fix(constraints=["torch>=2.4"], cuda=["12.1"])]
     (one,) = offered(facts(volta), only, affects=[{"torch.cuda": "<12"}], message={"en": "x"})
-    assert one.commands[0].startswith("pip install torch==2.4.1+cu121 --extra-index-url ")
+    assert one.commands[0].startswith("python -m pip install torch==2.4.1+cu121 --extra-index-url ")
 
 
 def test_another_build_is_not_offered_for_a_python_that_has_none(offered, facts):
@@ -170,7 +178,9 @@ def test_conda_gets_the_words_but_no_command_for_another_build(offered, facts):
 def test_torchvision_and_torchaudio_follow_torch_when_they_are_installed(offered, facts):
     installed = {**NOW, "pkg.torchvision": "0.20.0+cu118", "pkg.torchaudio": None}
     (one,) = offered(facts(installed), [TO_2_4_1])
-    assert one.commands[0].startswith("pip install torch==2.4.1+cu118 torchvision==0.19.1+cu118 --extra-index-url ")
+    assert one.commands[0].startswith(
+        "python -m pip install torch==2.4.1+cu118 torchvision==0.19.1+cu118 --extra-index-url "
+    )
 
 
 def test_a_companion_that_the_fix_names_is_not_named_twice(offered, facts):
@@ -195,10 +205,10 @@ def test_of_a_range_the_nearest_release_is_taken(offered, facts, specifier, inst
     assert f"torch=={expected}" in one.commands[0]
 
 
-def test_a_range_of_a_package_whose_releases_are_not_known_takes_its_lower_bound(offered, facts):
+def test_a_range_of_a_package_whose_releases_are_not_known_is_left_to_the_installer(offered, facts):
     parts = {"affects": [{"pkg.unlisted": "==3.0"}], "message": {"en": "m"}}
     (one,) = offered(facts({"pkg.unlisted": "3.0"}), [fix(constraints=["unlisted>=3.2,<4"])], **parts)
-    assert one.commands == ("pip install unlisted==3.2",)
+    assert one.commands == ("python -m pip install 'unlisted>=3.2,<4'",)
 
 
 def test_a_change_of_recipe_is_tried_like_any_other(offered, facts):
@@ -236,9 +246,25 @@ def test_a_name_that_is_no_variable_gets_no_command(offered, facts):
 
 
 def test_advice_and_commands_are_shown_as_they_stand(offered, facts):
-    advice, command = offered(facts(NOW), [fix(), fix(command="pip uninstall -y apex")])
+    advice, command = offered(facts(NOW), [fix(), fix(command="huggingface-cli scan-cache")])
     assert advice.kind == "advice" and advice.withheld is None and advice.commands == ()
-    assert command.commands == ("pip uninstall -y apex",)
+    assert command.commands == ("huggingface-cli scan-cache",)
+
+
+def test_a_command_of_pip_names_the_interpreter(offered, facts):
+    command = fix(command="pip install flash-attn==2.8.3 --no-build-isolation")
+    here = environment(facts, NOW, python__executable="/srv/env/bin/python")
+    (one,) = offered(here, [command])
+    assert one.commands == ("/srv/env/bin/python -m pip install flash-attn==2.8.3 --no-build-isolation",)
+    assert for_place("pip install apex", Place("uv")) == "uv pip install --python python apex"
+
+
+def test_a_package_is_uninstalled_from_the_environment_that_was_judged(offered, facts):
+    parts = {"affects": [{"pkg.apex": "present"}], "message": {"en": "m"}}
+    here = environment(facts, {"pkg.apex": "0.1"}, python__executable="/srv/env/bin/python")
+    (one,) = offered(here, [fix(uninstall=["apex"])], **parts)
+    assert one.kind == "uninstall" and one.uninstall == ("apex",)
+    assert one.commands == ("/srv/env/bin/python -m pip uninstall -y apex",)
 
 
 # --- what is withheld ----------------------------------------------------------------------------------------------
@@ -296,7 +322,7 @@ def test_the_python_that_a_release_asks_for_is_kept(offered, facts):
     (one,) = offered(
         facts({"pkg.peft": "0.1.0", "python.version": "3.11.9"}), [fix(constraints=["peft>=0.2"])], **parts
     )
-    assert one.commands == ("pip install peft==0.2.0",)
+    assert one.commands == ("python -m pip install peft==0.2.0",)
 
 
 def test_no_build_for_this_cuda_withholds(offered, facts):
@@ -312,13 +338,15 @@ def test_without_a_known_driver_no_newer_cuda_major_is_offered(offered, facts):
 def test_the_newest_cuda_that_the_driver_takes_is_offered_when_the_present_one_is_gone(offered, facts):
     given = facts({**NOW, "driver.max_cuda": "12.4"})
     (one,) = offered(given, [fix(constraints=["torch==2.8.0"])])
-    assert one.commands == ("pip install torch==2.8.0",)  # CUDA 12.8 is what PyPI gives
+    assert one.commands == ("python -m pip install torch==2.8.0",)  # CUDA 12.8 is what PyPI gives
 
 
 def test_a_build_without_kernels_for_the_gpu_is_passed_over(offered, facts):
     given = facts({**NOW, "driver.max_cuda": "12.8", "gpu": [{"cc": "5.2"}, {"cc": "9.0"}]})
     (one,) = offered(given, [fix(constraints=["torch==2.8.0"])])
-    assert one.commands == ("pip install torch==2.8.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126",)
+    assert one.commands == (
+        "python -m pip install torch==2.8.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126",
+    )
 
 
 def test_no_kernels_for_the_gpu_in_any_build_withholds(offered, facts):
@@ -329,7 +357,7 @@ def test_no_kernels_for_the_gpu_in_any_build_withholds(offered, facts):
 def test_ptx_runs_on_every_later_gpu(offered, facts):
     given = facts({"pkg.torch": "2.5.0+cu124", "driver.max_cuda": "12.8", "gpu": [{"cc": "12.1"}]})
     (one,) = offered(given, [fix(constraints=["torch==2.8.0"])])
-    assert one.commands == ("pip install torch==2.8.0",)
+    assert one.commands == ("python -m pip install torch==2.8.0",)
 
 
 def test_constraints_that_cannot_be_read_are_withheld_whole(offered, facts):
@@ -352,15 +380,18 @@ def test_an_installed_version_that_is_none_does_not_stop_the_run(offered, facts)
 # --- commands ------------------------------------------------------------------------------------------------------
 
 
-def commands(pins, **options):
-    defaults = {"installer": "pip", "interpreter": None, "cuda_tag": None, "packages": PACKAGES["package"]}
-    return install_commands(pins, **{**defaults, **options})
+def commands(pins, cuda_tag=None, **place):
+    return install_commands(pins, Place(**place), cuda_tag, PACKAGES["package"])
+
+
+def removal(names, **place):
+    return uninstall_commands(names, Place(**place), PACKAGES["package"])
 
 
 def test_uv_and_conda_have_their_own_commands():
     pins = [("torch", "==2.4.1"), ("flash-attn", "==2.6.3")]
     assert commands(pins, installer="uv", cuda_tag="cu118") == (
-        "uv pip install torch==2.4.1 flash-attn==2.6.3 --torch-backend=cu118",
+        "uv pip install --python python torch==2.4.1 flash-attn==2.6.3 --torch-backend=cu118",
     )
     assert commands(pins, installer="conda", cuda_tag="cu118") == (
         "conda install -c conda-forge pytorch==2.4.1 flash-attn==2.6.3",
@@ -368,10 +399,10 @@ def test_uv_and_conda_have_their_own_commands():
 
 
 def test_what_conda_forge_does_not_have_is_installed_with_pip():
-    assert commands([("only-pip", "==1.0")], installer="conda") == ("pip install only-pip==1.0",)
+    assert commands([("only-pip", "==1.0")], installer="conda") == ("python -m pip install only-pip==1.0",)
 
 
-def test_an_environment_that_is_not_active_is_named():
+def test_every_command_names_the_environment_that_it_changes():
     place = {"interpreter": "/srv/my env/bin/python", "folder": "/srv/my env"}
     pins = [("torch", "==2.4.1")]
     assert commands(pins, **place) == ("'/srv/my env/bin/python' -m pip install torch==2.4.1",)
@@ -381,13 +412,25 @@ def test_an_environment_that_is_not_active_is_named():
     )
 
 
+def test_uninstalling_names_the_environment_too():
+    place = {"interpreter": "/srv/env/bin/python", "folder": "/srv/env"}
+    assert removal(["torch"], **place) == ("/srv/env/bin/python -m pip uninstall -y torch",)
+    assert removal(["torch"], installer="uv", **place) == ("uv pip uninstall --python /srv/env/bin/python torch",)
+    assert removal(["torch"], installer="conda", **place) == ("conda remove -p /srv/env pytorch",)
+    assert removal(["torch"], installer="uv", folder="/srv/libs", target=True) == (
+        "uv pip uninstall --target /srv/libs torch",
+    )
+    assert removal(["torch"], folder="/srv/libs", target=True) == ()  # pip cannot
+    assert removal(["torch; rm -rf ~"], **place) == ()
+
+
 def test_a_bare_folder_is_the_target():
     found = commands([("torch", "==2.4.1")], folder="/srv/libs", target=True)
-    assert found == ("pip install --target /srv/libs --upgrade torch==2.4.1",)
+    assert found == ("python -m pip install --target /srv/libs --upgrade torch==2.4.1",)
 
 
 def test_ranges_are_quoted():
-    assert shlex.split(commands([("peft", ">=0.2,<0.3")])[0]) == ["pip", "install", "peft>=0.2,<0.3"]
+    assert shlex.split(commands([("peft", ">=0.2,<0.3")])[0])[3:] == ["install", "peft>=0.2,<0.3"]
 
 
 HOSTILE = [
@@ -408,9 +451,7 @@ def test_a_hostile_name_gets_no_command(name):
     assert commands([(name, "==1.0")]) == ()
 
 
-@pytest.mark.parametrize(
-    "specifier", ["", "1.0", "==1.0; rm", "==1.0 --pre", "== 1.0", "==$(id)", "==1.0\n", "@ http://x"]
-)
+@pytest.mark.parametrize("specifier", ["1.0", "==1.0; rm", "==1.0 --pre", "== 1.0", "==$(id)", "==1.0\n", "@ http://x"])
 def test_a_hostile_specifier_gets_no_command(specifier):
     assert commands([("torch", specifier)]) == ()
 
@@ -422,8 +463,8 @@ def test_a_command_holds_nothing_but_its_words(name, specifier, installer):
         assert not set(command) & set(";&|$`\n\\")
 
 
-@pytest.mark.parametrize(("active", "named"), [("/srv/env", False), ("/other", True), (None, True)])
-def test_the_interpreter_is_named_unless_its_environment_is_active(offered, facts, active, named):
+@pytest.mark.parametrize("active", ["/srv/env", "/other", None])
+def test_the_interpreter_is_named_whatever_environment_is_active(offered, facts, active):
     given = environment(
         facts,
         {**NOW, "env.VIRTUAL_ENV": active},
@@ -431,12 +472,12 @@ def test_the_interpreter_is_named_unless_its_environment_is_active(offered, fact
         environment__path="/srv/env",
     )
     (one,) = offered(given, [TO_2_4_1])
-    assert one.commands[0].startswith("/srv/env/bin/python -m pip" if named else "pip install")
+    assert one.commands[0].startswith("/srv/env/bin/python -m pip install ")
 
 
 def test_the_interpreter_of_another_machine_is_not_named(offered, facts):
     (one,) = offered(facts({**NOW, "python.executable": "/their/python"}), [TO_2_4_1])
-    assert one.commands[0].startswith("pip install")
+    assert one.commands[0].startswith("python -m pip install ")
 
 
 def test_the_installer_is_the_one_of_most_distributions(offered, facts):

@@ -1,0 +1,205 @@
+"""The changes that a fix of a rule may come to here: releases and builds, those nearest to the installed ones first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, spell
+from envdoctor.install.builds import Build, python_forbids, torch_build, torch_build_for, torch_row
+from envdoctor.install.commands import Pin
+from envdoctor.install.remedy import Remedy, written
+from envdoctor.judge.judging import Problem
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import NotASpecifier, nearest, same_release, satisfies
+
+__all__ = ["Candidates", "is_about_a_record"]
+
+_REQUIREMENT = r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z"
+_COLUMN = r"\{([a-z_]+)\.([a-z_]+)\}"
+_LOWEST = r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)"
+_TAG = r"==([0-9][0-9a-z.]*)\+([a-z0-9]+(?:\.[0-9]+)*)\Z"
+#: How many releases of a range are tried, nearest to the installed one first.
+_TRIES = 6
+
+
+def is_about_a_record(fix: Mapping[str, Any]) -> bool:
+    """Whether what a fix changes is read from the record that its rule applied to."""
+    return any(re.search(_COLUMN, text) for text in (*fix["constraints"], *fix["uninstall"]))
+
+
+class Candidates(NamedTuple):
+    """What is changed: the facts of an environment, with the tables that say what was released and built."""
+
+    facts: FactSet
+    matrix: Matrix
+
+    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
+        """The changes in order of preference; a text says why one is none. Nothing for a fix that cannot be judged:
+        advice, a command, a setting in words ("0.8 or lower")."""
+        if fix["kind"] == "uninstall":
+            yield self._without(fix["uninstall"], problem)
+        elif fix["kind"] == "constraint":
+            yield from self._constraint(fix, problem)
+        elif fix["kind"] in ("set", "env"):
+            yield from self._setting(fix)
+
+    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | str]:
+        """Each of these releases of a package, with what belongs to it."""
+        for version in versions:
+            yield self._remedy(self._with_companions([(name, f"=={version}")]))
+
+    def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
+        variables = {name: written(value) for name, value in fix["env"].items()}
+        changes = {f"env.{name}": value for name, value in variables.items()} if variables else fix["set"]
+        facts: list[Fact] = []
+        for key, raw in changes.items():
+            spec = self.matrix.registry.find(key)
+            try:
+                if spec is not None:
+                    facts.append(Fact(key, parse_value(spec, raw), "the fix", "given"))
+            except FactTypeError:
+                return
+        settings = {key: written(value) for key, value in fix["set"].items()}
+        yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
+
+    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | str:
+        filled = [self._filled(name, problem) for name in names]
+        if not all(filled):
+            return "what it is about is not known"
+        gone = tuple(normalise(name) for name in filled if name)
+        return Remedy(removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, "the fix", "given") for name in gone))
+
+    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
+        filled = [self._filled(text, problem) for text in fix["constraints"]]
+        if not all(filled):
+            yield "no release that satisfies it is known"
+            return
+        parsed = [re.match(_REQUIREMENT, text) for text in filled if text]
+        wanted = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
+        if len(wanted) < len(parsed):
+            yield "its constraints cannot be read"
+        elif fix.get("cuda"):
+            yield from self._other_builds(fix["cuda"], wanted[0])
+        elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
+            yield self._companion(wanted[0][0], tagged[1], tagged[2])
+        else:
+            yield from map(self._remedy, self._pins(wanted))
+
+    def _filled(self, text: str, problem: Problem) -> str | None:
+        """The text with the columns of the problem's record; those of another list are read from its record of the same
+        package. None when one is not known."""
+        item = dict(problem.item)
+
+        def value(match: re.Match[str]) -> str:
+            records = self.facts.value(match[1])
+            for record in records if isinstance(records, Records) else ():
+                known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
+                agree = [known[column] == item[column] for column in item if column in known]
+                if agree and all(agree) and match[2] in known:
+                    return known[match[2]]
+            raise KeyError(match[0])
+
+        try:
+            return re.sub(_COLUMN, value, text)
+        except KeyError:
+            return None
+
+    def _companion(self, name: str, release: str, tag: str) -> Remedy | str:
+        """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
+        index gives by itself, and another release than the installed one is taken anyway."""
+        rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
+        # A release that several releases of torch share was built beside the first of them.
+        tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
+        if rows and tag.startswith("cu") and tag not in tags:
+            return f"{name} {release} has no build {tag}"
+        torch, installed = self.facts.value("pkg.torch"), self.facts.value(f"pkg.{name}")
+        build = torch_build(torch, self.facts, self.matrix) if isinstance(torch, str) else Build()
+        same = isinstance(installed, str) and same_release(installed, release)
+        default = build.cuda is not None and build.tag is None and not same
+        keep = None if default or self.facts.value("os.platform") == "darwin" else tag
+        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))
+
+    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | str]:
+        """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
+        order) which this Python, driver and every GPU can use, with what belongs to them."""
+        for version in self.versions(*wanted):
+            for cuda in cudas:
+                build = torch_build_for(version, cuda, self.facts, self.matrix)
+                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
+
+    def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
+        """Exact versions to try; a range of a package whose releases are not known stays what it is."""
+        ranges = [self.versions(name, specifier) for name, specifier in wanted]
+        if len(wanted) == 1:
+            ((name, specifier),), (fitting,) = wanted, ranges
+            # When none of the nearest will do, one from the other end of the range may.
+            for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
+                yield self._with_companions([(name, f"=={version}")])
+            if name not in self._released() and not fitting:
+                yield [(name, specifier)]
+            return
+        if all(ranges):
+            for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
+                pins = [(name, f"=={version}") for (name, _), version in zip(wanted, versions, strict=True)]
+                yield self._with_companions(pins)
+
+    def _released(self) -> Mapping[str, list[str]]:
+        return self.matrix.part("releases", "releases")
+
+    def versions(self, name: str, specifier: str) -> list[str]:
+        """The releases of a package that satisfy a specifier, the nearest to the installed one first. Of a package
+        whose releases are not known: the one that an exact specifier names."""
+        if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
+            return [specifier[2:]]
+        released = self._released().get(name, [])
+        try:
+            fitting = [version for version in released if satisfies(version, specifier)]
+        except NotASpecifier:
+            return []
+        if released and not fitting:
+            bound = re.search(_LOWEST, specifier)
+            return [bound[1]] if bound else []
+        installed = self.facts.value(f"pkg.{name}")
+        return nearest(fitting, installed, released) if isinstance(installed, str) else fitting[::-1]
+
+    def _with_companions(self, pins: list[Pin]) -> list[Pin]:
+        """Add the torchvision and torchaudio that belong to a changed torch, when they are installed."""
+        torch = next((specifier[2:] for name, specifier in pins if name == "torch"), None)
+        if torch is None:
+            return pins
+        row = torch_row(torch, self.matrix) or {}
+        named = {name for name, _ in pins}
+        companions = [entry["name"] for entry in self.matrix.rows("torch-companions", "package")]
+        return pins + [
+            (name, f"=={row[name]}")
+            for name in companions
+            if isinstance(row.get(name), str) and name not in named and isinstance(self.facts.value(f"pkg.{name}"), str)
+        ]
+
+    def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | str:
+        """The change, or why a table forbids it. ``build`` is the one of torch; None keeps the CUDA that is installed,
+        where that is possible."""
+        facts: list[Fact] = []
+        tag: str | None = None
+        for name, specifier in pins:
+            exact = specifier[2:] if specifier.startswith("==") and "," not in specifier else None
+            forbidden = python_forbids(name, exact, self.facts, self.matrix) if exact else None
+            if exact and forbidden is None and name == "torch":
+                build = build or torch_build(exact, self.facts, self.matrix)
+                forbidden, tag = build.forbidden, build.tag
+                if build.cuda is not None:
+                    facts.append(Fact("torch.cuda", build.cuda, "the fix", "given"))
+            if forbidden:
+                return forbidden
+            facts.append(self._installed(name, exact))
+        return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
+
+    def _installed(self, name: str, version: str | None) -> Fact:
+        value = Unknown("the installer chooses the release") if version is None else version
+        return Fact(f"pkg.{name}", value, "the fix", "given")

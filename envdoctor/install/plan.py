@@ -1,0 +1,190 @@
+"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.install.candidates import Candidates
+from envdoctor.install.commands import place_of
+from envdoctor.install.remedy import NOTHING, Remedy
+from envdoctor.install.trial import After, Before, before, try_remedy
+from envdoctor.judge.evaluate import evaluate
+from envdoctor.judge.finding import Plan
+from envdoctor.judge.judging import Judgement, Problem, problem_of
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
+
+__all__ = ["with_plan"]
+
+#: Sets of changes that are judged before the best one so far is taken: each costs 10 to 20 ms.
+_BUDGET = 80
+#: Changes of one fix, and releases of one package, that the search goes on with.
+_OF_A_FIX = 3
+#: What a change of a package costs beside one of another package: torch brings gigabytes, and what is compiled for it.
+_COSTS: Mapping[str, float] = {"torch": 3.0}
+#: What it costs, in changed packages: an error that stays, a package taken away, a setting that changes the training.
+_LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
+#: What the later of two fixes of a rule costs more.
+_LATER = 0.01
+
+
+class _Node(NamedTuple):
+    """A set of changes with what it leads to; ``given_up`` are the errors that the search leaves as they are."""
+
+    remedy: Remedy
+    after: After
+    given_up: frozenset[Problem] = frozenset()
+
+
+def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
+    """The judgement with the plan for its errors; without one where no error is shown, or none can be ended by what may
+    be installed, uninstalled or set."""
+    wanted = {
+        problem_of(finding): finding
+        for finding in judgement.findings
+        if finding.severity == "error" and finding.status == "active"
+        if finding.ignored is None and finding.superseded_by is None
+    }
+    if not wanted:
+        return judgement
+    now = before(judgement.facts, matrix)
+    accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
+    aims = [*(problem for problem in wanted if problem in now.errors)]
+    aims += [problem for problem in now.errors if problem not in wanted and problem not in accepted]
+    search = _Search(now, aims)
+    found = search.run()
+    if found.remedy == NOTHING:
+        return judgement
+    cleared = [problem for problem in wanted if problem not in found.after.errors]
+    left = [problem for problem in wanted if problem in found.after.errors]
+    curable = [problem for problem in left if any(_changes(fix.kind, fix.withheld) for fix in wanted[problem].fixes)]
+    note = None
+    if curable and cleared:
+        note = f"no set of these fixes clears both {curable[0].rule_id} and {cleared[0].rule_id}"
+    remedy = found.remedy
+    plan = Plan(
+        constraints=tuple(name + specifier for name, specifier in remedy.pins.items()),
+        uninstall=remedy.removed,
+        set=remedy.settings,
+        env=remedy.variables,
+        commands=remedy.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
+        clears=tuple(wanted[problem].fingerprint for problem in cleared),
+        leaves=tuple(wanted[problem].fingerprint for problem in left),
+        note=note,
+    )
+    return judgement._replace(plan=plan if cleared else None)
+
+
+def _changes(kind: str, withheld: str | None) -> bool:
+    return withheld is None and kind in ("constraint", "uninstall", "set", "env")
+
+
+class _Search:
+    """Best first over the fixes of the errors and their combinations, within a budget of judgements."""
+
+    def __init__(self, now: Before, aims: Iterable[Problem]) -> None:
+        self._now, self._aims = now, list(aims)
+        self._budget = _BUDGET
+        self._seen: set[frozenset[tuple[str, str]]] = {NOTHING.parts}
+        self._order = count()
+
+    def run(self) -> _Node:
+        """The best set of changes; nothing changed when none helps."""
+        start = _Node(NOTHING, After(self._now.facts, self._now.errors, None))
+        waiting = [(0.0, next(self._order), start)]
+        best = start
+        while waiting:
+            cost, _, node = heappop(waiting)
+            if not self._new(node) and self._worth(node) < self._worth(best):
+                best = node
+            problem = self._next(node)
+            if problem is None:
+                return self._without_needless(node)
+            if problem in self._now.errors:
+                given_up = node._replace(given_up=node.given_up | {problem})
+                heappush(waiting, (cost + _LEFT, next(self._order), given_up))
+            for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
+                added = self._judged(node.remedy + remedy)
+                if added is not None:
+                    worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
+                    heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
+        return self._without_needless(best)
+
+    def _judged(self, remedy: Remedy) -> _Node | None:
+        """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is
+        spent."""
+        if remedy.parts in self._seen or self._budget <= 0:
+            return None
+        self._seen.add(remedy.parts)
+        self._budget -= 1
+        after = try_remedy(remedy, self._now)
+        return None if after.broken else _Node(remedy, after)
+
+    def _new(self, node: _Node) -> list[Problem]:
+        return [problem for problem in node.after.errors if problem not in self._now.errors]
+
+    def _next(self, node: _Node) -> Problem | None:
+        """The error to be ended next: what the changes brought themselves comes first."""
+        standing = [problem for problem in self._aims if problem in node.after.errors]
+        return next((one for one in (*self._new(node), *standing) if one not in node.given_up), None)
+
+    def _worth(self, node: _Node) -> tuple[int, float]:
+        """What is left, then the size of the remedy: less is better."""
+        return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
+
+    def _size(self, remedy: Remedy) -> float:
+        packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
+        return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
+
+    def _without_needless(self, node: _Node) -> _Node:
+        """The same without what a later change of the search made needless."""
+        for name in node.remedy.pins if len(node.remedy.pins) > 1 else ():
+            pins = {other: pin for other, pin in node.remedy.pins.items() if other != name}
+            if name == "torch" or not pins:
+                continue
+            facts = tuple(fact for fact in node.remedy.facts if fact.key != f"pkg.{name}")
+            remedy = node.remedy._replace(pins=pins, facts=facts)
+            after = try_remedy(remedy, self._now)
+            if after.broken is None and set(after.errors) <= set(node.after.errors):
+                node = _Node(remedy, after, node.given_up)
+        return node
+
+    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
+        """What may end an error: the fixes of its rule, then other releases of the packages that it names."""
+        rule = self._now.matrix.find(problem.rule_id)
+        assert rule is not None
+        choices = Candidates(facts, self._now.matrix)
+        for fix in self._now.matrix.texts(rule)["fix"]:
+            changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
+            yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
+        for name in _packages(rule, facts):
+            versions = list(_releases(rule, name, choices))
+            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
+            yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
+
+
+def _packages(rule: Rule, facts: FactSet) -> list[str]:
+    """The installed packages that the conditions of a rule without records name; torch last."""
+    named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
+    installed = [name for name in named if rule.each is None and isinstance(facts.value(f"pkg.{name}"), str)]
+    return sorted(installed, key=lambda name: name == "torch")
+
+
+def _releases(rule: Rule, name: str, choices: Candidates) -> Iterator[str]:
+    """The releases of a package with which the rule no longer applies, nearest first, the newest one last."""
+    fitting: list[str] = []
+    for version in choices.versions(name, ">=0"):
+        facts = choices.facts.copy()
+        facts.add(Fact(f"pkg.{name}", version, "", ""))
+        if evaluate(rule, facts, choices.matrix.registry).holds is False:
+            fitting.append(version)
+    released: list[str] = choices.matrix.part("releases", "releases").get(name, [])
+    newest = next((version for version in reversed(released) if version in fitting), None)
+    yield from (version for version in fitting if version != newest)
+    if newest is not None:
+        yield newest

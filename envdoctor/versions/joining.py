@@ -1,0 +1,48 @@
+"""Several specifier sets as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envdoctor.versions.pep440 import NotASpecifier, release_of, satisfies
+
+__all__ = ["join_specifiers"]
+
+_OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
+
+
+def join_specifiers(sets: Iterable[str]) -> str | None:
+    """The clauses that all the sets come to (``>=1.21,<2``), without those that others imply; empty when any version
+    will do, None when no version that a clause names is in all of them, as far as can be told without a list of
+    releases.
+
+    Raises :class:`~envdoctor.versions.pep440.NotASpecifier`.
+    """
+    clauses = dict.fromkeys(clause for text in sets for clause in "".join(text.split()).split(",") if clause)
+    taken = _outermost([_parted(clause) for clause in clauses])
+    joined = ",".join(operator + operand for operator, operand in taken)
+    # A version at or just above the highest lower bound is in the set when any is: nothing else bounds it from below.
+    bounds = [operand.removesuffix(".*") for operator, operand in taken if operator not in ("!=", "<")]
+    tried = ["0", *bounds, *(f"{bound}.1" for bound in bounds)]
+    return joined if any(satisfies(version, joined) for version in tried) else None
+
+
+def _parted(clause: str) -> tuple[str, str]:
+    operator = next((operator for operator in _OPERATORS if clause.startswith(operator)), None)
+    if operator is None:
+        raise NotASpecifier(f"{clause[:60]!r} is no specifier")
+    return operator, clause[len(operator) :]
+
+
+def _outermost(clauses: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of plain lower bounds the highest, of plain upper bounds the lowest, and every other clause."""
+    ends: dict[str, tuple[str, str]] = {}
+    for operator, operand in clauses:
+        release = release_of(operand)
+        if operator not in (">=", "<") or release is None:
+            continue
+        known = release_of(ends[operator][1]) if operator in ends else None
+        if known is None or (release > known if operator == ">=" else release < known):
+            ends[operator] = (operator, operand)
+    others = [pair for pair in clauses if pair[0] not in (">=", "<")]
+    return [*others, *(ends[operator] for operator in (">=", "<") if operator in ends)]

@@ -1,0 +1,159 @@
+"""The plan: one set of changes, the smallest that ends all errors and breaks nothing, judged as a whole."""
+
+from __future__ import annotations
+
+import pytest
+from known import judged
+
+from envdoctor.facts.values import Fact, Records
+from envdoctor.install.plan import with_plan
+from envdoctor.judge.policy import Ignore, Policy
+
+RELEASES = {"releases": {name: ["1.0", "2.0", "3.0", "4.0"] for name in ("aa", "bb", "cc", "torch")}}
+
+
+def fix(**what):
+    return {"safety": "review", "summary": {"en": "do it"}, **what}
+
+
+def error(conditions, *fixes, **parts):
+    return {"affects": [conditions], "message": {"en": "m"}, "fix": list(fixes), **parts}
+
+
+@pytest.fixture
+def planned(matrix_of, facts):
+    """The judgement of facts with its plan. ``requires`` maps an installed package to its requirements."""
+
+    def run(values, rules, policy=None, requires=()):
+        matrix = matrix_of(rules, releases=RELEASES)
+        known = facts(values, ["pkg"])
+        dists = [
+            {"name": key[4:], "version": version, "kind": "dist-info", "requires": dict(requires).get(key[4:], ())}
+            for key, version in values.items()
+            if key.startswith("pkg.")
+        ]
+        known.add(Fact("dist", Records(tuple(dists)), "", "environment"))
+        judgement = judged(known, matrix, policy)
+        return with_plan(judgement, matrix)
+
+    return run
+
+
+def ids(judgement, fingerprints):
+    return [finding.id for finding in judgement.findings if finding.fingerprint in fingerprints]
+
+
+def test_two_errors_get_one_set_of_changes(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "pkg.bb": "1.0"},
+        {
+            "first": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"])),
+            "second": error({"pkg.bb": "<2"}, fix(constraints=["bb>=2"])),
+        },
+    )
+    plan = judgement.plan
+    assert plan.constraints == ("aa==2.0", "bb==2.0")
+    assert plan.commands == ("python -m pip install aa==2.0 bb==2.0",)
+    assert ids(judgement, plan.clears) == ["first", "second"] and plan.leaves == () and plan.note is None
+
+
+def test_one_change_that_ends_both_is_preferred_to_two(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "pkg.bb": "1.0", "pkg.cc": "1.0"},
+        {
+            "first": error({"pkg.aa": "<2", "pkg.bb": "<2"}, fix(constraints=["bb>=2"])),
+            "second": error({"pkg.aa": "<2", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
+        },
+    )
+    assert judgement.plan.constraints == ("aa==2.0",)  # no rule offers it: it is read from their conditions
+
+
+def test_an_error_that_a_fix_would_bring_is_mended_too(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "pkg.bb": "1.0"},
+        {
+            "first": error({"pkg.aa": "<2"}, fix(constraints=["aa==2.0"])),
+            "second": error({"pkg.aa": ">=2", "pkg.bb": "<3"}, fix(constraints=["bb>=3"])),
+        },
+    )
+    (finding,) = judgement.findings
+    assert "it would bring second" in finding.fixes[0].withheld
+    assert judgement.plan.constraints == ("aa==2.0", "bb==3.0")
+
+
+def test_a_requirement_of_another_package_is_never_broken(planned):
+    """A package is not lowered below what another one asks for, when another change will do as well."""
+    judgement = planned(
+        {"pkg.aa": "4.0", "pkg.bb": "1.0", "pkg.cc": "1.0"},
+        {"old-bb": error({"pkg.aa": ">=3", "pkg.bb": "<2"}, fix(constraints=["aa==2.0"]), fix(constraints=["bb>=2"]))},
+        requires={"cc": ("aa>=3",)},
+    )
+    lower, higher = judgement.findings[0].fixes
+    assert lower.withheld == "it would break a requirement: cc (>=3) asks for another aa"
+    assert higher.withheld is None
+    assert judgement.plan.constraints == ("bb==2.0",)
+
+
+def test_a_package_that_others_require_is_not_uninstalled(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "pkg.cc": "1.0"},
+        {"r": error({"pkg.aa": "present"}, fix(uninstall=["aa"]))},
+        requires={"cc": ("aa",)},
+    )
+    assert judgement.findings[0].fixes[0].withheld == "it would break a requirement: cc asks for aa"
+    assert judgement.plan is None
+
+
+def test_uninstalling_costs_more_than_another_release(planned):
+    rules = {"r": error({"pkg.aa": "<2"}, fix(uninstall=["aa"]), fix(constraints=["aa>=2"]))}
+    assert planned({"pkg.aa": "1.0"}, rules).plan.constraints == ("aa==2.0",)
+
+
+def test_errors_that_no_set_of_fixes_ends_together_are_named(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "recipe.batch_size": 2, "recipe.packing": True},
+        {
+            "batch": error({"recipe.batch_size": ">1"}, fix(set={"recipe.batch_size": 1})),
+            "packing": error({"recipe.packing": True}, fix(set={"recipe.packing": False})),
+            "both": error({"recipe.packing": False, "recipe.batch_size": 1}),
+        },
+    )
+    assert [finding.fixes[0].withheld for finding in judgement.findings] == [None, None]
+    (cleared,), (left,) = ids(judgement, judgement.plan.clears), ids(judgement, judgement.plan.leaves)
+    assert judgement.plan.note == f"no set of these fixes clears both {left} and {cleared}"
+
+
+def test_what_nothing_installable_ends_is_left(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "gpu.count": 0},
+        {
+            "curable": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"])),
+            "by-hand": error({"gpu.count": "==0"}, fix(safety="manual")),
+        },
+    )
+    assert ids(judgement, judgement.plan.clears) == ["curable"]
+    assert ids(judgement, judgement.plan.leaves) == ["by-hand"]
+    assert judgement.plan.note is None
+
+
+def test_settings_are_part_of_the_plan(planned):
+    judgement = planned(
+        {"pkg.aa": "1.0", "recipe.batch_size": 2, "env.NCCL_NVLS_ENABLE": None},
+        {
+            "batch": error({"recipe.batch_size": ">1"}, fix(set={"recipe.batch_size": 1})),
+            "variable": error({"env.NCCL_NVLS_ENABLE": "absent"}, fix(env={"NCCL_NVLS_ENABLE": "0"})),
+        },
+    )
+    assert judgement.plan.set == {"recipe.batch_size": "1"}
+    assert judgement.plan.commands == ("export NCCL_NVLS_ENABLE=0",)
+
+
+def test_what_is_accepted_or_no_error_needs_no_plan(planned):
+    rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]))}
+    assert planned({"pkg.aa": "1.0"}, rules, Policy(ignores=(Ignore("r", "on purpose"),))).plan is None
+
+
+@pytest.mark.parametrize("severity", ["warning", "note"])
+def test_a_warning_alone_needs_no_plan(planned, severity):
+    rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]), rule={"severity": severity})}
+    assert planned({"pkg.aa": "1.0"}, rules).plan is None

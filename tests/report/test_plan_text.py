@@ -1,0 +1,63 @@
+"""The plan in a report: once, after the findings, with what it ends, in both languages and in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.app.check import check
+from envdoctor.app.facts import Sources
+from envdoctor.report import json_report, terminal_report
+from envdoctor.report.report import Report
+
+TWO = {"pkg.transformers": "4.57.6", "pkg.huggingface-hub": "1.0.0", "pkg.tokenizers": "0.23.3"}
+ONE = {"pkg.transformers": "4.57.6", "pkg.huggingface-hub": "1.0.0"}
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Callable[[Mapping[str, str]], Report]:
+    def run(facts: Mapping[str, str]) -> Report:
+        path = tmp_path / "facts.json"
+        path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": facts, "complete": ["pkg"]}))
+        return check(Sources(facts=str(path)))
+
+    return run
+
+
+def test_two_errors_end_with_one_plan(checked: Callable[[Mapping[str, str]], Report]) -> None:
+    text = terminal_report.render(checked(TWO))
+    before, heading, plan = text.partition("\nPlan: these changes together end 2 errors and bring no other: ")
+    assert heading and "error[tokenizers-outside-transformers-window]" in before
+    names, command, *_ = plan.splitlines()
+    assert set(names.split(", ")) == {
+        "huggingface-hub-outside-transformers-window",
+        "tokenizers-outside-transformers-window",
+    }
+    assert command.startswith("  python -m pip install ")
+
+
+def test_the_fix_of_one_finding_is_not_told_twice(checked: Callable[[Mapping[str, str]], Report]) -> None:
+    report = checked(ONE)
+    assert report.plan is not None and report.plan.commands == report.findings[0].fixes[0].commands
+    assert "Plan:" not in terminal_report.render(report)
+
+
+def test_the_plan_is_chinese_in_a_chinese_report(checked: Callable[[Mapping[str, str]], Report]) -> None:
+    assert "方案：以下改动合在一起可消除 2 个错误" in terminal_report.render(checked(TWO), "zh")
+
+
+def test_json_has_the_commands_and_the_findings_that_they_end(
+    checked: Callable[[Mapping[str, str]], Report], validate: Callable[[str, Any], None]
+) -> None:
+    document = json.loads(json_report.render(checked(TWO)))
+    validate("report", document)
+    plan = document["plan"]
+    assert {one["fingerprint"] for one in plan["clears"]} == {
+        one["fingerprint"] for one in document["findings"] if one["severity"] == "error"
+    }
+    assert plan["leaves"] == [] and len(plan["commands"]) == 1
+    assert "note" not in plan

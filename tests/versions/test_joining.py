@@ -1,0 +1,49 @@
+"""Several specifier sets become one that says no more than they do together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envdoctor.versions.joining import join_specifiers
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
+
+CLAUSE = st.builds(
+    "{}{}.{}".format, st.sampled_from([">=", "<", "==", "!=", "<=", ">", "~="]), st.integers(0, 3), st.integers(0, 9)
+)
+SETS = st.lists(st.lists(CLAUSE, max_size=3).map(",".join), max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("sets", "joined"),
+    [
+        ([], ""),
+        (["", ""], ""),
+        ([">=1.17", ">= 1.21, <3", ""], ">=1.21,<3"),
+        ([">=1.21,<3", "<2"], ">=1.21,<2"),
+        (["!=2.0", ">=1"], "!=2.0,>=1"),
+        (["==1.26.*", ">=1.21"], "==1.26.*,>=1.21"),
+        (["<2"], "<2"),
+    ],
+)
+def test_what_others_imply_is_left_out(sets, joined):
+    assert join_specifiers(sets) == joined
+
+
+@pytest.mark.parametrize("sets", [["<2", ">=2"], ["==1.0", "==2.0"], [">=1.20,<1.18"], ["==1.26.*", ">=2"]])
+def test_what_no_version_meets_is_nothing(sets):
+    assert join_specifiers(sets) is None
+
+
+@given(SETS, st.builds("{}.{}.{}".format, st.integers(0, 3), st.integers(0, 9), st.integers(0, 2)))
+def test_a_version_is_in_the_joined_set_when_it_is_in_all(sets, version):
+    joined = join_specifiers(sets)
+    in_all = all(satisfies(version, one) for one in sets)
+    if joined is not None:
+        assert satisfies(version, joined) == in_all
+
+
+def test_what_is_no_specifier_is_refused():
+    with pytest.raises(NotASpecifier):
+        join_specifiers(["1.0"])
