@@ -41,7 +41,8 @@ class FactSpec(NamedTuple):
 
     ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
     the texts that a text can be, each with its name for a person by language (empty: any text; ``*`` stands for any
-    part); ``spellings`` are what people write instead of one of them, in lower case. A number lies between ``least``
+    part); ``spellings`` are what people write instead of one of them, in lower case; those ``only_said`` hold for
+    nobody who does not say so (a run is training unless a serving engine is named). A number lies between ``least``
     and ``most``. ``example`` is a value that may be shown to somebody who is asked for the fact. ``label`` names the
     fact in a sentence, ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to
     ask for; a report need not print it beside the rule's words.
@@ -64,6 +65,7 @@ class FactSpec(NamedTuple):
     concerns: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     spellings: Mapping[str, str] = {}
+    only_said: tuple[str, ...] = ()
     least: float = 0
     most: float = math.inf
     example: str = ""
@@ -163,6 +165,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         concerns=entry.get("concerns", {}),
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
+        only_said=tuple(entry.get("only_said", ())),
         least=entry.get("least", 0),
         most=entry.get("most", math.inf),
         example=str(entry.get("example", "")),

@@ -101,14 +101,14 @@ def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | 
 
 
 def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
-    outcome = _attempt(rule, read, read, (), item)
+    outcome = _attempt(rule, read, read, (), item, registry)
     needed = [entry for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
     for entries in ([entry for entry in needed if entry[3]], needed):
         if outcome.holds is False or not _would_help(outcome, entries):
             continue
         with_assumed = assuming(read, entries, registry)
-        second = _attempt(rule, with_assumed, read, entries, item)
+        second = _attempt(rule, with_assumed, read, entries, item, registry)
         if second.holds is not False or all(default for _, _, _, default in entries):
             outcome = second
     return outcome
@@ -139,8 +139,13 @@ def assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -
     return with_assumed
 
 
-def _attempt(
-    rule: Rule, read: Read, given: Read, assumed: Sequence[Sequence[Any]], item: Mapping[str, Value] | None
+def _attempt(  # noqa: PLR0917 (one pass of one page)
+    rule: Rule,
+    read: Read,
+    given: Read,
+    assumed: Sequence[Sequence[Any]],
+    item: Mapping[str, Value] | None,
+    registry: Registry,
 ) -> Outcome:
     """One pass. ``read`` answers with the assumed values, ``given`` without them."""
     verdicts = [(clause, _clause(clause, read)) for clause in rule.affects]
@@ -150,6 +155,8 @@ def _attempt(
     exception_keys: set[str] = set()
     for exception in rule.unless:
         verdict = _clause(exception, read)
+        if verdict.missing and any(_only_said(condition, verdict.missing, registry) for condition in exception):
+            continue
         if verdict.holds is True and not verdict.from_base:
             return Outcome(False)  # whatever else is unknown: the exception holds
         if verdict.holds is not False:
@@ -167,6 +174,12 @@ def _attempt(
         if key in exception_keys or (key in keys and isinstance(given(key).value, Unknown))
     )
     return Outcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
+
+
+def _only_said(condition: Condition, missing: Mapping[str, str], registry: Registry) -> bool:
+    """Whether the condition asks for what is so only where somebody says it, and nobody did."""
+    spec = registry.find(condition[0]) if condition[0] in missing else None
+    return spec is not None and bool(spec.only_said) and set(condition[3]) <= set(spec.only_said)
 
 
 def _clause(clause: Sequence[Condition], read: Read) -> _Clause:

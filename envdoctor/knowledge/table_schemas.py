@@ -157,6 +157,7 @@ _OF_ANY_FACT = {
     "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
     "answer": FLAG,
     "spellings": mapping(TEXT, TEXTS),
+    "only_said": TEXTS,
     "least": NUMBER,
     "most": NUMBER,
     "example": either(TEXT, NUMBER),

@@ -66,7 +66,7 @@ def test_the_check_reads_what_a_command_writes(before):
     if not os.path.exists("/bin/bash"):
         pytest.skip("process substitution is bash's")
     document = '{"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.5.0"}}'
-    command = f"exec {sys.executable} -m envdoctor check --format json --facts <({before}echo '{document}')"
+    command = f"exec {sys.executable} -m envdoctor check -v --format json --facts <({before}echo '{document}')"
     done = subprocess.run(["/bin/bash", "-c", command], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1), done.stderr
     assert '"2.5.0"' in done.stdout
