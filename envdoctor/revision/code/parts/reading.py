@@ -20,6 +20,8 @@ _SECONDS = 10.0
 _SECONDS_IN_ALL = 20.0
 _MEMORY_MIB = 512
 _OUTPUT = 64 << 20
+#: Seconds after which the waiting looks whether it was interrupted.
+_A_MOMENT = 0.2
 _CHILDREN = 2
 
 _PROBLEMS = {
@@ -65,8 +67,7 @@ def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source]
 def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
     """What is in each of the files, in their order. Nothing of them is executed or imported."""
     import threading
-    from concurrent.futures import ThreadPoolExecutor
-    from functools import partial
+    from concurrent.futures import ThreadPoolExecutor, wait
 
     if not sources:
         return []
@@ -75,8 +76,10 @@ def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
     stop = threading.Event()
     with ThreadPoolExecutor(_CHILDREN) as pool:
         try:
-            parse_batch = partial(_parse_batch, until=stop.is_set)
-            return [result for results in pool.map(parse_batch, batches) for result in results]
+            waiting = [pool.submit(_parse_batch, batch, until=stop.is_set) for batch in batches]
+            while wait(waiting, _A_MOMENT).not_done:
+                pass  # an interrupt that comes just before an endless wait would be lost in it
+            return [result for future in waiting for result in future.result()]
         except BaseException:  # an interrupt: the pool waits for what runs
             stop.set()
             raise
