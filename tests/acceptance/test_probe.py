@@ -127,7 +127,7 @@ def test_check_names_the_command_that_settles_a_finding_and_runs_it(
 @pytest.mark.torch
 def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str, tmp_path: Path) -> None:
     about = ["--python", torch_python, "--device", "cpu", "--only", "nan-honesty,dead-rows"]
-    done = run("probe", *about, "--record", "run.jsonl", "--format", "json", timeout=300)
+    done = run("probe", *about, "--record", "run.jsonl", "--format", "json", "-v", timeout=300)
     section = done.json["sections"]["probe"]
     assert {entry["ending"] for entry in section["probes"]} == {"ok"}
     assert section["environment"]["build"]["torch"].startswith("2.")
@@ -135,6 +135,6 @@ def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str,
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert lines[0]["schema"] == "envdoctor.probe-recording/1"
     assert str(tmp_path) not in (tmp_path / "run.jsonl").read_text()
-    again = run("probe", "--replay", "run.jsonl", "--format", "json")
+    again = run("probe", "--replay", "run.jsonl", "--format", "json", "-v")
     assert again.code == done.code
     assert again.json["facts"]["probe"] == done.json["facts"]["probe"]

@@ -14,7 +14,10 @@ def findings(facts: dict[str, object]):
 
 def test_what_is_known_settles_itself() -> None:
     known = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
-    assert findings({**known, "recipe.attn": "sdpa", "gpu.cc": ["9.0"]})["torch-2-5-0-glm4-batch-nan"].settled_by == ()
+    assert (
+        findings({**known, "recipe.attn": "sdpa", "gpu": [{"cc": "9.0"}]})["torch-2-5-0-glm4-batch-nan"].settled_by
+        == ()
+    )
 
 
 def test_every_doubt_of_a_finding_names_the_facts_that_end_it() -> None:
