@@ -172,5 +172,5 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
 
 def is_there(facts: FactSet, name: str) -> bool:
     """Whether the fact is known and there is something, or for a prefix (``model``) whether that is so of any below."""
-    found = [facts.get(name)] if name in facts or "." in name else [f for f in facts if f.key.startswith(name + ".")]
+    found = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
     return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)

@@ -65,6 +65,10 @@ class FactSet:
     def __len__(self) -> int:
         return len(self._facts)
 
+    def below(self, prefix: str) -> Iterator[Fact]:
+        """The facts whose keys begin so (``recipe.``)."""
+        return (self.get(key) for key in self._facts if key.startswith(prefix))
+
     def copy(self) -> FactSet:
         """An independent set with the same facts."""
         twin = FactSet()

@@ -33,11 +33,7 @@ class InstalledSet:
         dists = value("dist")
         self.known = isinstance(dists, Records)
         self.incomplete = dists.incomplete if isinstance(dists, Records) else "the installed packages are not known"
-        self._by_name: dict[str, list[Installed]] = {}
-        for item in dists if isinstance(dists, Records) else ():
-            if item.get("active") is not False and isinstance(item.get("name"), str):
-                one = _installed(item)
-                self._by_name.setdefault(one.name, []).append(one)
+        self._by_name = _by_name(dists) if isinstance(dists, Records) else {}
 
     def __iter__(self) -> Iterator[list[Installed]]:
         """The distributions of each name: several when one folder has it more than once."""
@@ -56,6 +52,21 @@ class InstalledSet:
         if isinstance(version, Absent):
             return None
         return [version] if isinstance(version, str) else Unknown("whether it is installed is not known")
+
+
+#: The list that was read last: several derivations ask in turn about the same one.
+_LAST: list[tuple[Records, dict[str, list[Installed]]]] = []
+
+
+def _by_name(dists: Records) -> dict[str, list[Installed]]:
+    if not _LAST or _LAST[0][0] is not dists:
+        found: dict[str, list[Installed]] = {}
+        for item in dists:
+            if item.get("active") is not False and isinstance(item.get("name"), str):
+                one = _installed(item)
+                found.setdefault(one.name, []).append(one)
+        _LAST[:] = [(dists, found)]
+    return _LAST[0][1]
 
 
 def _installed(item: object) -> Installed:
