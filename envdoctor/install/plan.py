@@ -29,6 +29,10 @@ _OF_A_FIX = 3
 _COSTS: Mapping[str, float] = {"torch": 3.0}
 #: What it costs, in changed packages: an error that stays, a package taken away, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
+#: What an error that stands will cost, by and large: what ends two comes before what ends one.
+_STANDING = 2.0
+#: What another way to the same errors costs more than the first: it helps only where the first leads nowhere.
+_AGAIN = 6.0
 #: What the later of two fixes of a rule costs more.
 _LATER = 0.01
 
@@ -98,8 +102,16 @@ class _Search:
         start = _Node(NOTHING, After(self._now.facts, self._now.errors, None))
         waiting = [(0.0, next(self._order), start)]
         best = start
+        reached: set[frozenset[Problem]] = set()
+        later: set[frozenset[tuple[str, str]]] = set()
         while waiting:
-            cost, _, node = heappop(waiting)
+            cost, number, node = heappop(waiting)
+            left = frozenset(node.after.errors) - node.given_up
+            if left in reached and node.remedy.parts not in later:
+                later.add(node.remedy.parts)
+                heappush(waiting, (cost + _AGAIN, number, node))
+                continue
+            reached.add(left)
             if not self._new(node) and self._worth(node) < self._worth(best):
                 best = node
             problem = self._next(node)
@@ -110,9 +122,11 @@ class _Search:
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
             for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
                 added = self._judged(node.remedy + remedy)
-                if added is not None:
-                    worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
-                    heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
+                if added is None:
+                    continue
+                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
+                worth += _STANDING * len(added.after.errors.keys() - node.given_up)
+                heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
         return self._without_needless(best)
 
     def _judged(self, remedy: Remedy) -> _Node | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from known import judged
+from known import given, judged
+from observing import shipped
 
 from envdoctor.facts.values import Fact, Records
 from envdoctor.install.plan import with_plan
@@ -157,3 +158,19 @@ def test_what_is_accepted_or_no_error_needs_no_plan(planned):
 def test_a_warning_alone_needs_no_plan(planned, severity):
     rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]), rule={"severity": severity})}
     assert planned({"pkg.aa": "1.0"}, rules).plan is None
+
+
+def test_errors_of_packages_and_of_the_recipe_get_one_plan():
+    """A search that tries every release of one package before the next error never gets to the recipe."""
+    facts = {
+        **{"pkg.torch": "2.5.0+cu124", "pkg.torchvision": "0.20.0+cu124", "pkg.transformers": "4.46.3"},
+        **{"pkg.tokenizers": "0.19.1", "python.version": "3.11.9", "os.platform": "linux", "os.arch": "x86_64"},
+        **{"recipe.attn": "flash_attention_2", "recipe.dtype": "fp16", "recipe.batch_size": 2},
+        "model.repo": "THUDM/glm-4-9b-chat-hf",
+    }
+    matrix = shipped()
+    judgement = with_plan(judged(given(facts, matrix.registry, complete=["pkg"]), matrix), matrix)
+    errors = {finding.id for finding in judgement.findings if finding.severity == "error"}
+    assert {"tokenizers-outside-transformers-window", "glm4-fp16-training-nan"} <= errors
+    assert len(judgement.plan.clears) == len(errors)
+    assert judgement.plan.set["recipe.dtype"] == "bf16" and judgement.plan.constraints == ("tokenizers==0.20.3",)
