@@ -64,7 +64,9 @@ def findings(report: dict[str, Any]) -> list[str]:
 
 def check(run: Callable[..., Any], prefix: Path, *arguments: str) -> Any:
     """``check`` from outside."""
-    result = run("check", "--no-config", "--python", str(prefix / "bin" / "python"), "--format", "json", *arguments)
+    result = run(
+        "check", "--no-config", "--python", str(prefix / "bin" / "python"), "--format", "json", "-v", *arguments
+    )
     assert "Traceback" not in result.err, result.err
     return result
 
@@ -72,7 +74,7 @@ def check(run: Callable[..., Any], prefix: Path, *arguments: str) -> Any:
 def test_inside_and_outside_find_the_same(run, real):
     arguments = ["--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=2", "--set", "recipe.dtype=bf16"]
     inside = subprocess.run(
-        [str(real / "bin" / "envdoctor"), "check", "--no-config", "--format", "json", *arguments],
+        [str(real / "bin" / "envdoctor"), "check", "--no-config", "--format", "json", "-v", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -170,7 +172,7 @@ def test_installing_envdoctor_changes_no_installed_version(tmp_path, transformer
     python = str(prefix / "bin" / "python")
     call(python, "-m", "pip", "install", "-q", "-U", "pip")
     call(python, "-m", "pip", "install", "-q", transformers)
-    before = json.loads(call(python, "-m", "pip", "list", "--format", "json").stdout)
+    before = json.loads(call(python, "-m", "pip", "list", "--format", "json", "-v").stdout)
     call(python, "-m", "pip", "install", "-q", "--dry-run", "--report", str(tmp_path / "plan.json"), str(ROOT))
     plan = json.loads((tmp_path / "plan.json").read_text())
     added = {entry["metadata"]["name"].lower().replace("_", "-") for entry in plan["install"]}
