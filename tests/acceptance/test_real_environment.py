@@ -172,7 +172,7 @@ def test_installing_envdoctor_changes_no_installed_version(tmp_path, transformer
     python = str(prefix / "bin" / "python")
     call(python, "-m", "pip", "install", "-q", "-U", "pip")
     call(python, "-m", "pip", "install", "-q", transformers)
-    before = json.loads(call(python, "-m", "pip", "list", "--format", "json", "-v").stdout)
+    before = json.loads(call(python, "-m", "pip", "list", "--format", "json").stdout)
     call(python, "-m", "pip", "install", "-q", "--dry-run", "--report", str(tmp_path / "plan.json"), str(ROOT))
     plan = json.loads((tmp_path / "plan.json").read_text())
     added = {entry["metadata"]["name"].lower().replace("_", "-") for entry in plan["install"]}
