@@ -13,6 +13,7 @@ from envdoctor.models.names import printable
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.frames import framed
 from envdoctor.text.files import Files, because_of
 
 __all__ = ["KEYS", "observe"]
@@ -58,12 +59,14 @@ def _read_folder(folder: str) -> dict[str, bytes] | Unknown:
     if isinstance(names, Unknown):
         return names
     files: dict[str, bytes] = {}
+    total = 0
     for name in names:
         content = read_bytes(folder, name, _MAX_FILE)
         if isinstance(content, Unknown):
             return content
         files[name] = content
-        if sum(map(len, files.values())) > _MAX_TOTAL:
+        total += len(content)
+        if total > _MAX_TOTAL:
             return Unknown(f"the Python files of the model are larger than {_MAX_TOTAL >> 20} MiB together")
     return files
 
@@ -73,7 +76,7 @@ def _parsed(files: dict[str, bytes]) -> tuple[tuple[str, ...], tuple[str, ...]] 
         return (), ()
     child = run_child(
         own_python("envdoctor.observe.model.reading.python_code"),
-        b"".join(b"%d\n%b" % (len(content), content) for content in files.values()),
+        framed(files.values()),
         seconds=_SECONDS,
         memory_mib=_MEMORY_MIB,
         output_limit=_OUTPUT,

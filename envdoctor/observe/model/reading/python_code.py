@@ -1,6 +1,6 @@
 """Names that Python files define, import and read, by their syntax trees. Runs in a bounded child.
 
-The child reads frames (a decimal length, a line feed, that many bytes) and answers all of them with one JSON object:
+The child reads frames (``sandbox/frames.py``) and answers all of them with one JSON object:
 ``methods`` and ``names``, or the first ``problem`` (syntax, deep, large, text) with the number of its ``file`` and the
 ``line``. Imports that a ``try`` with ``except ImportError`` protects, and those under ``TYPE_CHECKING``, are left out:
 they cannot fail when the file is loaded. So are relative imports, which name the repository's own files.
@@ -12,8 +12,10 @@ import ast
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from envdoctor.sandbox.frames import frames
 
 __all__ = ["answer", "main"]
 
@@ -24,17 +26,11 @@ _FAILED_IMPORT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 
 def main() -> None:
     """Answer the frames on stdin."""
-    data, position = sys.stdin.buffer.read(), 0
-    files = []
-    while position < len(data):
-        end = data.index(b"\n", position)
-        position = end + 1 + int(data[position:end])
-        files.append(data[end + 1 : position])
     warnings.simplefilter("ignore")  # invalid escapes and the like are the author's business
-    sys.stdout.write(json.dumps(answer(files), separators=(",", ":")))
+    sys.stdout.write(json.dumps(answer(frames(sys.stdin.buffer.read())), separators=(",", ":")))
 
 
-def answer(files: list[bytes]) -> dict[str, Any]:
+def answer(files: Iterable[bytes]) -> dict[str, Any]:
     """What the parent is told of the files."""
     methods: set[str] = set()
     names: set[str] = set()

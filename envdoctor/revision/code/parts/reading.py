@@ -9,6 +9,7 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.records import FileCode, from_json
 from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.frames import framed
 
 __all__ = ["Source", "parse", "read_sources"]
 
@@ -92,10 +93,9 @@ def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[F
     deadline = time.monotonic() + _SECONDS_IN_ALL
     results: list[FileCode | Unread] = []
     while (waiting := sources[len(results) :]) and (left := deadline - time.monotonic()) > 0 and not until():
-        stdin = b"".join(b"%d\n%b" % (len(source.content), source.content) for source in waiting)
         child = run_child(
             own_python("envdoctor.revision.code.parts.tree"),
-            stdin,
+            framed(source.content for source in waiting),
             seconds=min(_SECONDS, left),
             memory_mib=_MEMORY_MIB,
             output_limit=_OUTPUT,

@@ -1,6 +1,6 @@
 """The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed.
 
-The child reads frames (a decimal length, a line feed, that many bytes) and answers each with one line of JSON: the
+The child reads frames (``sandbox/frames.py``) and answers each with one line of JSON: the
 records of ``records.py``, or ``{"problem": kind, "line": n}`` with kind syntax, deep, large, memory or text.
 """
 
@@ -17,6 +17,7 @@ from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, 
 from envdoctor.revision.code.parts.imports import imports_of_tree
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
 from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exact, joined, short, target_names
+from envdoctor.sandbox.frames import frames
 
 __all__ = ["TooLarge", "main", "read_code"]
 
@@ -35,13 +36,7 @@ class TooLarge(Exception):
 def main() -> None:
     """Answer every frame on stdin, one line each, as soon as it is done."""
     gc.disable()  # it would look at every node again and again; the child's memory is bounded
-    data = sys.stdin.buffer.read()
-    position = 0
-    while position < len(data):
-        end = data.index(b"\n", position)
-        length = int(data[position:end])
-        content = data[end + 1 : end + 1 + length]
-        position = end + 1 + length
+    for content in frames(sys.stdin.buffer.read()):
         sys.stdout.write(json.dumps(_answer(content), separators=(",", ":")) + "\n")
         sys.stdout.flush()
 
