@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
+from envdoctor.app.no_pin import without_pin
 from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
@@ -96,7 +97,7 @@ def diff_revision(
     facts = given_only(gathered.facts)
     facts.drop("model.")
     facts.update(_revision_facts(pair))
-    facts.update(pin_facts(pins if pin else None, pin, pair.new))
+    facts.update(pin_facts(pin, pair.new) if pin else without_pin(f"no {PINS}"))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(_concerns)

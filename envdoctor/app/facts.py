@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
@@ -122,7 +123,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
         path = find_pins(str(sources.cwd))
     if path is None or sources.model is None:
         why = "no --model" if sources.model is None else f"no {PINS}"
-        facts.update(Fact(f"pin.{name}", ABSENT, why, "pin") for name in ("revision", "state", "files"))
+        facts.update(without_pin(why))
         return ()
     from envdoctor.app.pins import add_pin
     from envdoctor.hub.access import Access

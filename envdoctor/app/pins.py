@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from envdoctor.app.errors import UsageProblem
+from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.hub.access import Access
@@ -16,8 +17,6 @@ from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
 
 __all__ = ["add_pin", "pin_facts", "pinned"]
-
-_KEYS = ("pin.revision", "pin.state", "pin.files")
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
@@ -37,11 +36,9 @@ def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -
     return next((pins[name] for name in known if name in pins), None)
 
 
-def pin_facts(path: str | None, pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
-    """``pin.*``: absent without a file, unknown when it does not pin this model or there are no files to compare."""
+def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
+    """``pin.*``: unknown when the file does not pin this model or there are no files to compare."""
     values: tuple[Value, Value, Value]
-    if path is None:
-        return [Fact(key, ABSENT, f"no {PINS}", "pin") for key in _KEYS]
     if pin is None:
         unknown = Unknown(f"{PINS} pins no model of this name")
         values = (unknown, unknown, unknown)
@@ -51,7 +48,7 @@ def pin_facts(path: str | None, pin: Pin | None, snapshot: Snapshot | None) -> l
     else:
         found = compare_with_pin(pin, snapshot)
         values = (pin.revision or ABSENT, found.state or Unknown(_unsure(found)), tuple(found.differing))
-    return [Fact(key, value, PINS, "pin") for key, value in zip(_KEYS, values, strict=True)]
+    return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
 
 
 def _unsure(found: Compared) -> str:
@@ -78,7 +75,7 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
             snapshot = open_snapshot(folder, None, access)
         except SnapshotError as error:
             why = str(error)
-    facts.update(pin_facts(path, pin, snapshot))
+    facts.update(pin_facts(pin, snapshot))
     if pin is None:
         return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
     return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and {why}")

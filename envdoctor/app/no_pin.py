@@ -1,0 +1,14 @@
+"""The facts about a pin where there is none; apart from ``pins.py``, which brings the readers of model files along."""
+
+from __future__ import annotations
+
+from envdoctor.facts.values import ABSENT, Fact
+
+__all__ = ["PIN_KEYS", "without_pin"]
+
+PIN_KEYS = ("pin.revision", "pin.state", "pin.files")
+
+
+def without_pin(why: str) -> list[Fact]:
+    """``pin.*`` as absent, for this reason."""
+    return [Fact(key, ABSENT, why, "pin") for key in PIN_KEYS]
