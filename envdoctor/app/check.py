@@ -49,7 +49,7 @@ def check(
     policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix)
     rules = matrix.only(lambda rule: rule.scope == "environment")
-    judgement = with_fixes(judge(gathered.facts, rules, policy), rules)
+    judgement = judge(gathered.facts, rules, policy)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
     tried: list[Notice] = []
@@ -57,9 +57,10 @@ def check(
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
             rules = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
-            judgement = with_fixes(judge(facts, rules, policy), rules)
+            judgement = judge(facts, rules, policy)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
+    judgement = with_fixes(judgement, rules)
     if any(finding.severity == "error" for finding in judgement.findings):
         from envdoctor.install.plan import with_plan  # a healthy environment needs none
 
