@@ -101,9 +101,8 @@ def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[s
     # An extension module may stand for the package, and a package may be made to have no __init__.py (optimum).
     if any(name.startswith(f"{module}.") and not name.endswith("-info") for name in names):
         return []
-    if not _lists(item, f"{module}/__init__.py", layout.files):
-        return []
-    return [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
+    start = f"{module}/__init__.py"
+    return [] if _unlisted([start], [item], layout.files) else [_record(item, "module-gone", start, fails=True)]
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
@@ -203,13 +202,18 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
         yield _record(item, "source-gone", source[:400], fails=module is not None)
 
 
-def _lists(item: _Item, start: str, files: Files) -> bool:
-    """Whether RECORD lists a file whose name starts so."""
-    try:
-        record = b"\n" + files.head(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
-    except OSError:
-        return False
-    return b"\n" + start.encode("utf-8", "replace") in record
+def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:
+    """Those of the starts of names with which no file begins that one of the packages lists (RECORD). Each list is read
+    once at most."""
+    for item in items if starts else ():
+        try:
+            record = b"\n" + files.head(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
+        except OSError:
+            continue
+        starts = [start for start in starts if b"\n" + start.encode("utf-8", "replace") not in record]
+        if not starts:
+            break
+    return starts
 
 
 def _dropped_in(
@@ -227,9 +231,8 @@ def _dropped_in(
                 owners.setdefault(place, name)
     for place, names in known.items():
         there = files.names_or_none(os.path.join(folder, *place.split("/")))
-        strange = [f"{place}/{name}" for name in there if name not in names and _LIBRARY.search(name)]
-        strange = [name for name in strange if not any(_lists(item, name + ",", files) for item in dists)]
-        if strange:
+        strange = [f"{place}/{name}," for name in there if name not in names and _LIBRARY.search(name)]
+        if strange := [name.removesuffix(",") for name in _unlisted(strange, dists, files)]:
             yield _record(active[owners[place]], "dropped-in", _few(strange), fails=False)
 
 
@@ -246,7 +249,7 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
             if package not in installed and layout.files.is_folder(path) and not _elsewhere(name, layout):
                 there = layout.files.names_or_none(path)
                 own = any(one.startswith("__init__.") for one in there)
-                if not own and not any(_lists(item, f"{name}/", layout.files) for item in dists):
+                if not own and _unlisted([f"{name}/"], dists, layout.files):
                     item: _Item = {"name": package, "version": Unknown("it is not installed")}
                     yield _record(item, "left-behind", path, fails=False)
 
