@@ -27,6 +27,8 @@ NEEDS = ("dist",)
 _LIMIT = 1 << 16
 _SCRIPTS = 30
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+#: Distributions by folder of packages and name.
+_ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 
 def observe(request: Request) -> list[Fact]:
@@ -81,7 +83,7 @@ def _shadow(
     kind: str,
     folder: str,
     row: Mapping[str, Any],
-    installed: Mapping[str, Mapping[str, Mapping[str, Value]]],
+    installed: _ByFolder,
     layout: Layout,
 ) -> Mapping[str, Value] | None:
     module, name = row["module"], row["name"]
@@ -118,7 +120,7 @@ def _lacking(
     path: str,
     folder: str,
     row: Mapping[str, Any],
-    installed: Mapping[str, Mapping[str, Mapping[str, Value]]],
+    installed: _ByFolder,
     files: Files,
 ) -> dict[str, Value]:
     """What an installed package takes from the module, where the one in front cannot have it: no module of that name in
