@@ -27,6 +27,9 @@ _REDIRECTS = 5
 #: Bodies of refusals and redirects up to this size are read, so that the connection can be used again.
 _DRAIN = 1 << 16
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
+#: Values of a JSON answer, counted by their commas: parsing holds up every thread, the one that keeps the time too.
+#: A list of 100,000 files has 700,000.
+_MOST_VALUES = 1_000_000
 
 
 class Answer(NamedTuple):
@@ -150,6 +153,9 @@ class Transport:
                     "protocol",
                     server=host,
                 )
+            if answer.body.count(b",") > _MOST_VALUES:
+                what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
+                raise TransportError(f"the answer of {host} has {what}", "protocol", server=host)
             try:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):

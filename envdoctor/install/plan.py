@@ -1,4 +1,5 @@
-"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole."""
+"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. Requirements of
+the training stack that are not met are met with it."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from itertools import count
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
+from envdoctor.facts.values import Fact, Records, Value
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import place_of
 from envdoctor.install.remedy import NOTHING, Remedy
 from envdoctor.install.trial import After, Before, before, try_remedy
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.finding import Plan
+from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
@@ -64,6 +65,9 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     found = search.run()
     if found.remedy == NOTHING:
         return judgement
+    asked = _requirements(judgement, matrix)
+    found = search.meeting(found, asked)
+    met = [problem for problem in asked if not _stands(problem, found.after.facts)]
     cleared = [problem for problem in wanted if problem not in found.after.errors]
     left = [problem for problem in wanted if problem in found.after.errors]
     curable = [problem for problem in left if any(_changes(fix.kind, fix.withheld) for fix in wanted[problem].fixes)]
@@ -77,11 +81,35 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
         set=remedy.settings,
         env=remedy.variables,
         commands=remedy.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
-        clears=tuple(wanted[problem].fingerprint for problem in cleared),
+        clears=tuple(one.fingerprint for one in (*map(wanted.get, cleared), *map(asked.get, met)) if one),
         leaves=tuple(wanted[problem].fingerprint for problem in left),
         note=note,
     )
     return judgement._replace(plan=plan if cleared else None)
+
+
+def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding]:
+    """The warnings about unmet requirements of the packages whose imports the table import-needs knows to depend on
+    requirements: whether one more import will fail for want of these was not tried, and they are met on the way."""
+    needing = {row["name"] for row in matrix.rows("import-needs")}
+    found: dict[Problem, Finding] = {}
+    for finding in judgement.findings:
+        if finding.ignored is not None or finding.superseded_by is not None or finding.severity != "warning":
+            continue
+        problem, rule = problem_of(finding), matrix.find(finding.id)
+        if rule is not None and rule.each == "conflict":
+            record = _stands(problem, judgement.facts)
+            askers = record.get("required_by") if record else None
+            if isinstance(askers, tuple) and needing.intersection(asker.partition(" ")[0] for asker in askers):
+                found[problem] = finding
+    return found
+
+
+def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
+    """The record of the unmet requirement that the problem is about, when it is there."""
+    package, records = dict(problem.item).get("package"), facts.value("conflict")
+    items = records if isinstance(records, Records) else ()
+    return next((item for item in items if item.get("package") == package), None)
 
 
 def _changes(kind: str, withheld: str | None) -> bool:
@@ -128,6 +156,22 @@ class _Search:
                 worth += _STANDING * len(added.after.errors.keys() - node.given_up)
                 heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
         return self._without_needless(best)
+
+    def meeting(self, node: _Node, requirements: Iterable[Problem]) -> _Node:
+        """The same changes with those that meet these requirements too, where that brings no error, breaks no other
+        requirement and leaves torch as it is."""
+        for problem in requirements:
+            if _stands(problem, node.after.facts) is None:
+                continue
+            for remedy in self._candidates(problem, node.after.facts):
+                more = node.remedy + remedy
+                after = try_remedy(more, self._now)
+                if after.broken or "torch" in remedy.pins or _stands(problem, after.facts):
+                    continue
+                if set(after.errors) <= set(node.after.errors):
+                    node = node._replace(remedy=more, after=after)
+                    break
+        return node
 
     def _judged(self, remedy: Remedy) -> _Node | None:
         """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is

@@ -92,7 +92,8 @@ class OfferedFix(NamedTuple):
 
 class Plan(NamedTuple):
     """One set of changes for several findings that was judged as a whole: it ends the errors that ``clears`` names (by
-    fingerprint) and brings no other, and what the installed packages require of each other is met as before.
+    fingerprint) and brings no other, and what the installed packages require of each other is met as before. Warnings
+    among them are about requirements of the training stack that were not met and are met with it.
 
     ``commands`` are run in their order; ``set`` goes into the recipe. ``leaves`` names the errors that it does not end,
     ``note`` says why there is no better one.

@@ -1,4 +1,4 @@
-"""The Hub cache on disk, read as huggingface_hub lays it out: ``models--ORG--NAME/{refs,snapshots}``; download notes.
+"""The Hub cache on disk, read as huggingface_hub lays it out: ``models--ORG--NAME/{refs,snapshots}``.
 
 The client itself is not asked: in offline mode it refuses every call, and importing it costs more than the whole check.
 """
@@ -15,11 +15,9 @@ from envdoctor.text.files import Files
 __all__ = [
     "CachedCommit",
     "CachedRepo",
-    "Note",
     "cache_folder",
     "cached_repos",
     "commit_of_path",
-    "download_note",
     "matching",
 ]
 
@@ -49,13 +47,6 @@ class CachedRepo(NamedTuple):
 
     refs: Mapping[str, str]
     commits: tuple[CachedCommit, ...]
-
-
-class Note(NamedTuple):
-    """What ``hf download --local-dir`` wrote down for a file: its commit and etag (git's object id or the sha256)."""
-
-    commit: str
-    etag: str
 
 
 def cache_folder(cwd: str, environ: Mapping[str, str]) -> str | None:
@@ -139,17 +130,3 @@ def commit_of_path(path: str) -> tuple[str | None, str | None]:
             repo = parts[index].removeprefix("models--").replace("--", "/", 1)
             return repo, commit if _COMMIT.match(commit) else None
     return None, None
-
-
-def download_note(folder: str, path: str, changed: float) -> Note | None:
-    """The note for a file of a folder, unless the file was ``changed`` (seconds since 1970) afterwards.
-
-    It has three lines: commit, etag, time of the download in seconds; one second of difference is allowed, as in
-    huggingface_hub.
-    """
-    place = os.path.join(folder, ".cache", "huggingface", "download", *path.split("/")) + ".metadata"
-    try:
-        commit, etag, when, *_ = _FILES.whole(place, 4096).decode("ascii", "replace").split("\n")
-        return Note(commit, etag.strip()) if _COMMIT.match(commit) and changed - 1 <= float(when) else None
-    except (OSError, ValueError):
-        return None

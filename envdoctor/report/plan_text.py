@@ -23,7 +23,7 @@ def adds_to_fixes(report: Report) -> bool:
 def plan_lines(report: Report, plan: Plan, page: Page, *, windows: bool = False) -> list[str]:
     """What is changed, what it ends, and the commands. ``windows``: commands stay on one line."""
     cleared, left = _named(report, plan.clears), _named(report, plan.leaves)
-    ends = page.say("Plan: these changes together end {n} error(s) and bring no other", len(cleared))
+    ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
     lines = page.lines(f"{ends}: {page.separated(_ids(cleared))}", "", "  ")
     for key, value in plan.set.items():
         lines += page.lines(page.say("{name}: {value}", name=page.name(key), value=page.value(key, value)), "  ")

@@ -76,7 +76,8 @@ def test_a_requirement_without_which_an_import_stops_is_an_error_with_its_comman
     assert told["regex"].message.en == "regex 2024.11.6 is installed, and transformers cannot be imported with it"
     (command,) = told["tqdm"].fixes[0].commands
     assert command == f"python -m pip install --target {folder} --upgrade 'tqdm>=4.60,<5'"
-    assert report.plan is not None and set(report.plan.constraints) == {"regex>=2025.10.22", "tqdm>=4.60,<5"}
+    assert report.plan is not None
+    assert set(report.plan.constraints) == {"regex>=2025.10.22", "tqdm>=4.60,<5", "typer"}
 
 
 def test_what_no_version_can_satisfy_gets_no_command(packages) -> None:
@@ -161,6 +162,29 @@ def test_a_fix_does_not_break_what_no_metadata_asks_for(packages) -> None:
     assert lower.withheld is not None and "pyarrow cannot be imported with it" in lower.withheld
     higher = next(fix for fix in finding.fixes if fix.withheld is None and fix.commands)
     assert higher.constraints == ("pandas==2.2.2",)
+
+
+NUMPY_1 = {"pandas__2_1_0": [], "numpy__2_4_6": []}
+
+
+def test_a_plan_meets_requirements_of_the_stack_on_the_way(packages) -> None:
+    """Whether datasets fails for want of it was not tried; whoever mends the error need not find out."""
+    folder = packages(**NUMPY_1, datasets__4_8_0=["Requires-Dist: some-client<1"])
+    report = check(Sources(path=folder, gpu=False, environ={}))
+    assert report.plan is not None and report.plan.constraints == ("numpy==1.26.4", "some-client<1")
+    clears = {finding.id for finding in report.findings if finding.fingerprint in report.plan.clears}
+    assert clears == {"training-package-compiled-for-numpy-1-on-numpy-2", "requirement-missing"}
+
+
+@pytest.mark.parametrize(
+    ("asker", "requirement"),
+    [("unrelated", "some-client<1"), ("datasets", "numpy>=2.5"), ("datasets", "torch==2.5.1")],
+    ids=["of another package", "that would bring an error", "of torch"],
+)
+def test_a_plan_meets_no_other_requirements(packages, asker, requirement) -> None:
+    folder = packages(**NUMPY_1, torch__2_13_0=[], **{f"{asker}__4_0_0": [f"Requires-Dist: {requirement}"]})
+    report = check(Sources(path=folder, gpu=False, environ={}))
+    assert report.plan is not None and report.plan.constraints == ("numpy==1.26.4",)
 
 
 def judged_all(folder: str):

@@ -30,7 +30,7 @@ def checked(tmp_path: Path) -> Callable[[Mapping[str, str]], Report]:
 
 def test_two_errors_end_with_one_plan(checked: Callable[[Mapping[str, str]], Report]) -> None:
     text = terminal_report.render(checked(TWO))
-    before, heading, plan = text.partition("\nPlan: these changes together end 2 errors and bring no other: ")
+    before, heading, plan = text.partition("\nPlan: these changes together end 2 findings and bring no error: ")
     assert heading and "error[tokenizers-outside-transformers-window]" in before
     names, command, *_ = plan.splitlines()
     assert set(names.split(", ")) == {
@@ -47,7 +47,7 @@ def test_the_fix_of_one_finding_is_not_told_twice(checked: Callable[[Mapping[str
 
 
 def test_the_plan_is_chinese_in_a_chinese_report(checked: Callable[[Mapping[str, str]], Report]) -> None:
-    assert "方案：以下改动合在一起可消除 2 个错误" in terminal_report.render(checked(TWO), "zh")
+    assert "方案：以下改动合在一起可消除 2 个问题" in terminal_report.render(checked(TWO), "zh")
 
 
 def test_json_has_the_commands_and_the_findings_that_they_end(

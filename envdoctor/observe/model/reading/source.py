@@ -12,7 +12,6 @@ from envdoctor.models.hub_cache import (
     cache_folder,
     cached_repos,
     commit_of_path,
-    download_note,
     matching,
 )
 from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
@@ -26,8 +25,9 @@ class ModelSource(NamedTuple):
 
     ``folder`` is the absolute path of the folder with config.json, or None when no files are here; ``missing`` then
     says why, as a clause for the user. ``repo`` is ``ORG/NAME`` (or a name alone) where it is known, ``revision`` the
-    commit of the files. ``origin`` is ``--model`` or names the Hub cache; ``cached`` is True for a folder of the Hub
-    cache, which may hold some of the repository's files only.
+    commit of the files where the Hub cache names it: a note inside a folder proves nothing of the files beside it.
+    ``origin`` is ``--model`` or names the Hub cache; ``cached`` is True for a folder of the Hub cache, which may hold
+    some of the repository's files only.
     """
 
     given: str
@@ -86,8 +86,4 @@ def _folder(model: str, folder: str) -> ModelSource:
         repo, revision = commit_of_path(path)
         if repo is not None and is_repo_name(repo):
             return ModelSource(model, folder, repo, revision, "--model", cached=True)
-    try:
-        note = download_note(folder, "config.json", os.stat(os.path.join(folder, "config.json")).st_mtime)
-    except OSError:
-        note = None
-    return ModelSource(model, folder, None, note.commit if note else None, "--model")
+    return ModelSource(model, folder, None, None, "--model")
