@@ -154,6 +154,30 @@ def test_what_no_metadata_asks_for_and_an_import_needs_is_told_too(packages) -> 
     assert finding.fixes[0].constraints == ("numpy==2.0.0",)
 
 
+@pytest.mark.parametrize(
+    ("asker", "needed", "errors"),
+    [
+        ("datasets__4_7_0", "pyarrow__18_1_0", 1),
+        ("datasets__4_7_0", "pyarrow__19_0_0", 0),
+        ("datasets__4_8_0", "fsspec__2022_1_0", 1),
+        ("datasets__4_8_0", "fsspec__2022_2_0", 0),
+        ("huggingface_hub__0_22_0", "fsspec__2022_2_0", 1),
+        ("huggingface_hub__0_22_0", "fsspec__2022_3_0", 0),
+    ],
+)
+def test_a_release_without_the_names_that_are_imported_of_it_is_an_error(packages, asker, needed, errors) -> None:
+    told = [one for one in judged_all(packages(**{asker: [], needed: []})) if one.severity == "error"]
+    assert [one.id for one in told] == ["requirement-conflict-stops-import"] * errors
+
+
+@pytest.mark.parametrize(
+    ("datasets", "lacks"), [("4_1_1", ["requests"]), ("4_2_0", ["httpx", "requests"]), ("5_1_0", [])]
+)
+def test_what_a_release_imports_is_an_error_when_it_is_missing(packages, datasets, lacks) -> None:
+    told = judged_all(packages(**{f"datasets__{datasets}": ["Requires-Dist: requests", "Requires-Dist: httpx<1"]}))
+    assert sorted(one.item["package"] for one in told if one.severity == "error") == lacks
+
+
 def test_a_fix_does_not_break_what_no_metadata_asks_for(packages) -> None:
     """numpy before 2.0 would suit an old pandas, and no longer pyarrow: pandas is raised."""
     folder = packages(pandas__2_1_0=[], pyarrow__26_0_1=[], numpy__2_4_6=[])
