@@ -18,7 +18,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
-from envdoctor.observe.sources import SOURCES, Ask, Environment, notes_of, observe_environment, platform_name
+from envdoctor.observe.sources import SOURCES, Ask, Environment, cut_short, notes_of, observe_environment, platform_name
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
@@ -90,7 +90,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
     if environment.target.kind != "facts":
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(facts, environment.target, sources.model)
+    missed = unjudged(facts, environment.target, sources.model, cut_short(environment))
     return Gathered(facts, environment.target, tuple(notices), missed)
 
 

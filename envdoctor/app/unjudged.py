@@ -18,9 +18,12 @@ class Unjudged(NamedTuple):
     asked: bool
 
 
-def unjudged(facts: FactSet, target: Target, model: str | None) -> tuple[Unjudged, ...]:
-    """Of an environment and the model that was asked for. Of a facts file nothing is missed: its reader knows it."""
-    found = []
+def unjudged(facts: FactSet, target: Target, model: str | None, cut_short: str | None) -> tuple[Unjudged, ...]:
+    """Of an environment and the model that was asked for. Of a facts file nothing is missed: its reader knows it.
+
+    ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left.
+    """
+    found = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in ("facts", "none"):
         dists = facts.value("dist")
         if isinstance(dists, Records) and not dists and dists.incomplete is None:

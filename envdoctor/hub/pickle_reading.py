@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any, NamedTuple
 
 from envdoctor.hub.pickle_scan import Scan, scan_pickle
 from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
 from envdoctor.sandbox.child import own_python, run_child
 
-__all__ = ["Checkpoint", "described", "main", "read_pickle"]
+__all__ = ["Checkpoint", "Clock", "described", "main", "read_pickle"]
 
-_SECONDS = 20.0
+#: For all pickles of a comparison, beyond what a child takes that has little to do.
+_SECONDS = 8.0
+_USUAL = 1.0
 _MEMORY_MIB = 768
 _OUTPUT = 128 << 20
 _ENDINGS = {
-    "timeout": f"looking at its pickle took more than {_SECONDS:g} s",
+    "timeout": f"looking at pickles took more than {_SECONDS:g} s",
     "memory": f"looking at its pickle took more than {_MEMORY_MIB} MiB",
     "output-limit": "its pickle describes too much",
 }
@@ -43,23 +46,38 @@ class Checkpoint(NamedTuple):
     cut: bool = False
 
 
-def read_pickle(kind: str, data: bytes) -> Checkpoint:
+class Clock:
+    """The seconds that are left for looking at pickles, however many files they are in."""
+
+    def __init__(self) -> None:
+        self.left = _SECONDS
+
+
+def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
     """What the pickle describes; ``prefix`` is the beginning of a file that is no archive."""
+    if clock.left <= 0:
+        return _not_read(kind, "timeout")
+    began = time.monotonic()
     child = run_child(
         own_python("envdoctor.hub.pickle_reading"),
         f"{kind}\n".encode() + data,
-        seconds=_SECONDS,
+        seconds=clock.left + _USUAL,
         memory_mib=_MEMORY_MIB,
         output_limit=_OUTPUT,
     )
+    clock.left -= max(0.0, time.monotonic() - began - _USUAL)
     if child.status != "ok":
-        problem = _ENDINGS.get(child.status, "the child that looks at its pickle failed")
-        return Checkpoint("pickle" if kind == "prefix" else kind, (), False, None, problem)
+        return _not_read(kind, child.status)
     form, names, whole, tensors, problem, cut = json.loads(child.stdout)
     built = None
     if tensors is not None:
         built = {name: PickledTensor(dtype, tuple(shape), storage) for name, dtype, shape, storage in tensors}
     return Checkpoint(form, tuple(names), whole, built, problem, cut)
+
+
+def _not_read(kind: str, status: str) -> Checkpoint:
+    problem = _ENDINGS.get(status, "the child that looks at its pickle failed")
+    return Checkpoint("pickle" if kind == "prefix" else kind, (), False, None, problem)
 
 
 def main() -> None:

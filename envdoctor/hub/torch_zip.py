@@ -10,11 +10,11 @@ import zipfile
 import zlib
 from struct import error as StructError
 
-from envdoctor.hub.pickle_reading import Checkpoint, read_pickle
+from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
 
-__all__ = ["Checkpoint", "read_checkpoint"]
+__all__ = ["Checkpoint", "Clock", "read_checkpoint"]
 
 _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20
@@ -63,8 +63,8 @@ class _Archive:
         return parts[0]
 
 
-def read_checkpoint(snapshot: Snapshot, path: str) -> Checkpoint | Unread:
-    """Read a checkpoint's description, about 30 kB of a file of any size."""
+def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint | Unread:
+    """Read a checkpoint's description, about 30 kB of a file of any size, in the time that ``clock`` leaves."""
     size = snapshot.files[path].size
     if size < 4:
         return Unread(path, f"it has {size} bytes, which is no checkpoint")
@@ -78,14 +78,14 @@ def read_checkpoint(snapshot: Snapshot, path: str) -> Checkpoint | Unread:
     if head[257:262] == b"ustar":
         return Unread(path, "it is a tar archive, torch's format before 0.1.10, which is not looked into")
     if head[:4] not in (_LOCAL, _EMPTY):
-        return _read_pickles(snapshot, path, size)
+        return _read_pickles(snapshot, path, size, clock)
     try:
-        return _read_archive(_Archive(snapshot, path, size, end), size)
+        return _read_archive(_Archive(snapshot, path, size, end), size, clock)
     except _Unreadable as error:
         return Unread(path, str(error))
 
 
-def _read_archive(archive: _Archive, size: int) -> Checkpoint:
+def _read_archive(archive: _Archive, size: int, clock: Clock) -> Checkpoint:
     try:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
@@ -95,7 +95,7 @@ def _read_archive(archive: _Archive, size: int) -> Checkpoint:
     if len(pickles) != 1:
         raise _Unreadable(f"the archive has {len(pickles)} files named data.pkl instead of one")
     script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
-    return read_pickle("torchscript" if script else "zip", _member(archive, size, pickles[0]))
+    return read_pickle("torchscript" if script else "zip", _member(archive, size, pickles[0]), clock)
 
 
 def _member(archive: _Archive, size: int, member: zipfile.ZipInfo) -> bytes:
@@ -131,14 +131,14 @@ def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
     return data
 
 
-def _read_pickles(snapshot: Snapshot, path: str, size: int) -> Checkpoint | Unread:
+def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
     """The older format and plain pickles: a prefix, made longer as long as the description goes on behind it."""
     length = min(size, _PREFIX)
     while True:
         parts = snapshot.read_ranges(path, [(0, length)])
         if isinstance(parts, Unread):
             return parts
-        found = read_pickle("prefix", parts[0])
+        found = read_pickle("prefix", parts[0], clock)
         if not found.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
             return found._replace(all_globals=found.all_globals or (found.cut and length >= size))

@@ -21,7 +21,7 @@ from envdoctor.text.files import Spent
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
 
-__all__ = ["SOURCES", "Ask", "Environment", "Source", "notes_of", "observe_environment", "platform_name"]
+__all__ = ["SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
 
 
 class Environment(NamedTuple):
@@ -117,9 +117,13 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
     """Sentences for the user about what was read, and what could not be."""
     dists = facts.value("dist") if environment.layout is not None else None
     missing = dists.incomplete if isinstance(dists, Records) else None
+    return environment.notes + ((missing,) if missing and missing not in environment.notes else ())
+
+
+def cut_short(environment: Environment) -> str | None:
+    """Why some of the environment was not looked at, as a sentence; None when all of it was."""
     budget = environment.layout.files.budget if environment.layout is not None else None
-    spent = f"the environment was {budget.spent}" if budget is not None and budget.spent else None
-    return environment.notes + tuple(note for note in (missing, spent) if note and note not in environment.notes)
+    return f"the environment was {budget.spent}" if budget is not None and budget.spent else None
 
 
 def platform_name() -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from envdoctor.facts.values import Value
+from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 
@@ -59,11 +60,13 @@ class Compared(NamedTuple):
 
 
 class Revisions(NamedTuple):
-    """Two snapshots to compare, and the matrix's tables. ``files`` are those that the comparer wants, sorted."""
+    """Two snapshots to compare, and the matrix's tables. ``pickles`` is the time that all comparers have for looking at
+    pickles; ``files`` are those that the comparer wants, sorted."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
+    pickles: Clock
     files: tuple[str, ...] = ()
 
     def same(self, path: str) -> bool:

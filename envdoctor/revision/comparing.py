@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
+from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
@@ -60,13 +61,14 @@ def compare_snapshots(
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
     paths = sorted(old.files.keys() | new.files.keys())
-    wanted = set(areas)
+    wanted, pickles = set(areas), Clock()
     parts: list[tuple[str, Compared]] = []
     for comparer in _comparers():
         if comparer.AREA in wanted:
             if progress is not None:
                 progress(f"comparing {comparer.AREA}")
-            parts.append((comparer.AREA, comparer.compare(Revisions(old, new, matrix, files_of(comparer, paths)))))
+            revisions = Revisions(old, new, matrix, pickles, files_of(comparer, paths))
+            parts.append((comparer.AREA, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 
 

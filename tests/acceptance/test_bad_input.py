@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -18,6 +20,41 @@ def assert_one_sentence(result, code, *fragments):
     assert len(lines) == 1, result.err
     for fragment in fragments:
         assert fragment in lines[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="/dev is a folder of POSIX")
+@pytest.mark.parametrize(
+    ("option", "place", "first"),
+    [
+        ("--path", "empty", "Not judged: no package is installed in "),
+        ("--path", "/dev", "Not judged: no package is installed in /dev"),
+        ("--model", "./empty", "Not judged: nothing is known of the model ./empty"),
+        ("--model", "/dev", "Not judged: nothing is known of the model /dev"),
+        ("--model", "nosuchorg/x", "Not judged: nothing is known of the model nosuchorg/x"),
+    ],
+)
+def test_nothing_to_judge_is_said_first_and_is_no_pass(run, facts_file, tmp_path, option, place, first):
+    (tmp_path / "empty").mkdir()
+    facts = ("--facts", facts_file(FACTS)) if option == "--model" else ()
+    result = run("check", "--no-gpu", *facts, option, place)
+    assert (result.code, result.err) == (3, "")
+    assert result.out.startswith(first)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "--facts", "{facts}", "--matrix", "/proc"),
+        ("check", "--facts", "{facts}", "--config", "/dev/zero"),
+        ("probe", "--replay", "/dev/zero"),
+        ("check", "--facts", "/dev/zero"),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc and /dev/zero are those of Linux")
+def test_a_device_in_the_place_of_a_file_is_wrong_use(run, facts_file, arguments):
+    facts = facts_file(FACTS)
+    result = run(*(argument.format(facts=facts) for argument in arguments))
+    assert_one_sentence(result, 2, arguments[-1])
 
 
 def test_a_model_folder_that_does_not_exist(run, facts_file):

@@ -17,15 +17,15 @@ from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 from envdoctor.hub.pickle_reading import described
 from envdoctor.hub.pickle_scan import scan_pickle
 from envdoctor.hub.snapshot import Unread
-from envdoctor.hub.torch_zip import Checkpoint, read_checkpoint
+from envdoctor.hub.torch_zip import Checkpoint, Clock, read_checkpoint
 from envdoctor.knowledge.toml_files import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]
 TENSORS = {"model.embed.weight": ("F16", (8, 4)), "lm_head.weight": ("F16", (8, 4)), "step": ("I64", ())}
 
 
-def read(content: bytes) -> Checkpoint | Unread:
-    return read_checkpoint(Repository(texts={"pytorch_model.bin": content}), "pytorch_model.bin")
+def read(content: bytes, clock: Clock | None = None) -> Checkpoint | Unread:
+    return read_checkpoint(Repository(texts={"pytorch_model.bin": content}), "pytorch_model.bin", clock or Clock())
 
 
 def pickle_of(attack: dict) -> bytes:
@@ -66,7 +66,7 @@ def test_tied_tensors_have_one_storage():
 def test_weights_are_not_read():
     content = zip_checkpoint(state_pickle(TENSORS), data=5_000_000)
     repository = Repository(texts={"pytorch_model.bin": content})
-    read_checkpoint(repository, "pytorch_model.bin")
+    read_checkpoint(repository, "pytorch_model.bin", Clock())
     assert sum(length for _, _, length in repository.ranges) < 40_000
 
 
@@ -159,8 +159,13 @@ def test_a_shape_that_no_tensor_has_is_not_multiplied():
 
 
 def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():
-    found = read(zip_checkpoint(b"\x80\x02" + b"N0" * 8_000_000 + b"N."))
+    clock = Clock()
+    clock.left = 0.5
+    found = read(zip_checkpoint(b"\x80\x02" + b"N0" * 8_000_000 + b"N."), clock)
     assert not found.all_globals and found.tensors is None and found.problem
+    assert clock.left <= 0
+    again = read(zip_checkpoint(state_pickle(TENSORS)), clock)  # nor are the other shards that follow
+    assert not again.all_globals and again.tensors is None and "took more than" in again.problem
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from observing import shipped
 
+from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Compared, Revisions
 from envdoctor.revision.comparing import files_of
@@ -17,4 +18,4 @@ __all__ = ["outcome"]
 def outcome(comparer: ModuleType | Any, old: Snapshot, new: Snapshot) -> Compared:
     """What the comparer says of two snapshots."""
     files = files_of(comparer, sorted(old.files.keys() | new.files.keys()))
-    return comparer.compare(Revisions(old, new, shipped(), files))
+    return comparer.compare(Revisions(old, new, shipped(), Clock(), files))

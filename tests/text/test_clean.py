@@ -65,6 +65,8 @@ def test_hidden_and_moving_characters_go(raw: str, expected: str) -> None:
         "pip install --index-url https://li:s3cr3t@a.example/simple --extra-index-url http://x:s3cr3t@b.example/",
         "https://a.example/simple?token=s3cr3ts3cr3t",
         "hf_s3cr3tAbCdEfGhIjKlMnOpQr",
+        "my_hf_s3cr3tAbCdEfGhIjKlMnOpQr",
+        "t\x07hf_s3cr3tAbCdEfGhIjKlMnOpQr",
         "ghp_s3cr3tAbCdEfGhIjKlMnOpQr",
         "https://li:s3c\u200br3t@pypi.example/simple",
     ],

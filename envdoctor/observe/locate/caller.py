@@ -47,9 +47,17 @@ class Caller(NamedTuple):
     started: list[str]
 
     def ask(self, executable: str) -> Answer | Unknown:
-        """Start an interpreter and let it say what it is; it is named in ``started`` from then on."""
+        """Start an interpreter and let it say what it is; it is named in ``started`` from then on.
+
+        It is not started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
+        """
         from envdoctor.observe.locate.interpreter import ask
 
+        folder = os.path.dirname(executable)
+        for place in (folder, os.path.dirname(folder)):
+            settings = os.path.join(place, "pyvenv.cfg")
+            if os.path.exists(settings) and not self.files.is_file(settings):
+                return Unknown(f"{settings} cannot be read: it is not a regular file")
         self.started.append(executable)
         return ask(executable, environ=self.environ, cwd=self.cwd)
 

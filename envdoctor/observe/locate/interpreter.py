@@ -56,6 +56,6 @@ def ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Un
         answer = Answer(*(said[name] for name in Answer._fields))
     except (IndexError, KeyError, TypeError, ValueError, RecursionError):
         return Unknown(f"{executable} does not answer like a Python interpreter")
-    if not all(isinstance(part, str) and len(part) < 4096 for part in answer):
+    if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer):
         return Unknown(f"{executable} does not answer like a Python interpreter")
     return answer._replace(version=answer.version.rstrip("+"))

@@ -78,7 +78,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     main = main_set(weight_sets(new))
     read_all = not shared.same and not shared.moved
     for pair in pairs:
-        result = _compare_pair(old, new, pair)
+        result = _compare_pair(revisions, pair)
         changes += result.changes
         patterns += result.patterns
         unread += result.unread
@@ -133,9 +133,12 @@ class _Result(NamedTuple):
     new: Layout
 
 
-def _compare_pair(old: Snapshot, new: Snapshot, pair: SetPair) -> _Result:
+def _compare_pair(revisions: Revisions, pair: SetPair) -> _Result:
+    old, new = revisions.old, revisions.new
     before, after = (
-        (read_safetensors if key.format == "safetensors" else read_pickled)(snapshot, paths)
+        read_safetensors(snapshot, paths)
+        if key.format == "safetensors"
+        else read_pickled(snapshot, paths, revisions.pickles)
         for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
     )
     unread = [*before.unread, *after.unread]

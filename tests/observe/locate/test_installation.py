@@ -11,6 +11,7 @@ import pytest
 from observing import choose, observe
 
 from envdoctor.observe.locate.caller import Running
+from envdoctor.observe.locate.layout import EnvironmentNotFound
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 VERSION = sys.version.split()[0].rstrip("+")
@@ -61,6 +62,17 @@ def test_a_script_in_a_virtual_environment_is_not_its_shim(venv: Path, tmp_path:
         assert not witness.exists()
     else:
         assert "only one named with --python is asked" in chosen.python_version.reason
+
+
+def test_an_interpreter_beside_settings_that_are_a_pipe_is_not_started(venv: Path, tmp_path: Path, pick) -> None:
+    """It would read them first, and wait for a writer."""
+    python, witness = replaced(venv, tmp_path)
+    (venv / "pyvenv.cfg").unlink()
+    os.mkfifo(venv / "pyvenv.cfg")
+    with pytest.raises(EnvironmentNotFound, match="it is not a regular file"):
+        pick(python)
+    assert "it is not a regular file" in pick(venv).python_version.reason
+    assert not witness.exists()
 
 
 def replaced(venv: Path, tmp_path: Path) -> tuple[Path, Path]:

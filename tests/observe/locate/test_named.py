@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -75,6 +76,16 @@ def test_what_is_not_called_like_python_is_not_started(tmp_path: Path, pick) -> 
 def test_an_interpreter_that_answers_nonsense_is_said(tmp_path: Path, script: str, pick) -> None:
     program = tmp_path / "python3"
     program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    with pytest.raises(EnvironmentNotFound, match="does not answer like a Python interpreter"):
+        pick(program, PATH="/bin:/usr/bin")
+
+
+@pytest.mark.parametrize("place", ["executable", "prefix", "version"])
+def test_an_answer_with_a_null_byte_is_refused(tmp_path: Path, place: str, pick) -> None:
+    said = {"version": "3.11.7", "implementation": "cpython", "executable": "/gone/python3", "prefix": "/gone"}
+    program = tmp_path / "python3"
+    program.write_text("#!/bin/sh\ncat <<'END'\n" + json.dumps({**said, place: "/gone\0"}) + "\nEND\n")
     program.chmod(0o755)
     with pytest.raises(EnvironmentNotFound, match="does not answer like a Python interpreter"):
         pick(program, PATH="/bin:/usr/bin")

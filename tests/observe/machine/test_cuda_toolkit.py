@@ -96,6 +96,12 @@ def test_nvcc_is_asked_when_no_file_tells(machine):
     assert toolkit(machine) == ("12.6", "CUDA_HOME: nvcc --version")
 
 
+def test_nvcc_sees_no_secret_of_the_caller(machine):
+    script = "[ -z \"$HF_TOKEN\" ] && echo 'Cuda compilation tools, release 12.6, V12.6.77'"
+    machine.environ.update(CUDA_HOME=nvcc(machine, "/opt/cuda", script), HF_TOKEN="hf_secret")
+    assert toolkit(machine)[0] == "12.6"
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [("exit 1", "does not say a release"), ("echo hello", "does not say a release"), ("yes", "does not say a release")],

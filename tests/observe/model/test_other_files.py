@@ -212,6 +212,14 @@ def test_a_link_in_a_circle_is_a_reason_and_a_folder_is_no_code(disk):
     assert "loop.py cannot be read" in disk.facts("./model")["model.code_names"].reason
 
 
+def test_conditions_in_conditions_are_read_once_each(disk):
+    """Each level was read twice: ninety take longer than the universe has."""
+    code = "from typing import TYPE_CHECKING\n"
+    code += "".join(f"{' ' * n}if TYPE_CHECKING:\n" for n in range(90)) + f"{' ' * 90}import torch\n"
+    code += "".join(f"{' ' * n}else:\n{' ' * n} import math\n" for n in range(89, -1, -1))
+    assert "math" in facts(disk, modeling_glm__py=code)["model.code_names"]
+
+
 @given(st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=200))
 @settings(deadline=None)
 def test_any_source_is_listed_or_a_problem(content):
@@ -227,8 +235,10 @@ def test_any_source_is_listed_or_a_problem(content):
             "took|too large|too much",
         ),
         ("# coding: punycode\n" + "x-" * 400_000, "not Python|took"),
+        (f"from {'L' * 400_000} import " + ",".join(f"a{n}" for n in range(80_000)) + "\n", "took|too large|too much"),
+        ("x = f'" + "{a}" * 340_000 + "'\n", "took|too large|too much"),
     ],
-    ids=["long names", "slow encoding"],
+    ids=["long names", "slow encoding", "a long name before many", "fields of a text"],
 )
 def test_code_that_costs_too_much_is_given_up_in_its_child(disk, code, why):
     assert re.search(why, facts(disk, modeling_glm__py=code)["model.code_names"].reason)

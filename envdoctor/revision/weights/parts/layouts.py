@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.hub.torch_zip import read_checkpoint
+from envdoctor.hub.torch_zip import Clock, read_checkpoint
 
 __all__ = ["Layout", "Spec", "read_pickled", "read_safetensors"]
 
@@ -74,12 +74,12 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str]) -> Layout:
     return layout
 
 
-def read_pickled(snapshot: Snapshot, paths: Iterable[str]) -> Layout:
+def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
     """The layout of PyTorch checkpoints, as far as their pickles name the tensors."""
     layout = Layout()
     specs: dict[Spec, Spec] = {}
     for path in paths:
-        checkpoint = read_checkpoint(snapshot, path)
+        checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
             layout.unread.append(checkpoint)
             continue
