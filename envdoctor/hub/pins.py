@@ -69,9 +69,9 @@ def read_pins(path: str) -> dict[str, Pin]:
     """The pinned models by name; empty when there is no such file. Raises :class:`PinError`."""
     try:
         document = json.loads(Files().whole(path, _LARGEST))
-    except FileNotFoundError:
-        return {}
     except OSError as error:
+        if not os.path.lexists(path):
+            return {}
         raise PinError(f"{path}: cannot be read: {because_of(error)}") from None
     except (ValueError, RecursionError) as error:
         raise PinError(f"{path}: not JSON: {error}") from None

@@ -134,9 +134,13 @@ def test_a_file_of_another_shape_is_refused_by_its_name(tmp_path, document, why)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_in_its_place_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / PINS)
+@pytest.mark.parametrize(("kind", "why"), [("pipe", "it is not a regular file"), ("dangling link", "No such file")])
+def test_what_is_no_file_in_its_place_is_refused_and_not_waited_for(tmp_path, kind, why):
+    if kind == "pipe":
+        os.mkfifo(tmp_path / PINS)
+    else:
+        (tmp_path / PINS).symlink_to("/nowhere/at/all")
     path = find_pins(str(tmp_path))
     assert path is not None
-    with pytest.raises(PinError, match="it is not a regular file"):
+    with pytest.raises(PinError, match=why):
         read_pins(path)
