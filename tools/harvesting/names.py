@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ast
 import os
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple
 
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.offers import Offers, absolute
+from envdoctor.source.offers import Offers
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.world import World
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
@@ -43,14 +42,46 @@ class Home(NamedTuple):
         return f"{self.module}:{self.name}"
 
 
+class _Shared(Library):
+    """Modules that are the same in several releases are parsed once; no tree is kept."""
+
+    known: ClassVar[dict[tuple[str, bool, bytes], Offers | Unreadable]] = {}
+
+    def __init__(self, folder: str) -> None:
+        super().__init__([folder])
+        self._here: dict[str, Offers | Unreadable | None] = {}
+
+    def offers(self, name: str) -> Offers | None:
+        """What a module offers; None for one that is no source. Raises :class:`Unreadable`."""
+        if name not in self._here:
+            found = self.find(name)
+            if found is None or found.kind != "source":
+                self._here[name] = None
+            else:
+                key = name, bool(found.paths), sha256(self.text(found.path)).digest()
+                if key not in self.known:
+                    try:
+                        self.known[key] = super().offers(name) or Unreadable("is no source")
+                    except Unreadable as problem:
+                        self.known[key] = problem
+                    self._trees.clear()
+                self._here[name] = self.known[key]
+        offers = self._here[name]
+        if isinstance(offers, Unreadable):
+            raise offers
+        return offers
+
+
 class Names:
     """One release in a folder. ``modules`` are its top-level modules, ``standard`` those of the standard library."""
+
+    _known: ClassVar[dict[tuple[str, str, bytes], Any]] = {}
 
     def __init__(self, folder: str, modules: Iterable[str], standard: frozenset[str]) -> None:
         self.folder = folder
         self.tops = frozenset(modules)
         self.standard = standard
-        self.library = Library([folder])
+        self.library = _Shared(folder)
         world = World(
             version=lambda name: None,
             owners={},
@@ -149,26 +180,30 @@ class Names:
     def parameters(self, module: str) -> dict[str, tuple[str, ...] | None]:
         """Those of all functions, classes and methods of a module, bases by the modules that define them."""
         if module not in self._parameters:
-            found = parameters(*self._parsed(module))
             self._parameters[module] = {
-                name: None if items is None else tuple(sorted(map(self._based, items))) for name, items in found.items()
+                name: None if items is None else tuple(sorted(map(self._based, items)))
+                for name, items in self._parsed(parameters, module).items()
             }
         return self._parameters[module]
 
     def calls(self, module: str) -> dict[str, tuple[str, ...]]:
         """How the classes of a module call their own methods."""
         if module not in self._calls:
-            found = calls(*self._parsed(module))
-            self._calls[module] = {name: tuple(sorted(map(self._based, items))) for name, items in found.items()}
+            self._calls[module] = {
+                name: tuple(sorted(map(self._based, items))) for name, items in self._parsed(calls, module).items()
+            }
         return self._calls[module]
 
-    def _parsed(self, module: str) -> tuple[ast.Module, str, dict[str, str]]:
-        offers = self.offers(module)
-        return (self._tree(module), module, offers.names) if offers is not None else (ast.Module([], []), module, {})
-
-    def _tree(self, module: str) -> ast.Module:
-        found = self.library.find(module)
-        return ast.parse(self.library.text(found.path)) if found is not None else ast.Module([], [])
+    def _parsed(self, what: Callable[[ast.Module, str, Mapping[str, str]], Any], module: str) -> Any:
+        """What a function finds in the whole tree of a module, once for all releases where its text is the same."""
+        offers, found = self.offers(module), self.library.find(module)
+        if offers is None or found is None:
+            return {}
+        source = self.library.text(found.path)
+        key = what.__name__, module, sha256(source).digest()
+        if key not in self._known:
+            self._known[key] = what(ast.parse(source), module, offers.names)
+        return self._known[key]
 
     def _based(self, item: str) -> str:
         """A base class under the module that defines it."""
@@ -182,9 +217,10 @@ class Names:
         found = self.library.find(module)
         if found is None or found.kind != "source" or self.offers(module) is None:
             return
-        if not any(name.encode() in self.library.text(found.path) for name in _DEMANDING):
+        source = self.library.text(found.path)
+        if not any(name.encode() in source for name in _DEMANDING):
             return
-        for node in ast.walk(self._tree(module)):
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
                 text = node.args[0].value

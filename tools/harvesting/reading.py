@@ -1,4 +1,4 @@
-"""What the ledger keeps of one release's files: enough for imports, attributes and calls that people and packages write.
+"""What the ledger keeps of one release's files: enough for imports, attributes and calls that people write.
 
 Names of a module are kept unless they are private or come from the standard library. Below the packages that are
 ``thin`` (hundreds of models, each with the same imports) only what a module defines is kept. Names left out stand
@@ -29,7 +29,7 @@ Sections = dict[str, dict[str, set[str]]]
 def read(names: Names, settings: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The sections of one release as items by subject, sorted; what modules define; texts of finders.
 
-    Of the settings ``thin``, ``unlisted``, ``surface`` and ``private`` are used (tools/harvest.toml says what they are).
+    Of the settings ``thin``, ``unlisted``, ``surface`` and ``private`` are used; tools/harvest.toml says what they are.
     """
     reading = _Reading(names, settings)
     sections = {
@@ -102,7 +102,7 @@ class _Reading:
         return f"{module}.".startswith(self.thin)
 
     def _callables(self, found: Sections, module: str, offered: Collection[str]) -> None:
-        if self._is_thin(module) or module.count(".") > 1 and module not in self.surface:
+        if self._is_thin(module) or (module.count(".") > 1 and module not in self.surface):
             offered = [name for name in offered if name.endswith(_CONFIGURES)]
         for name in offered:
             home = self.names.home(module, name) if not name.startswith("_") else None
