@@ -375,7 +375,7 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
             following.load(first, frame.module, 0)
             return Module(first)
-        if last in ("parse", "Version", "LooseVersion", "StrictVersion") and "version" in dotted.lower():
+        if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
             return Version(first)
     if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
         if dotted == "builtins.hasattr":
