@@ -270,9 +270,9 @@ class Importing:
             try:
                 self._block(body, state.frame, [])
             except Failed as failed:
-                state.failure = failed
-                if failed.stop is not None and failed.stop not in state.stops:
-                    state.stops.append(failed.stop)
+                if failed.stop is not None:  # else it rests on a value that may have been read wrongly
+                    state.failure = failed
+                    state.stops += [failed.stop] if failed.stop not in state.stops else []
             except (_Return, _Break, _Continue):
                 pass
             except RecursionError:

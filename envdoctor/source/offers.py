@@ -31,7 +31,8 @@ class Offers(NamedTuple):
     one that was imported. ``stars`` are the modules whose names are taken over. ``lazy`` maps names to the modules that
     are loaded when they are asked for; ``below`` says that these also hold what the modules in its folder export.
     ``exports`` is ``__all__`` where it is a literal. ``open`` says why other names may be there too, None when not.
-    ``maker`` is the class, by its name here, that makes the lazy ones. ``finder`` holds the texts of a module that puts itself into ``sys.meta_path``: it may serve modules of such names.
+    ``maker`` is the class, by its name here, that makes the lazy ones. ``finder`` holds the texts of a module that puts
+    itself into ``sys.meta_path``: it may serve modules of such names.
     """
 
     names: dict[str, str]

@@ -118,7 +118,11 @@ def test_a_guard_of_the_package_s_own_is_decided_by_its_body(follow: Follow) -> 
         "packaging/__init__.py": "",
         "packaging/version.py": "def parse(v): ...\n",
         "app/checks.py": checks,
-        "app/__init__.py": "from .checks import is_lib_available\nif is_lib_available('1.5'):\n    from lib import gone\n",
+        "app/__init__.py": """
+            from .checks import is_lib_available
+            if is_lib_available('1.5'):
+                from lib import gone
+        """,
     }
     assert what(follow(files, versions={"lib": "1.9"})) == [("name", "lib", "gone")]
     assert follow(files, versions={"lib": "1.4"}) == []
@@ -166,14 +170,25 @@ def test_of_a_module_that_makes_names_nothing_is_known(follow: Follow, source: s
 def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None:
     files = {
         "app/versions.py": "def require_version(text): ...\n",
-        "app/__init__.py": "from .versions import require_version\nfor one in ['lib>=2', 'lib<9']:\n    require_version(one)\n",
+        "app/__init__.py": """
+            from .versions import require_version
+            for one in ['lib>=2', 'lib<9']:
+                require_version(one)
+        """,
     }
     (stop,) = follow(files, versions={"lib": "1.9"})
     assert (stop.kind, stop.text) == ("raise", "lib>=2")
 
 
 def test_a_recursive_function_ends(follow: Follow) -> None:
-    source = "def is_available(n):\n    if n: is_available(n)\n    return is_available(n) or is_available(n)\nif is_available(1):\n    import absent\n"
+    source = """
+        def is_available(n):
+            if n:
+                is_available(n)
+            return is_available(n) or is_available(n)
+        if is_available(1):
+            import absent
+    """
     assert follow({"app/__init__.py": source}) == []
 
 
