@@ -252,9 +252,9 @@ def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
     kept = {name: b"" for name in names if name.endswith((".so", ".pyd"))}
     kept |= {name: data for name, data in members.items() if _is_code(name)}
     archive = io.BytesIO()
-    with ZipFile(archive, "w", ZIP_DEFLATED) as file:
+    with ZipFile(archive, "w") as file:
         for name in sorted(kept):
-            file.writestr(ZipInfo(installed(name), _DAY_ONE), kept[name], ZIP_DEFLATED)
+            file.writestr(ZipInfo(installed(name), _DAY_ONE), kept[name], ZIP_DEFLATED, compresslevel=1)
     return archive.getvalue()
 
 
