@@ -88,7 +88,8 @@ def _numpy_removed(message: str) -> Failure | None:
 
 def _no_member(message: str) -> Failure | None:
     found = _search(
-        rf"(?:'({_DOTTED})' object|type object '({_DOTTED})'|class '({_DOTTED})') has no attribute '(\w{{1,200}})'", message
+        rf"(?:'({_DOTTED})' object|type object '({_DOTTED})'|class '({_DOTTED})') has no attribute '(\w{{1,200}})'",
+        message,
     )
     return found and Failure("member", message, name=found[4], callee=found[1] or found[2] or found[3])
 
@@ -111,7 +112,9 @@ def _unused_key(message: str) -> Failure | None:
 
 
 def _positional(message: str) -> Failure | None:
-    found = _search(r"(?<![\w.<>])([\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (\d{1,4}) w", message)
+    found = _search(
+        r"(?<![\w.<>])([\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (\d{1,4}) w", message
+    )
     return found and Failure("arguments", message, name=found[2], callee=found[1])
 
 
@@ -128,7 +131,9 @@ def _lazy_module(message: str) -> Failure | None:
 
 
 def _demanded(message: str) -> Failure | None:
-    found = _search(rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})", message)
+    found = _search(
+        rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})", message
+    )
     if found is None:
         found = _search(rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?", message)
     if found is None:
