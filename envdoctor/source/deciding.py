@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Version
+from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Made, Module, Version
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-if TYPE_CHECKING:
-    from envdoctor.source.importing import Importing
-
-__all__ = ["Frame", "evaluate", "joined"]
+__all__ = ["Frame", "demanded", "evaluate", "joined", "truth"]
 
 _COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -86,22 +83,22 @@ def joined(left: Any, right: Any) -> Any:
         return UNKNOWN
 
 
-def evaluate(node: ast.expr, frame: Frame, following: Importing) -> Any:
+def evaluate(node: ast.expr, frame: Frame, following: Following) -> Any:
     """The value of an expression. Raises :class:`Failed` for one that must raise."""
     following.step(node)
     method = _KINDS.get(type(node))
     return UNKNOWN if method is None else method(node, frame, following)
 
 
-def _constant(node: ast.Constant, frame: Frame, following: Importing) -> Any:
+def _constant(node: ast.Constant, frame: Frame, following: Following) -> Any:
     return node.value
 
 
-def _name(node: ast.Name, frame: Frame, following: Importing) -> Any:
+def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
     return frame.get(node.id)
 
 
-def _attribute(node: ast.Attribute, frame: Frame, following: Importing) -> Any:
+def _attribute(node: ast.Attribute, frame: Frame, following: Following) -> Any:
     base = evaluate(node.value, frame, following)
     if isinstance(base, Module):
         return following.attribute(base.module, node.attr, frame.module, node.lineno)
@@ -126,36 +123,36 @@ def _of_version(version: str, attribute: str) -> Any:
     return UNKNOWN
 
 
-def _bool_op(node: ast.BoolOp, frame: Frame, following: Importing) -> Any:
+def _bool_op(node: ast.BoolOp, frame: Frame, following: Following) -> Any:
     stops = isinstance(node.op, ast.Or)
     unsure = False
     for value in node.values:
         found = following.unsure(evaluate, value, frame, following) if unsure else evaluate(value, frame, following)
-        truth = _truth(found)
-        if truth is stops:
-            return found if not unsure else (stops if truth is stops and isinstance(found, bool) else UNKNOWN)
-        unsure = unsure or truth is None
+        known = truth(found)
+        if known is stops:
+            return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
+        unsure = unsure or known is None
     return UNKNOWN if unsure else found
 
 
-def _truth(value: Any) -> bool | None:
+def truth(value: Any) -> bool | None:
     """Whether a value counts as true; None when that is not known."""
     if isinstance(value, (*_PLAIN, tuple, list, dict, set, frozenset)):
         return bool(value)
     return True if isinstance(value, (Module, Function, Class, Version)) else None
 
 
-def _unary(node: ast.UnaryOp, frame: Frame, following: Importing) -> Any:
+def _unary(node: ast.UnaryOp, frame: Frame, following: Following) -> Any:
     value = evaluate(node.operand, frame, following)
     if isinstance(node.op, ast.Not):
-        truth = _truth(value)
-        return UNKNOWN if truth is None else not truth
+        known = truth(value)
+        return UNKNOWN if known is None else not known
     if isinstance(node.op, ast.USub) and isinstance(value, (int, float)):
         return -value
     return UNKNOWN
 
 
-def _compare(node: ast.Compare, frame: Frame, following: Importing) -> Any:
+def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
     left = evaluate(node.left, frame, following)
     result: Any = True
     for sign, right_node in zip(node.ops, node.comparators, strict=True):
@@ -208,17 +205,17 @@ def _known(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _if_else(node: ast.IfExp, frame: Frame, following: Importing) -> Any:
-    truth = _truth(evaluate(node.test, frame, following))
-    if truth is None:
+def _if_else(node: ast.IfExp, frame: Frame, following: Following) -> Any:
+    known = truth(evaluate(node.test, frame, following))
+    if known is None:
         return joined(
             following.unsure(evaluate, node.body, frame, following),
             following.unsure(evaluate, node.orelse, frame, following),
         )
-    return evaluate(node.body if truth else node.orelse, frame, following)
+    return evaluate(node.body if known else node.orelse, frame, following)
 
 
-def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Importing) -> Any:
+def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Following) -> Any:
     values: list[Any] = []
     for one in node.elts:
         if isinstance(one, ast.Starred):
@@ -238,7 +235,7 @@ def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Imp
         return UNKNOWN
 
 
-def _dict(node: ast.Dict, frame: Frame, following: Importing) -> Any:
+def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
     found: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         name = UNKNOWN if key is None else evaluate(key, frame, following)
@@ -249,7 +246,7 @@ def _dict(node: ast.Dict, frame: Frame, following: Importing) -> Any:
     return found
 
 
-def _subscript(node: ast.Subscript, frame: Frame, following: Importing) -> Any:
+def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
     base = evaluate(node.value, frame, following)
     if isinstance(node.slice, ast.Slice):
         bounds = [
@@ -277,7 +274,7 @@ def _whole(bound: Any) -> bool:
     return bound is None or (isinstance(bound, int) and abs(bound) < _MOST)
 
 
-def _text(node: ast.JoinedStr, frame: Frame, following: Importing) -> Any:
+def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
     parts: list[str] = []
     for value in node.values:
         found = evaluate(value.value if isinstance(value, ast.FormattedValue) else value, frame, following)
@@ -287,7 +284,7 @@ def _text(node: ast.JoinedStr, frame: Frame, following: Importing) -> Any:
     return "".join(parts)
 
 
-def _binary(node: ast.BinOp, frame: Frame, following: Importing) -> Any:
+def _binary(node: ast.BinOp, frame: Frame, following: Following) -> Any:
     left, right = evaluate(node.left, frame, following), evaluate(node.right, frame, following)
     if not _known(left) or not _known(right) or type(left) is not type(right):
         return UNKNOWN
@@ -300,18 +297,18 @@ def _binary(node: ast.BinOp, frame: Frame, following: Importing) -> Any:
     return UNKNOWN
 
 
-def _walrus(node: ast.NamedExpr, frame: Frame, following: Importing) -> Any:
+def _walrus(node: ast.NamedExpr, frame: Frame, following: Following) -> Any:
     value = evaluate(node.value, frame, following)
     frame.names[node.target.id] = value
     return value
 
 
-def _starred(node: ast.Starred, frame: Frame, following: Importing) -> Any:
+def _starred(node: ast.Starred, frame: Frame, following: Following) -> Any:
     evaluate(node.value, frame, following)
     return UNKNOWN
 
 
-def _call(node: ast.Call, frame: Frame, following: Importing) -> Any:
+def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
     method = node.func
     if isinstance(method, ast.Attribute):
         holder = evaluate(method.value, frame, following)
@@ -329,7 +326,7 @@ def _call(node: ast.Call, frame: Frame, following: Importing) -> Any:
     return UNKNOWN
 
 
-def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame, following: Importing) -> Any:
+def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame, following: Following) -> Any:
     """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds it
     is not known any more."""
     if following.certain and len(holder) < _MOST and all(map(_known_deep, arguments)):
@@ -342,7 +339,7 @@ def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Fr
     return UNKNOWN
 
 
-def _arguments(node: ast.Call, frame: Frame, following: Importing) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list[Any], dict[str, Any]]:
     """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
     values = [evaluate(one, frame, following) for one in node.args]
     named = {one.arg or "**": evaluate(one.value, frame, following) for one in node.keywords}
@@ -360,7 +357,7 @@ def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
     return list(found) if name in ("keys", "values", "items") else found
 
 
-def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame, following: Importing) -> Any:
+def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame, following: Following) -> Any:
     """What a function of the standard library, of packaging or a builtin answers."""
     first = values[0] if values else UNKNOWN
     last = dotted.rpartition(".")[2]
@@ -387,6 +384,8 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
             return following.attribute(first.module, "__version__", frame.module, 0)
     if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
         return first
+    if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
+        return following.available(last[3:-10])
     builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
     if builtin is not None and not named and all(map(_known_deep, values)):
         try:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from envdoctor.source.deciding import Frame, _truth, demanded, evaluate, joined
+from envdoctor.source.deciding import Frame, demanded, evaluate, joined, truth
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers, absolute, is_type_checking
 from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
@@ -127,6 +127,10 @@ class Importing:
         if found is None:
             raise Failed("PackageNotFoundError", None)
         return found
+
+    def available(self, module: str) -> Any:
+        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
+        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
 
     def has(self, module: str, name: str) -> Any:
         """What ``hasattr`` gives for a module."""
@@ -507,11 +511,11 @@ class Importing:
     def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
         if is_type_checking(statement.test):
             return self._block(statement.orelse, frame, pending)
-        truth = _truth(evaluate(statement.test, frame, self))
-        if truth is None:
+        known = truth(evaluate(statement.test, frame, self))
+        if known is None:
             self._either([statement.body, statement.orelse], frame, pending)
         else:
-            self._block(statement.body if truth else statement.orelse, frame, pending)
+            self._block(statement.body if known else statement.orelse, frame, pending)
 
     def _either(self, blocks: list[list[ast.stmt]], frame: Frame, pending: list[Any]) -> None:
         """Follow several blocks of which one runs, it is not known which."""
@@ -646,7 +650,7 @@ class Importing:
             around.names[name] = UNKNOWN
 
     def _assert(self, statement: ast.Assert, frame: Frame, pending: list[Any]) -> None:
-        if _truth(evaluate(statement.test, frame, self)) is False:
+        if truth(evaluate(statement.test, frame, self)) is False:
             raise Failed(
                 "AssertionError", Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["UNKNOWN", "Class", "Failed", "Function", "Made", "Module", "Stop", "Version", "World"]
+__all__ = ["UNKNOWN", "Class", "Failed", "Following", "Function", "Made", "Module", "Stop", "Version", "World"]
 
 
 class _Unknown:
@@ -77,6 +77,33 @@ class Failed(Exception):
     def __init__(self, kind: str, stop: Stop | None) -> None:
         super().__init__(kind)
         self.kind, self.stop = kind, stop
+
+
+class Following(Protocol):
+    """Whoever follows an import, as an expression needs it: :class:`envdoctor.source.importing.Importing`."""
+
+    world: World
+
+    @property
+    def certain(self) -> bool: ...
+
+    def step(self, node: ast.AST) -> None: ...
+
+    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any: ...
+
+    def present(self, module: str) -> Any: ...
+
+    def version(self, distribution: str) -> Any: ...
+
+    def available(self, module: str) -> Any: ...
+
+    def has(self, module: str, name: str) -> Any: ...
+
+    def attribute(self, module: str, name: str, consumer: str, line: int) -> Any: ...
+
+    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any: ...
+
+    def load(self, module: str, consumer: str, line: int) -> None: ...
 
 
 class World(NamedTuple):
