@@ -28,7 +28,7 @@ def test_a_module_that_is_missing(message, module):
 @pytest.mark.parametrize(
     ("message", "module", "place", "circular"),
     [
-        ("cannot import name 'X' from 'peft.utils' (%s/peft/utils/__init__.py)" % SITE, "peft.utils", True, False),
+        (f"cannot import name 'X' from 'peft.utils' ({SITE}/peft/utils/__init__.py)", "peft.utils", True, False),
         ("cannot import name 'X' from 'peft' (unknown location)", "peft", True, False),
         ("cannot import name 'X' from 'peft'", "peft", False, False),
         ("cannot import name 'X' from peft", "peft", False, False),
@@ -36,12 +36,12 @@ def test_a_module_that_is_missing(message, module):
         ("cannot import name X", "", False, False),
         (
             "cannot import name 'X' from partially initialized module 'peft' (most likely due to a circular import) "
-            "(%s/peft/__init__.py)" % SITE,
+            f"({SITE}/peft/__init__.py)",
             "peft",
             True,
             True,
         ),
-        ("cannot import name 'X' from 'peft' (%s/peft/__init__.py). Did you mean: 'Y'?" % SITE, "peft", True, False),
+        (f"cannot import name 'X' from 'peft' ({SITE}/peft/__init__.py). Did you mean: 'Y'?", "peft", True, False),
         (r"cannot import name 'X' from 'peft' (C:\env\Lib\site-packages\peft\__init__.py)", "peft", True, False),
     ],
 )

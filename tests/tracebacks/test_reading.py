@@ -26,7 +26,7 @@ ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transf
 LAZY = f'''Traceback (most recent call last):
   File "{SITE}/transformers/modeling_utils.py", line 37, in <module>
     from huggingface_hub import split_torch_state_dict_into_shards
-ImportError: cannot import name 'split_torch_state_dict_into_shards' from 'huggingface_hub' ({SITE}/huggingface_hub/__init__.py)
+ImportError: cannot import name 'split_torch_state_dict_into_shards' from 'huggingface_hub' ({SITE}/h.py)
 
 The above exception was the direct cause of the following exception:
 
