@@ -39,7 +39,8 @@ OLD = {
         "@dataclass\nclass HandleConfig:\n    length: int = 1\n"
     ),
     "spade/digging.py": "def dig(ground): ...\ndef old_dig(): ...\ndef _dig_deep(): ...\ndef _hidden(): ...\n",
-    "spade/checks.py": "require_version('numpy>=1.17,<2')\n",
+    "spade/checks.py": "pkgs_to_check_at_runtime = ['python', 'torch', 'tqdm']\nrequire_version('numpy>=1.17,<2')\n",
+    "spade/dependency_versions_table.py": "deps = {'python': 'python>=3.8', 'torch': 'torch>=2', 'tqdm': 'tqdm'}\n",
     "spade/models/one.py": "from ..handles import Handle\nclass One(Handle): ...\n",
     "spade/tests/test_one.py": "class Test: ...\n",
     "spade/_fast.cpython-311-x86_64-linux-gnu.so": "",
@@ -139,7 +140,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert spade.items("alias", "spade:dig", "1.0.0") == ("spade.digging:dig",)
     assert spade.items("calls", "spade.handles:Handle.turn", "1.0.0") == ("1",)
     assert spade.items("calls", "spade.handles:Handle.turn", "1.1.0") == ("1 hard=",)
-    assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks",)
+    assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks", "torch>=2 @spade.checks")
     assert spade.spans("moved", "spade.digging:old_dig", "spade.extras:old_dig") == (("1.1.0", None),)
     rake, bucket = (Ledger(tmp_path / "ledger").package(name) for name in ("rake", "bucket"))
     assert rake is not None and bucket is not None

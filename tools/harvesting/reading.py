@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from harvesting.demands import demands
 from harvesting.names import Names
 
 __all__ = ["read"]
@@ -72,7 +73,7 @@ class _Reading:
             if defined and not self._is_thin(module):
                 self.defined[module] = defined
             self._callables(found, module, kept - out)
-            for text in self.names.demands(module):
+            for text in demands(self.names, module):
                 found["demands"]["*"].add(f"{text} @{module}")
         if not found["offers"]["*"]:
             del found["offers"]["*"]
