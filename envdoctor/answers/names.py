@@ -55,6 +55,8 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     if released is None:
         return []
     version = _judged(released, situation.version(package))
+    if released.offers(module, name, version) is True if name else released.listed("offers", module, version) is True:
+        return []
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)
     found = found or list(_elsewhere(released, module, name, version))

@@ -99,6 +99,8 @@ def _home(home: Home, page: Page) -> str:
         text = page.say("every release of {package} has {thing}", **_words(home))
     else:
         text = page.say("{package} {releases} has {thing}", **_words(home))
+    if home.doubt and home.releases != "":
+        text += page.say(", others perhaps too")
     if home.first:
         text = page.bracket(text, page.say("read: {first} to {last}", first=home.first, last=home.last))
     if home.installed and home.kind != "passes":
