@@ -17,7 +17,7 @@ from envdoctor.answers.keywords import (
     member_moved,
     passing_homes,
 )
-from envdoctor.answers.names import home_of, moved_of, moved_to
+from envdoctor.answers.names import home_of, is_submodule, moved_of, moved_to
 from envdoctor.answers.shadows import shadow_of
 from envdoctor.answers.situation import Situation
 from envdoctor.answers.speaking import rules_about
@@ -92,6 +92,8 @@ def _place(question: _Question) -> Answer:
         return _whole_package(question, package)
     found = home_of(situation, package, module, name)
     moved = moved_of(situation, package, module, name)
+    if failure.kind == "attribute" and is_submodule(situation, package, module, name):
+        moved = [Moved(f"import {module}.{name}", package)]
     if found is None or (found.home.releases is None and found.home.doubt and not moved):
         return Answer(question.reading)
     asker = None

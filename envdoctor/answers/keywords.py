@@ -138,8 +138,12 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Iterable
 
 
 def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:
-    """The rows of the table about a keyword, for the callee or a class it inherits from."""
-    return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+    """The rows of the table about a keyword, for the callee or a class it inherits from; where the message does not say
+    the class, those of any, if they are of one package."""
+    if callee not in ("", "__init__", "__new__"):
+        return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+    rows = list(keyword_moves(situation.matrix, ("*",), keyword))
+    return rows if len({(row.package, row.releases) for row in rows}) == 1 else []
 
 
 def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:

@@ -194,3 +194,18 @@ def test_what_cannot_be_told_is_not_known(answer, text):
 
 def test_a_name_without_its_module_is_that_of_the_one_package_that_has_it(answer):
     assert answer("cannot import name 'Fence'").homes[0].thing == "garden.Fence"
+
+
+def test_a_module_that_must_be_imported_itself(answer):
+    (moved,) = answer("module 'garden' has no attribute 'beds'", garden="2.0.0").moved
+    assert moved.new == "import garden.beds"
+
+
+def test_a_module_that_was_gone_before_the_first_release_read(answer):
+    found = answer("No module named 'garden.tools.work'")
+    assert found.homes[0].releases is None and found.moved[0].new == "garden.work"
+
+
+def test_a_keyword_without_its_class_is_one_of_the_table(answer):
+    found = answer("__init__() got an unexpected keyword argument 'use_seedable_sampler'")
+    assert found.homes[0].package == "accelerate"
