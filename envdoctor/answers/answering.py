@@ -1,0 +1,84 @@
+"""From the error that was read to the answer: each kind of failure asks the ledger and the table its own question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from envdoctor.answers.answer import Answer, Asker, Home
+from envdoctor.answers.asking import asking_module
+from envdoctor.answers.calls import arguments_answer, keyword_answer, member_answer
+from envdoctor.answers.names import home_of, moved_of
+from envdoctor.answers.places import place_answer
+from envdoctor.answers.question import Question, with_ways, within
+from envdoctor.answers.situation import Situation
+from envdoctor.answers.speaking import rules_about
+from envdoctor.answers.ways import Ways
+from envdoctor.tracebacks.reading import Reading
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+
+__all__ = ["answer_to"]
+
+
+def answer_to(reading: Reading, situation: Situation) -> Answer:
+    """What is known about an error."""
+    failure = reading.failure
+    if failure is None:
+        return Answer(reading)
+    asking, asking_in, certain = asking_module(situation, reading)
+    if not certain and asking and failure.module and situation.ledger.owner(failure.module) == asking:
+        asking, asking_in = "", ""
+    found = _KINDS[failure.kind](Question(reading, failure, situation, asking, asking_in, Ways(situation)))
+    words = [failure.name, failure.module.rpartition(".")[2] if not failure.name else ""]
+    packages = [home.package for home in found.homes] + [asking]
+    rules = rules_about(situation, filter(None, words), filter(None, packages)) if found.known else ()
+    return found._replace(rules=rules)
+
+
+def _demand(question: Question) -> Answer:
+    situation, failure = question.situation, question.failure
+    try:
+        wanted = read_requirement(failure.requirement)
+    except NotARequirement:
+        return Answer(question.reading)
+    released = situation.ledger.package(wanted.name)
+    if released is None:
+        return Answer(question.reading)
+    installed = situation.version(wanted.name) or failure.found
+    there = situation.meets(failure.requirement)
+    home = Home(wanted.name, "package", wanted.name, wanted.specifiers, installed=installed, there=there)
+    asker = None
+    if question.asking and question.asking != wanted.name:
+        asker = Asker(question.asking, question.asking_in, situation.version(question.asking))
+    if there:
+        notes = (("elsewhere", f"{wanted.name} {installed}"),)
+        return Answer(question.reading, (home,), asker=asker, notes=notes)
+    versions = [r.version for r in reversed(released.releases) if not r.yanked]
+    way = question.ways.install(wanted.name, within(versions, wanted.specifiers), wanted.specifiers)
+    return Answer(question.reading, (home,), asker=asker, ways=(way,) if way else ())
+
+
+def _lazy(question: Question) -> Answer:
+    """A lazy package says that something failed; what failed stands in an error that the text does not hold."""
+    situation, failure = question.situation, question.failure
+    module = failure.module or "transformers"
+    package = situation.ledger.owner(module)
+    if package is None:
+        return Answer(question.reading)
+    found = home_of(situation, package, module, failure.name)
+    if found is None or found.home.releases is None:
+        return Answer(question.reading)
+    if found.home.there is False:
+        return with_ways(question, [found], moved_of(situation, package, module, failure.name), None)
+    return Answer(question.reading, (found.home,), notes=(("lazy", found.home.thing),))
+
+
+_KINDS: Mapping[str, Callable[[Question], Answer]] = {
+    "module": place_answer,
+    "name": place_answer,
+    "attribute": place_answer,
+    "member": member_answer,
+    "keyword": keyword_answer,
+    "arguments": arguments_answer,
+    "demand": _demand,
+    "lazy": _lazy,
+}

@@ -1,0 +1,164 @@
+"""Keywords and members: which releases of which package take them, by the name of the class or function alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from envdoctor.answers.answer import Moved
+from envdoctor.answers.history import Found, History, spans_history, subject_history
+from envdoctor.answers.names import moved_to
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
+
+__all__ = [
+    "Called",
+    "as_moved",
+    "called_of",
+    "keyword_homes",
+    "keyword_moved",
+    "member_homes",
+    "member_moved",
+    "passing_homes",
+]
+
+#: Bases of bases that are followed.
+_DEPTH = 8
+
+
+class Called(NamedTuple):
+    """A class, function or method of a package whose parameters the ledger knows. ``subjects`` are its places there:
+    one of each module that it was in. ``bases`` are the places of the classes it inherits from, with their packages."""
+
+    package: str
+    name: str
+    subjects: tuple[str, ...]
+    bases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """All places with their packages, its own first."""
+        return [*((self.package, subject) for subject in self.subjects), *self.bases]
+
+
+def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[Called]:
+    """Those that a message may mean by ``TrainingArguments.__init__``: the ones of the ``likely`` packages when there
+    are any, else of those that are installed, else all."""
+    name = callee.removesuffix(".__init__").removesuffix(".__new__")
+    if not re.match(r"[^\W\d][\w.]*\Z", name):
+        return []
+    found: list[Called] = []
+    for released in situation.all_by_names():
+        subjects = tuple(released.subjects_named("parameters", name))
+        if subjects:
+            bases = dict.fromkeys(base for one in subjects for base in _bases(situation, released, one))
+            found.append(Called(released.name, name, subjects, tuple(bases)))
+    first = list(likely)
+    near = [one for one in found if one.package in first]
+    installed = [one for one in found if situation.version(one.package)]
+    return near or installed or found
+
+
+def _bases(situation: Situation, released: Released, subject: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    for item in dict.fromkeys(item for _, item, _, _ in released.items_of("parameters", subject)):
+        base = situation.by_names(situation.ledger.owner(item[1:])) if item.startswith("&") else None
+        if base is not None and depth < _DEPTH:
+            yield base.name, item[1:]
+            yield from _bases(situation, base, item[1:], depth + 1)
+
+
+def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
+    """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
+    the package itself where none does. ``moves`` are the rows of the table about it."""
+    by_package: dict[str, History] = {}
+    for package, subject in called.places:
+        released = situation.by_names(package)
+        if released is not None:
+            history = spans_history(released, released.spans("parameters", subject, keyword)).also(moves)
+            by_package[package] = by_package[package] | history if package in by_package else history
+    taking = {package: history for package, history in by_package.items() if any(history.has)}
+    thing = f"{called.name}({keyword}=)"
+    return [
+        Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword, moves))
+        for package, history in (taking or dict(list(by_package.items())[:1])).items()
+    ]
+
+
+def _takes(
+    situation: Situation, package: str, called: Called, keyword: str, moves: Sequence[Move]
+) -> bool | Unknown | None:
+    released, version = situation.ledger.package(package), situation.version(package)
+    if released is None or not version:
+        return None
+    if any(move.package == package and move.has(version) for move in moves):
+        return True
+    places = [subject for owner, subject in called.places if owner == package]
+    return _any(released.has("parameters", subject, keyword, version) for subject in places)
+
+
+def _any(answers: Iterable[bool | Unknown]) -> bool | Unknown:
+    found = list(answers)
+    return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
+
+
+def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Found]:
+    """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
+    positional arguments (``2``): a subclass of the user's has to take it."""
+    name = method.rpartition(".")[2]
+    for released in situation.all_by_names():
+        for subject in released.subjects_named("calls", name, whole=False):
+            items = released.items_of("calls", subject)
+            spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
+            now = released.items("calls", subject, situation.version(released.name))
+            there = None if isinstance(now, Unknown) else any(passes in item.split(" ") for item in now)
+            thing = f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
+            if spans:
+                yield Found.read(situation, spans_history(released, spans), "passes", thing, there)
+
+
+def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
+    """The releases in which a class has a method of that name, of its own or of a class it inherits from. Attributes
+    that are set when an object is made are in no list: other releases may have it as one."""
+    for called in called_of(situation, owner, likely):
+        released = situation.by_names(called.package)
+        places = [f"{subject}.{member}" for package, subject in called.places if package == called.package]
+        if released is None:
+            continue
+        history = reduce(or_, (subject_history(released, "parameters", place) for place in places))
+        version = situation.version(called.package)
+        there = _any(released.listed("parameters", place, version) for place in places) if version else None
+        if any(history.has):
+            doubt = "attributes of objects are not in the ledger"
+            yield Found.read(situation, history._replace(doubt=doubt), "member", f"{owner}.{member}", there)
+
+
+def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:
+    """The rows of the table about a keyword, for the callee or a class it inherits from; where the message does not say
+    the class, those of any, if they are of one package."""
+    if callee not in ("", "__init__", "__new__"):
+        return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+    rows = list(keyword_moves(situation.matrix, ("*",), keyword))
+    return rows if len({(row.package, row.releases) for row in rows}) == 1 else []
+
+
+def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:
+    """The rows of the table about a member of a class."""
+    return list(member_moves(situation.matrix, _names(owner, called), member))
+
+
+def _names(callee: str, called: Iterable[Called]) -> list[str]:
+    names = [callee.removesuffix(".__init__").removesuffix(".__new__")]
+    for one in called:
+        names += [subject.partition(":")[2] for _, subject in one.places]
+    return list(dict.fromkeys(names))
+
+
+def as_moved(move: Move) -> Moved:
+    """A row of the table as part of an answer; of a keyword the new one is written with ``=``."""
+    moved = moved_to(move)
+    return moved._replace(new=f"{moved.new}=" if moved.new.isidentifier() else moved.new, write=moved.write or None)
