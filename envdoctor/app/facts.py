@@ -1,7 +1,5 @@
 """``envdoctor facts``: gather what is known of one environment, one machine, one model and one recipe."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

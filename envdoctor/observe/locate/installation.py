@@ -1,7 +1,5 @@
 """Recognising a Python installation or virtual environment by the files around its interpreter."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One metadata directory (or file) of a folder of packages, read into a distribution and what is wrong with it."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple

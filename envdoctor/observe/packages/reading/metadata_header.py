@@ -1,7 +1,5 @@
 """What a METADATA or PKG-INFO file says in its header: name, version, requirements."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple
