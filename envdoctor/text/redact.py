@@ -15,9 +15,7 @@ _TOKEN = re.compile(
 #: Everything up to the last @ after a scheme: a password may itself hold /, : and @; too much is better than a rest.
 _USER_INFO = r"(?<=://)\S*@"
 _ASSIGNED = r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}"
-_PARAMETER = (
-    r"(?i)([?&;#][^=&#;\s]{0,60}(?:token|key|secret|passw|pwd|auth|sig|credential)[^=&#;\s]{0,60}=)[^&#;\s]+"
-)
+_PARAMETER = r"(?i)([?&;#][^=&#;\s]{0,60}(?:token|key|secret|passw|pwd|auth|sig|credential)[^=&#;\s]{0,60}=)[^&#;\s]+"
 #: What follows /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
 _AFTER_T = r"(?<=/t/)[^/?#\s]+"
 #: A long segment of letters and digits in a URL's path: other package indexes carry the token there.
