@@ -13,7 +13,6 @@ from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
@@ -60,9 +59,12 @@ def check(
             judgement = judge(facts, rules, policy)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
-    judgement = with_fixes(judgement, rules)
+    if judgement.findings:
+        from envdoctor.install.fixes import with_fixes  # a healthy environment needs none
+
+        judgement = with_fixes(judgement, rules)
     if any(finding.severity == "error" for finding in judgement.findings):
-        from envdoctor.install.plan import with_plan  # a healthy environment needs none
+        from envdoctor.install.plan import with_plan
 
         judgement = with_plan(judgement, rules)
     notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]

@@ -1,7 +1,5 @@
 """The project's configuration: ``[tool.envdoctor]`` of pyproject.toml, or envdoctor.toml."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

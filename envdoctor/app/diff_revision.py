@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -74,10 +74,10 @@ def diff_revision(
     tell = progress or (lambda text: None)
     sources = request.sources
     aliases = matrix.part("families", "organisations")
-    pins = find_pins(str(sources.cwd))
+    pins = find_pins(sources.folder())
     pin = pinned(pins, [request.repo], aliases)
     access = Access(
-        cwd=str(sources.cwd),
+        cwd=sources.folder(),
         environ=sources.environ,
         aliases=aliases,
         offline=request.offline,
@@ -139,7 +139,7 @@ def _environment(request: Request, matrix: Matrix) -> Gathered:
     if not request.environment:
         return nothing
     try:
-        return collect_facts(replace(request.sources, gpu=False, model=None), matrix)
+        return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
     except JobError as error:
         return Gathered(FactSet(), Target("none", "", str(error)))
 

@@ -1,10 +1,7 @@
 """``envdoctor facts``: gather what is known of one environment, one machine, one model and one recipe."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,12 +23,11 @@ from envdoctor.text.cache import cache_home
 __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_directory"]
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
     those of the configuration file ``configured_in``, which come first. ``hash`` reads large files of the model, to
-    compare them with a pin."""
+    compare them with a pin. ``cwd`` is the working directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
@@ -44,8 +40,12 @@ class Sources:
     gpu: bool = True
     hash: bool = False
     cache: bool = True
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    cwd: Path = field(default_factory=lambda: working_directory() or Path(os.sep))
+    environ: Mapping[str, str] = os.environ
+    cwd: Path | None = None
+
+    def folder(self) -> str:
+        """The folder that relative paths are read from."""
+        return str(self.cwd or working_directory() or os.sep)
 
 
 def working_directory() -> Path | None:
@@ -74,7 +74,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
         environment = _environment(sources, matrix)
         request = Request(
             environ=sources.environ,
-            cwd=str(sources.cwd),
+            cwd=sources.folder(),
             platform=platform_name(),
             gpu=sources.gpu,
             rows=matrix.rows,
@@ -100,7 +100,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    ask = Ask(sources.environ, str(sources.cwd), matrix.registry)
+    ask = Ask(sources.environ, sources.folder(), matrix.registry)
     return SOURCES[name].open(getattr(sources, name, None), ask)
 
 
@@ -109,7 +109,7 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     from envdoctor.observe.model.reading.source import resolve
 
     aliases = matrix.part("families", "organisations")
-    source = resolve(str(sources.model), cwd=str(sources.cwd), environ=sources.environ, aliases=aliases)
+    source = resolve(str(sources.model), cwd=sources.folder(), environ=sources.environ, aliases=aliases)
     facts.drop("model.")
     return gather(request._replace(facts=facts, model=source), ["model"])
 
@@ -120,7 +120,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
     if sources.model is not None:
         from envdoctor.hub.pins import PINS, find_pins
 
-        path = find_pins(str(sources.cwd))
+        path = find_pins(sources.folder())
     if path is None or sources.model is None:
         why = "no --model" if sources.model is None else f"no {PINS}"
         facts.update(without_pin(why))
@@ -129,7 +129,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
     from envdoctor.hub.access import Access
 
     aliases = matrix.part("families", "organisations")
-    access = Access(str(sources.cwd), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
+    access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
     notice = add_pin(facts, path, sources.model, access)
     return (notice,) if notice else ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +41,8 @@ def pin(
     pin with holes would later call a change unchanged.
     """
     sources = sources or Sources()
-    cwd = str(sources.cwd)
-    path = find_pins(cwd) or str(sources.cwd / PINS)
+    cwd = sources.folder()
+    path = find_pins(cwd) or os.path.join(cwd, PINS)
     aliases = load_matrix().part("families", "organisations")
     access = Access(cwd, sources.environ, aliases, offline, timeout, cache=sources.cache, notice=progress)
     try:

@@ -143,7 +143,7 @@ def run_probes(
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
-        place = Place(python, request.sources.environ, str(request.sources.cwd), scratch, visible, request.payload)
+        place = Place(python, request.sources.environ, request.sources.folder(), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
         session = run_session(
@@ -192,7 +192,7 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Wi
         for fact in facts
         if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
     }
-    folder = str(request.sources.cwd / model) if isinstance(model, str) else None
+    folder = os.path.join(request.sources.folder(), model) if isinstance(model, str) else None
     return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe)
 
 
@@ -225,7 +225,7 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     with file:
         head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
-        folders = {scratch: "<scratch>", str(request.sources.cwd): "<cwd>", os.path.expanduser("~"): "~"}
+        folders = {scratch: "<scratch>", request.sources.folder(): "<cwd>", os.path.expanduser("~"): "~"}
         yield lambda outcome: write_outcome(file, outcome, folders)
 
 

@@ -1,7 +1,5 @@
 """Which rule a person means: by its id or by a former one, on the command line and in a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

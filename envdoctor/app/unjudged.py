@@ -1,7 +1,5 @@
 """What a run could not judge although it looks complete: a clean report about nothing would be believed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet

@@ -77,7 +77,6 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
 
 def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
     """Write the report's files, then the report itself; the exit code of the run."""
-    from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import parse_outputs, write_stdout
     from envdoctor.report.color import choose_lang
     from envdoctor.report.formats import load
@@ -87,6 +86,8 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
         report = replace(report, all_facts=True)
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
     for name, path in parse_outputs(options["outputs"], names()):
+        from envdoctor.app.whole_file import write_whole
+
         write_whole(path, load(name)(report, lang))
     if options["format_"] != "terminal":
         write_stdout(load(options["format_"])(report, lang))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -13,7 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 INPUTS = (
@@ -28,7 +27,6 @@ INPUTS = (
 )
 OUTPUTS = ("conflict",)
 
-_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 #: How many askers a message can name; ``required_by`` has them all.
 _NAMED = 3
 #: More than anybody would mend one by one; every record becomes a finding.
@@ -101,6 +99,8 @@ class _Conflicts:
 
     def __init__(self, installed: InstalledSet, values: Mapping[str, str | None], matrix: Matrix) -> None:
         self._installed, self._values = installed, values
+        full, minor = base_release(values["python_full_version"] or ""), values["python_version"]
+        self._pythons = [full] if full else [f"{minor}.0", f"{minor}.99"] if minor else []
         self._needs: dict[str, list[Mapping[str, Any]]] = {}
         for row in matrix.rows("import-needs"):
             self._needs.setdefault(row["name"], []).append(row)
@@ -163,11 +163,8 @@ class _Conflicts:
     def python(self, name: str, version: Value, wanted: str) -> None:
         """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
         pip."""
-        full, minor = self._values["python_full_version"], self._values["python_version"]
-        match = _RELEASE.match(full) if full else None
-        candidates = [match[0]] if match else [f"{minor}.0", f"{minor}.99"] if minor else []
         try:
-            answers = {satisfies(candidate, wanted) for candidate in candidates}
+            answers = {satisfies(python, wanted) for python in self._pythons}
         except NotASpecifier as error:
             self.open(f"Requires-Python of {name} cannot be read: {error}")
             return

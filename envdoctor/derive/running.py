@@ -1,7 +1,5 @@
 """Running every derivation in the order of its inputs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache

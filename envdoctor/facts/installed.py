@@ -1,7 +1,5 @@
 """The installed set: the distributions of an environment with versions and requirements, wherever they were read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The registry: which fact keys and record columns exist, and what may be said of each (``matrices/facts.toml``)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -59,7 +57,7 @@ class FactSpec(NamedTuple):
     meaning: str = ""
     privacy: str = "public"
     help: str = ""
-    columns: Mapping[str, FactSpec] = {}
+    columns: Mapping[str, "FactSpec"] = {}
     identity: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
     concerns: Mapping[str, tuple[str, ...]] = {}
@@ -90,7 +88,7 @@ class Registry:
         self.help_texts = help_texts
 
     @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Registry:
+    def from_mapping(cls, data: Mapping[str, Any]) -> "Registry":
         """Build from the parsed ``facts.toml``. Raises :class:`RegistryError`."""
         specs: dict[str, FactSpec] = {}
         for key, entry in data.get("fact", {}).items():

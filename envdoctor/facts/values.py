@@ -1,7 +1,5 @@
 """The values a fact can have: known, known to be absent, or unknown with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -70,14 +68,14 @@ class Records:
 
     __slots__ = ("incomplete", "items")
 
-    def __init__(self, items: tuple[Mapping[str, Value], ...], incomplete: str | None = None) -> None:
+    def __init__(self, items: tuple[Mapping[str, "Value"], ...], incomplete: str | None = None) -> None:
         self.items = items
         self.incomplete = incomplete
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __iter__(self) -> Iterator[Mapping[str, Value]]:
+    def __iter__(self) -> Iterator[Mapping[str, "Value"]]:
         return iter(self.items)
 
     def __eq__(self, other: object) -> bool:

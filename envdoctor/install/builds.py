@@ -1,7 +1,5 @@
 """Which build of a release would be installed here, and whether the tables know of none for this Python, CUDA, GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

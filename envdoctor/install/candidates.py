@@ -1,7 +1,5 @@
 """The changes that a fix of a rule may come to here: releases and builds, those nearest to the installed ones first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

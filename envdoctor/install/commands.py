@@ -5,8 +5,6 @@ that the table ``packages`` names. Every command names the interpreter or the fo
 happens to be first on PATH may belong to another environment.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Which of a rule's fixes is safe to offer: each is tried on the facts and judged again before it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What a fix changes in an environment, as packages, settings and facts; several changes become one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -26,7 +24,7 @@ class Remedy(NamedTuple):
     cuda_tag: str | None = None
     facts: tuple[Fact, ...] = ()
 
-    def __add__(self, other: object) -> Remedy:
+    def __add__(self, other: object) -> "Remedy":
         """Both, one after the other: the later one decides about a package that both change."""
         if not isinstance(other, Remedy):
             return NotImplemented

@@ -1,7 +1,5 @@
 """A change tried on facts: the errors that would be there then, and the requirements that it would break."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Three-valued evaluation of one rule over a set of facts: yes, no, could not tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What the judge says: findings, the fixes they offer, and rules that could not be checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

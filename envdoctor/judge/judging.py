@@ -1,7 +1,5 @@
 """Judging a set of facts by the whole matrix: findings in order, and what could not be told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

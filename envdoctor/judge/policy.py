@@ -1,7 +1,5 @@
 """What the user decided: the gate, the rules switched off or lowered, and what is accepted with a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Conditions of rules: the text of a rule file, parsed against the registry into a form that is quick to evaluate."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple

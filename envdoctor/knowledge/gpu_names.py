@@ -1,7 +1,5 @@
 """GPUs by the names that drivers and people give them: ``NVIDIA A100-SXM4-80GB``, ``RTX 4090 24G``, ``4090``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -11,8 +9,8 @@ from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["NamedGpu", "gpu_named", "known_gpus"]
 
-_SIZE = re.compile(r"[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z", re.IGNORECASE)
-_LETTERS_THEN_DIGITS = re.compile(r"\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)", re.IGNORECASE)
+_SIZE = r"(?i)[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z"
+_LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
 
 
 class NamedGpu(NamedTuple):
@@ -26,7 +24,7 @@ class NamedGpu(NamedTuple):
 
 def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     """What is known of a GPU by its name; None when no table has it."""
-    match = _SIZE.search(name)
+    match = re.search(_SIZE, name)
     for spelled in _spellings(name, name[: match.start()] if match else name):
         for table in ("gpus", "gpu-series"):
             for row in matrix.rows(table):
@@ -44,7 +42,7 @@ def _spellings(name: str, without_size: str) -> Iterator[str]:
     yield name
     plain = " ".join(without_size.split())
     yield plain
-    yield _LETTERS_THEN_DIGITS.sub(r"\1 ", plain)
+    yield re.sub(_LETTERS_THEN_DIGITS, r"\1 ", plain)
     yield f"RTX {plain}"
     yield f"GeForce {plain}"
 

@@ -1,7 +1,5 @@
 """The matrix as one object: from the compiled files of a wheel, or from the TOML files of a checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +60,7 @@ class Matrix:
         self.ledger = Ledger(home / "ledger")
         self._tables: dict[str, Mapping[str, Any]] = {}
 
-    def only(self, concerns: Callable[[Rule], bool]) -> Matrix:
+    def only(self, concerns: Callable[[Rule], bool]) -> "Matrix":
         """The same matrix with those rules alone that ``concerns`` lets through."""
         part = copy(self)
         part.rules = [rule for rule in self.rules if concerns(rule)]

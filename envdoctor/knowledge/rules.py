@@ -1,7 +1,5 @@
 """Rule files: one TOML document becomes one rule, or a list of what is wrong with it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

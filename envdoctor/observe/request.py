@@ -1,17 +1,13 @@
 """What an observation is asked to look at: one request for all observations of a run."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.reading.source import ModelSource
 
@@ -37,8 +33,8 @@ class Request(NamedTuple):
 
     environ: Mapping[str, str]
     cwd: str = os.sep
-    layout: Layout | None = None
-    model: ModelSource | None = None
+    layout: "Layout | None" = None
+    model: "ModelSource | None" = None
     facts: FactSet = FactSet()
     rows: Callable[..., Sequence[Mapping[str, Any]]] = _no_rows
     variables: Mapping[str, str] = {}
@@ -64,13 +60,13 @@ class Request(NamedTuple):
         return value.items if isinstance(value, Records) else ()
 
     @property
-    def source(self) -> ModelSource:
+    def source(self) -> "ModelSource":
         """The model's files, for observations that need them."""
         assert self.model is not None
         return self.model
 
     @property
-    def place(self) -> Layout:
+    def place(self) -> "Layout":
         """The environment on disk, for observations that need one."""
         assert self.layout is not None
         return self.layout

@@ -4,8 +4,6 @@ A source gives an :class:`Environment`: facts that are known already, or the lay
 runs on this machine, so that what the machine says holds for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,7 +28,7 @@ class Environment(NamedTuple):
     target: Target
     live: bool
     facts: FactSet
-    layout: Layout | None = None
+    layout: "Layout | None" = None
     notes: tuple[str, ...] = ()
 
 

@@ -1,7 +1,5 @@
 """What is judged, in the words of a report's first line."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = ["Target"]

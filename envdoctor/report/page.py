@@ -1,7 +1,5 @@
 """A page of text: its language and width, and how facts are called there: ``pkg.torch`` is "torch"."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry

@@ -1,7 +1,5 @@
 """The report: everything one run has to say, before any rendering."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,8 +59,8 @@ class Report:
     exit_code: int
     notices: tuple[Notice, ...] = ()
     plan: Plan | None = None
-    revision: RevisionSection | None = None
-    probe: ProbeSection | None = None
+    revision: "RevisionSection | None" = None
+    probe: "ProbeSection | None" = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[str, ...] = ()
     all_facts: bool = False

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from envdoctor.report.closing import closing_lines, notice_lines, unjudged_lines, verbose_lines
-from envdoctor.report.finding_text import finding_lines, of_one_cause
 from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
-from envdoctor.report.plan_text import adds_to_fixes, plan_lines
 from envdoctor.report.report import Report
 
 __all__ = ["render"]
@@ -40,12 +38,8 @@ def render(
         blocks.append(revision_header(report, page))
         if report.target.kind != "none":
             blocks.append(environment_lines(report, page))
-    windows = report.facts.value("os.platform") == "windows"
-    for findings in of_one_cause(report.shown()):
-        command = report.probe_commands.get(findings[0].probe or "")
-        blocks.append(finding_lines(findings, page, color=color, probe_command=command, windows=windows))
-    if report.plan is not None and verbosity >= 0 and adds_to_fixes(report):
-        blocks.append(plan_lines(report, report.plan, page, windows=windows))
+    if report.findings:
+        blocks += _findings(report, page, color)
     if report.revision is not None and verbosity >= 0:
         from envdoctor.report.revision_text import revision_summary
 
@@ -62,6 +56,21 @@ def render(
         blocks.append(closing_lines(report, page))
     text = "\n\n".join("\n".join(line.rstrip(" ") for line in block) for block in blocks if block)
     return text + "\n" if text else ""
+
+
+def _findings(report: Report, page: Page, color: bool) -> list[list[str]]:
+    """The findings of one cause together, and the plan for all of them."""
+    from envdoctor.report.finding_text import finding_lines, of_one_cause
+    from envdoctor.report.plan_text import adds_to_fixes, plan_lines
+
+    windows = report.facts.value("os.platform") == "windows"
+    blocks: list[list[str]] = []
+    for findings in of_one_cause(report.shown()):
+        command = report.probe_commands.get(findings[0].probe or "")
+        blocks.append(finding_lines(findings, page, color=color, probe_command=command, windows=windows))
+    if report.plan is not None and page.verbosity >= 0 and adds_to_fixes(report):
+        blocks.append(plan_lines(report, report.plan, page, windows=windows))
+    return blocks
 
 
 def _facts(report: Report, page: Page) -> list[str]:

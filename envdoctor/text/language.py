@@ -5,8 +5,6 @@ sentences that were finished long before anybody knew the language (``"{} cannot
 is unknown, where it comes from), which are recognised again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -13,11 +13,9 @@ _TOKEN = re.compile(
     r"|xox[abprs]-[\w-]{10,}|pypi-[\w-]{24,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{12,}(?:\.[\w-]+)*"
 )
 #: Everything up to the last @ after a scheme: a password may itself hold /, : and @; too much is better than a rest.
-_USER_INFO = re.compile(r"(?<=://)\S*@")
-_ASSIGNED = re.compile(r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}")
-_PARAMETER = re.compile(
-    r"(?i)([?&;#][^=&#;\s]{0,60}(?:token|key|secret|passw|pwd|auth|sig|credential)[^=&#;\s]{0,60}=)[^&#;\s]+"
-)
+_USER_INFO = r"(?<=://)\S*@"
+_ASSIGNED = r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}"
+_PARAMETER = r"(?i)([?&;#][^=&#;\s]{0,60}(?:token|key|secret|passw|pwd|auth|sig|credential)[^=&#;\s]{0,60}=)[^&#;\s]+"
 #: What follows /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
 _AFTER_T = r"(?<=/t/)[^/?#\s]+"
 #: A long segment of letters and digits in a URL's path: other package indexes carry the token there.
@@ -27,9 +25,9 @@ _LONG_SEGMENT = r"(?<=/)(?=[^/\s]*\d)(?=[^/\s]*[A-Za-z])[A-Za-z0-9_-]{24,}(?=[/?
 def without_credentials(text: str) -> str:
     """The text without users and passwords in URLs, values of parameters called token and the like, and tokens."""
     if "://" in text and "@" in text:
-        text = _USER_INFO.sub("***@", text)
+        text = re.sub(_USER_INFO, "***@", text)
     if "=" in text:
-        text = _ASSIGNED.sub(r"\1***", _PARAMETER.sub(r"\1***", text))
+        text = re.sub(_ASSIGNED, r"\1***", re.sub(_PARAMETER, r"\1***", text))
     return _TOKEN.sub("***", text) if len(text) > 12 else text
 
 

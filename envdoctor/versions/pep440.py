@@ -4,8 +4,6 @@ packaging costs 30 ms to import, more than everything else that is done with the
 Pre-releases count as versions like any other, as they do for ``pip check``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -60,7 +58,7 @@ class _Version(NamedTuple):
     def is_pre(self) -> bool:
         return self.pre != _FINAL or self.dev != _NOT_DEVELOPMENT
 
-    def same_base(self, other: _Version) -> bool:
+    def same_base(self, other: "_Version") -> bool:
         return self[:2] == other[:2]
 
 

@@ -1,7 +1,5 @@
 """One line of ``Requires-Dist``: the name it asks for, the versions it allows, and when it counts."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Who asks: the caller's variables and folder, and the interpreter that envdoctor runs in."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping
@@ -27,7 +25,7 @@ class Running(NamedTuple):
     library: str
 
     @classmethod
-    def this(cls) -> Running:
+    def this(cls) -> "Running":
         """The interpreter that runs this code."""
         name = sys.implementation.name
         free_threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
@@ -46,7 +44,7 @@ class Caller(NamedTuple):
     files: Files
     started: list[str]
 
-    def ask(self, executable: str) -> Answer | Unknown:
+    def ask(self, executable: str) -> "Answer | Unknown":
         """Start an interpreter and let it say what it is; it is named in ``started`` from then on.
 
         It is not started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.

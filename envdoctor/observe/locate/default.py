@@ -1,7 +1,5 @@
 """The environment that is judged when none is named: the one a job started here would use."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Recognising a Python installation or virtual environment by the files around its interpreter."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -26,8 +24,8 @@ __all__ = [
 WINDOWS = "Lib"
 
 _LIBRARY = re.compile(r"(python|pypy|graalpy)(\d{1,3})\.(\d{1,3})(t?)\Z")
-_NAMED_FOR = re.compile(r"(python|pypy|graalpy)(\d\.\d{1,3})(t?)")
-_PYTHON_NAME = re.compile(r"(python|pypy|graalpy)w?[\d.]*t?(\.exe)?\Z", re.IGNORECASE)
+_NAMED_FOR = r"(python|pypy|graalpy)(\d\.\d{1,3})(t?)"
+_PYTHON_NAME = r"(?i)(python|pypy|graalpy)w?[\d.]*t?(\.exe)?\Z"
 _INTERPRETERS = ("bin/python", "bin/python3", "bin/pypy3", "python.exe", "Scripts/python.exe", "bin/python.exe")
 #: How far above the interpreter its library folder is looked for.
 _CLIMB = 6
@@ -51,7 +49,7 @@ class Installation(NamedTuple):
 
 def is_python_name(path: str) -> bool:
     """Whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
-    return _PYTHON_NAME.match(os.path.basename(path)) is not None
+    return re.match(_PYTHON_NAME, os.path.basename(path)) is not None
 
 
 def of_interpreter(executable: str, files: Files) -> Installation | None:
@@ -129,7 +127,7 @@ def implementation_of(installation: Installation) -> str | Unknown:
 
 
 def _library_named_by(name: str) -> str | None:
-    match = _NAMED_FOR.match(name)
+    match = re.match(_NAMED_FOR, name)
     return match.group(0) if match else None
 
 

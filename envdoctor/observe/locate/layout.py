@@ -1,8 +1,6 @@
 """Where an environment keeps its packages, and for which Python: the layout that the readers of this folder share."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
@@ -22,8 +20,7 @@ class EnvironmentUnreadable(EnvironmentNotFound):
     usage = False
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """One environment on disk.
 
     ``prefix`` is its folder (``sys.prefix``) and ``executable`` its interpreter, which may be started; None when there
@@ -47,9 +44,9 @@ class Layout:
     kind: str
     because: str
     live: bool
+    files: Files
     gone: str | None = None
     version_origin: str = ""
     import_lines: tuple[tuple[str, str], ...] = ()
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
-    files: Files = field(default_factory=Files, compare=False, repr=False)

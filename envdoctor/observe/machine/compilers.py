@@ -18,7 +18,7 @@ KEYS = ("build.c_compiler", "build.gcc")
 
 #: g++-12, x86_64-linux-gnu-g++-12, gcc-13.2
 _VERSIONED = re.compile(r"(?:\A|-)(?:gcc|g\+\+|c\+\+|cc)-(\d{1,2}(?:\.\d{1,2}){0,2})\Z")
-_VERSION_FOLDER = re.compile(r"\d{1,2}(?:\.\d{1,2}){0,2}\Z")
+_VERSION_FOLDER = r"\d{1,2}(?:\.\d{1,2}){0,2}\Z"
 #: Stand-ins that start the compiler of the same name further on.
 _CACHES = frozenset({"ccache", "sccache", "distcc"})
 _MAX_LINKS = 20
@@ -113,7 +113,7 @@ def gcc_version(path: str) -> Value:
         for triple in names(library, 64)
         if triple.startswith(machine) and "linux" in triple
         for version in names(os.path.join(library, triple), 64)
-        if _VERSION_FOLDER.match(version)
+        if re.match(_VERSION_FOLDER, version)
     }
     if len(versions) == 1:
         return versions.pop()

@@ -19,7 +19,7 @@ NEEDS = ("pkg.*",)
 
 _OPS = "deepspeed/ops"
 #: deepspeed/ops/adam/cpu_adam_op.cpython-311-x86_64-linux-gnu.so, in a wheel built with DS_BUILD_OPS
-_COMPILED = re.compile(r"(\w+?)_op\.[^/]*\.so\Z")
+_COMPILED = r"(\w+?)_op\.[^/]*\.so\Z"
 _FEW = 200
 
 
@@ -78,7 +78,7 @@ def _compiled(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) -> t
         for folder in layout.files.names_or_none(top)[:_FEW]:
             if "." not in folder and not folder.startswith("__"):
                 for name in layout.files.names_or_none(os.path.join(top, folder))[:_FEW]:
-                    match = _COMPILED.match(name)
+                    match = re.match(_COMPILED, name)
                     if match:
                         found.add(match.group(1))
     home = environ.get("HOME", "")

@@ -1,7 +1,5 @@
 """The installed distributions: names, versions, requirements and tags, by their metadata and version files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -30,7 +30,7 @@ NEEDS = ("dist",)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
 #: may be for one of several kinds of hardware.
-_MODULE = re.compile(r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z")
+_MODULE = r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z"
 _FOR_TESTS = re.compile(r"(?:\A|[/_])tests?(?:[/_.]|\Z)")
 #: Whose lists hold: conda and Linux distributions change the files after the list was made.
 _EXACT = ("pip", "uv")
@@ -143,12 +143,12 @@ def _against_list(
             if one.size is not None and one.size != status.st_size:
                 changed.append(one.name)
     if gone:
-        vital = [name for name in gone if _MODULE.search(name) or os.path.dirname(name).endswith(".libs")]
+        vital = [name for name in gone if re.search(_MODULE, name) or os.path.dirname(name).endswith(".libs")]
         fails = stack and (bool(vital) or len(gone) == len(listed))
         yield _record(item, "files-gone", _few(vital or gone), fails=fails)
     if changed and not extension:
         broken = [name for name in changed if _damaged(os.path.join(folder, *name.split("/")), files)]
-        fails = stack and any(_MODULE.search(name) for name in broken)
+        fails = stack and any(re.search(_MODULE, name) for name in broken)
         yield _record(item, "files-damaged" if broken else "files-changed", _few(broken or changed), fails=fails)
 
 

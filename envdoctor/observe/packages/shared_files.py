@@ -17,7 +17,7 @@ KEYS = ("shared_file",)
 NEEDS = ("dist",)
 
 _RECORD_LIMIT = 4 << 20
-_LIBRARY = re.compile(rb"^([^\",\r\n]{1,400}\.(?:so(?:\.[\d.]{1,20})?|dll)),", re.MULTILINE)
+_LIBRARY = rb"(?m)^([^\",\r\n]{1,400}\.(?:so(?:\.[\d.]{1,20})?|dll)),"
 
 
 def observe(request: Request) -> list[Fact]:
@@ -43,7 +43,7 @@ def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
             record = files.head(os.path.join(str(item["path"]), "RECORD"), _RECORD_LIMIT)
         except OSError as error:
             return Unknown(f"RECORD of {item['name']} cannot be read: {because_of(error)}")
-        names = set(_LIBRARY.findall(record))
+        names = set(re.findall(_LIBRARY, record))
         files.use(1 + len(names))
         if not names:
             return Unknown(f"RECORD of {item['name']} lists no library")

@@ -15,6 +15,7 @@ from observing import one
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import library_shadow
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -67,7 +68,7 @@ def found(site: Path, tmp_path: Path):
     """The records by library, for these variables."""
 
     def run(kind: str = "venv", live: bool = True, **environ: str):
-        layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", kind, "", live)
+        layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", kind, "", live, Files())
         fact = one(library_shadow, layout, {"dist": WHEELS}, environ=environ)
         if not isinstance(fact.value, Records):
             return fact.value
@@ -156,7 +157,7 @@ def test_a_file_that_carries_no_version_is_of_unknown_order(found, tmp_path):
 def test_a_damaged_library_leaves_the_list_open(site, tmp_path):
     (site / "nvidia/cusparse/lib/libcusparse.so.12").write_bytes(b"\x7fELF")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
     fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(folder)})
     assert fact.value == Records((), "libcusparse.so.12 cannot be read: it is cut off")
 
@@ -165,7 +166,7 @@ def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(site, tmp_p
     shutil.rmtree(site / "nvidia" / "nvjitlink")
     write_shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
     fact = one(library_shadow, layout, {"dist": WHEELS}, environ={"LD_LIBRARY_PATH": str(folder)})
     (item,) = fact.value
     assert item["wheel"] == "nvidia-nvjitlink-cu12"
@@ -210,7 +211,7 @@ def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
     environ = {**os.environ, "LD_LIBRARY_PATH": str(shadow)}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
     real = {path for path in done.stdout.split() if path.startswith(str(shadow))}
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True)
+    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
     fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(shadow)})
     assert {item["path"] for item in fact.value} == real
     assert all(item["wheel"] is ABSENT for item in fact.value)

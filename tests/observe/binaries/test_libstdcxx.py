@@ -18,6 +18,7 @@ from envdoctor.observe.binaries import libstdcxx
 from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
 from envdoctor.observe.binaries.reading.loader import cached_library
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 NEW, OLD = ELF / "libstdc++.so.6", ELF / "old-libstdc++.so.6"  # 3.4.28 and 3.4.21
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the file
 
 
 def layout(prefix: Path, kind: str = "venv") -> Layout:
-    return Layout(str(prefix), None, (), "3.11.9", "cpython", kind, "", True)
+    return Layout(str(prefix), None, (), "3.11.9", "cpython", kind, "", True, Files())
 
 
 def place(folder: Path, library: Path) -> str:

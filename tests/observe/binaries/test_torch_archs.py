@@ -14,6 +14,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records, Unknown
 from envdoctor.observe.binaries import torch_archs
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
 
 GPU = Records(({"cc": "9.0"},))
 LIST = b"sm_75 sm_80 sm_90a compute_90"
@@ -31,7 +32,7 @@ def environment(tmp_path):
 
 
 def layout(folder: Path) -> Layout:
-    return Layout(str(folder), None, (str(folder),), "3.11.9", "cpython", "venv", "", True)
+    return Layout(str(folder), None, (str(folder),), "3.11.9", "cpython", "venv", "", True, Files())
 
 
 def read(where: Layout, gpus=GPU, cuda="13.0"):

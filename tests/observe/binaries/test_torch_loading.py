@@ -13,6 +13,7 @@ from elf_writer import write_shared_object
 from envdoctor.facts.values import ABSENT, Unknown
 from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -40,7 +41,7 @@ def read(site: Path, tmp_path: Path):
     def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
         folders = (str(site), *map(str, more))
         layout = Layout(
-            str(tmp_path / "env"), None, folders, "3.11.9", "cpython", "venv", "", here, incomplete=incomplete
+            str(tmp_path / "env"), None, folders, "3.11.9", "cpython", "venv", "", here, Files(), incomplete=incomplete
         )
         system = str(tmp_path / "system")
         return tuple(fact.value for fact in torch_loading_facts(cuda, layout, environ, here=here, system=system))

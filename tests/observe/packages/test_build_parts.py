@@ -13,6 +13,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages import build_parts
+from envdoctor.text.files import Files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compiling is looked at on Linux only")
 
@@ -47,6 +48,7 @@ def look(venv: Path, deepspeed: Value = ABSENT, **environ: str) -> dict[str, Val
         kind="venv",
         because="test",
         live=True,
+        files=Files(),
     )
     asked = ask(layout, facts=FactSet([Fact("pkg.deepspeed", deepspeed, "", "")]), environ=environ)
     return {fact.key: fact.value for fact in build_parts.observe(asked)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def test_a_list_that_may_lack_packages_does_not_say_that_one_is_missing(put: Put
     put("a", "1.0", "Requires-Dist: b", "Requires-Dist: c>=2")
     put("c", "1.0")
     layout = choose(str(venv), None, None, environ={}, cwd=os.sep)
-    observed = observe(replace(layout, incomplete="a folder cannot be listed"))
+    observed = observe(layout._replace(incomplete="a folder cannot be listed"))
     (fact,) = [fact for fact in observed.facts if fact.key == "conflict"]
     assert [item["package"] for item in fact.value] == ["c"]
     assert fact.value.incomplete == "a folder cannot be listed"

@@ -67,6 +67,17 @@ def test_a_file_cut_within_its_version_says_so() -> None:
     assert header(b"Metadata-Version: 2.1\nName: torch\nVersion: 2.1") == Header("torch", "2.1", cut=True)
 
 
+def test_requirements_are_read_in_any_spelling_and_over_several_lines() -> None:
+    lines = b"requires-dist : a>=1\nREQUIRES-PYTHON:>=3.9\nRequires-Dist: b\n\t>=2\nName: x\nVersion: 1\n\n"
+    assert header(lines) == Header("x", "1", requires=("a>=1", "b >=2"), requires_python=">=3.9")
+
+
+def test_requirements_of_extras_alone_are_left_out() -> None:
+    extras = [b"a ; extra == 'x'", b"b; python_version > '3' and extra == 'x'", b"c; extra == 'x' or os_name == 'nt'"]
+    content = b"\n".join([b"Name: x", b"Version: 1", *(b"Requires-Dist: " + line for line in extras), b"", b""])
+    assert header(content).requires == ("c; extra == 'x' or os_name == 'nt'",)
+
+
 def test_an_empty_file_has_neither() -> None:
     assert header(b"") == Header(None, None)
 

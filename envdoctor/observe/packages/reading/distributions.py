@@ -1,7 +1,5 @@
 """The distributions of one folder of packages, and what contradicts itself in it."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple

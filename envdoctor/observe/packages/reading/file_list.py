@@ -1,7 +1,5 @@
 """The compiled files that the file list (RECORD) of a distribution names."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple

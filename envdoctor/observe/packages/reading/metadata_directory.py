@@ -1,7 +1,5 @@
 """One metadata directory (or file) of a folder of packages, read into a distribution and what is wrong with it."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple
@@ -22,7 +20,6 @@ __all__ = [
     "readable",
 ]
 
-_PLAIN_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}\Z")
 _REQUIRES_LIMIT = 1 << 16
 #: ``name-version-py3.8.egg-info``; everything after the name may be missing.
 _EGG_NAME = r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[^-]+(?:-.+)?)?)?\Z"
@@ -63,7 +60,7 @@ class Problem(NamedTuple):
 
 def checked_version(text: str) -> str | Unknown:
     """The version when it is one by PEP 440, else unknown with what was found."""
-    if _PLAIN_VERSION.match(text) or is_version(text):
+    if is_version(text):
         return text
     return Unknown(f"a version by PEP 440 is expected, not {text[:60]!r}")
 

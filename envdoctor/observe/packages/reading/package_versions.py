@@ -1,7 +1,5 @@
 """One version a package, out of several metadata directories and the package's own version file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The versions that packages carry in their own files, where METADATA drops the build's local tag."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple
