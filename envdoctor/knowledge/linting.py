@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge.conditions import Condition, bounds
+from envdoctor.knowledge.ledger_schema import LARGEST, complaints
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
@@ -59,10 +60,11 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
 
 
 def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """Complaints about tables and registry of a checkout, as (file, complaint); those of a wheel were linted before."""
-    complaints = list(_documents(matrix.home))
-    yield from complaints
-    if not complaints:
+    """Complaints about tables, ledger and registry of a checkout, as (file, complaint); those of a wheel were linted
+    before."""
+    found = [*_documents(matrix.home), *_ledger(matrix.home)]
+    yield from found
+    if not found:
         yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
         yield from (("retired.toml", problem) for problem in _retired(matrix))
         yield from (("families.toml", problem) for problem in _families(matrix))
@@ -77,6 +79,16 @@ def _documents(home: Path) -> Iterator[tuple[str, str]]:
             problems = [error.problem]
         for problem in problems:
             yield path.relative_to(home).as_posix(), problem
+
+
+def _ledger(home: Path) -> Iterator[tuple[str, str]]:
+    size = 0
+    for path in sorted((home / "ledger").glob("*")):
+        data = path.read_bytes()
+        size += len(data)
+        yield from ((f"ledger/{path.name}", problem) for problem in complaints(path.name.removesuffix(".txt"), data))
+    if size > LARGEST:
+        yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
 
 
 def _registry(matrix: Matrix) -> Iterator[str]:
