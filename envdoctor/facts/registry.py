@@ -48,7 +48,8 @@ class FactSpec(NamedTuple):
     ask for; a report need not print it beside the rule's words.
     ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
     ``first`` are those that a reader asks for first.
-    ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
+    ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart,
+    ``edit`` the one with the places where a user would edit (empty: none has).
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
     ``concerns`` names, by such a pattern, the column that says which package an item is about: only that item goes.
@@ -74,6 +75,7 @@ class FactSpec(NamedTuple):
     answer: bool = False
     names: Mapping[str, str] = {}
     first: tuple[str, ...] = ()
+    edit: str = ""
 
 
 class Registry:
@@ -173,6 +175,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         absent=entry.get("absent", {}),
         answer=entry.get("answer", False),
         first=tuple(entry.get("first", ())),
+        edit=entry.get("edit", ""),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
 

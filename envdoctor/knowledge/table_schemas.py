@@ -176,6 +176,7 @@ _OTHERS: Mapping[str, Check] = {
                     {
                         **_OF_ANY_FACT,
                         "identity": TEXTS,
+                        "edit": TEXT,
                         "first": TEXTS,
                         "concerns": mapping(TEXT, TEXT),
                         "columns": mapping(TEXT, table(_FACT, _OF_ANY_FACT)),

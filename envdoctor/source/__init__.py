@@ -1,1 +1,1 @@
-"""Python source as syntax trees: what a module offers, what it takes, what a script uses. Pure: trees in, values out."""
+"""Python source as syntax trees: what a module offers, what it takes, what a script uses. Pure functions."""

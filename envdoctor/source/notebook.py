@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Notebook", "NotANotebook", "parse_notebook"]
+__all__ = ["NotANotebook", "Notebook", "parse_notebook"]
 
 _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.

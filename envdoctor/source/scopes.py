@@ -54,17 +54,24 @@ class Scope:
         """The scope in which ``:=`` binds."""
         return self if self.kind != "comprehension" or self.parent is None else self.parent.holder()
 
+    def is_one_definition(self, name: str) -> bool:
+        """Whether the name has one meaning here, which is no import."""
+        return self._meanings(name) == [None]
+
     def find(self, name: str) -> Target | None:
         """The one import that the name stands for here; None when it may stand for anything else."""
+        targets = self._meanings(name)
+        first = targets[0] if targets else None
+        one = first is not None and all(other and other.dotted == first.dotted for other in targets)
+        return first if one else None
+
+    def _meanings(self, name: str) -> list[Target | None]:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.bound and (scope is self or scope.kind != "class"):
-                targets = scope.bound[name]
-                first = targets[0]
-                one = first is not None and all(other and other.dotted == first.dotted for other in targets)
-                return first if one else None
+                return scope.bound[name]
             scope = scope.parent
-        return None
+        return []
 
 
 def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:

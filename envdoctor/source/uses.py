@@ -34,7 +34,8 @@ class Use(NamedTuple):
     ``name`` is dotted), keyword (of a call of ``name``) or override (``name`` is ``Class.method`` of the base class,
     ``parameters`` are those of the method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``).
 
-    ``within`` is the outermost function or class whose call it waits for; empty for what runs when the file does.
+    ``within`` is the outermost function or class whose call it waits for; empty for what runs when the file does,
+    or, where it stands in a ``branch``, may run then.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Use(NamedTuple):
     parameters: tuple[str, ...]
     guarded: bool
     within: str
+    branch: bool
     line: int
 
     @property
@@ -63,18 +65,33 @@ class Found(NamedTuple):
 
 class _Place(NamedTuple):
     """Where a node stands. ``outer`` is the outermost definition around it, ``deferred`` whether it waits for a call,
-    ``bases`` are the imported base classes of the class whose method it is in."""
+    ``branch`` whether for a condition, ``bases`` are the imported base classes of the class whose method it is in."""
 
     scope: Scope
     guard: Guard
     outer: str = ""
     deferred: bool = False
+    branch: bool = False
     bases: tuple[Target, ...] = ()
 
 
 def uses_of(tree: ast.Module, own: Collection[str] = ()) -> Found:
     """The uses of one file; imports of modules ``own`` are the project's. Raises :class:`TooMuch`."""
     return _Reader(tree, own).read()
+
+
+class _Class(NamedTuple):
+    """A class of the file: the imported classes that it derives from, and the fields that it declares itself.
+    ``constructor``: it says itself how it is made."""
+
+    bases: tuple[Target, ...]
+    fields: frozenset[str]
+    constructor: bool
+
+    @property
+    def made_by(self) -> Target | None:
+        """The one imported class whose constructor is called for it."""
+        return self.bases[0] if len(self.bases) == 1 and not self.constructor else None
 
 
 class _Reader:
@@ -87,7 +104,7 @@ class _Reader:
             isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
             for node in tree.body
         )
-        self._classes: dict[str, tuple[Target, ...]] = {}
+        self._classes: dict[str, _Class] = {}
         self._found = Found([], set(), set())
         self._waiting: list[tuple[ast.AST, _Place]] = []
 
@@ -154,6 +171,7 @@ class _Reader:
         asked = asks_what_is_there(node.test)
         inside = place._replace(guard=place.guard._replace(optional=True)) if asked else place
         if isinstance(node, ast.If):
+            inside = inside._replace(branch=place.branch or not _asks_if_main(node.test))
             self._push_block(node.body, inside)
             self._push_block(node.orelse, inside)
         else:
@@ -221,8 +239,13 @@ class _Reader:
         self._push([node.func], place)
         self._provide_by_call(node, place)
         if called is not None and called.name:
+            own = (
+                self._classes[node.func.id].fields
+                if isinstance(node.func, ast.Name) and node.func.id in self._classes
+                else ()
+            )
             for keyword in node.keywords:
-                if keyword.arg is not None:
+                if keyword.arg is not None and keyword.arg not in own:
                     self._use("keyword", called, keyword, place, keyword=keyword.arg)
 
     def _called(self, func: ast.expr, place: _Place) -> Target | None:
@@ -236,6 +259,13 @@ class _Reader:
                 return None
             base = place.bases[0]
             return base if names[0] == "__init__" else Target(base.module, f"{base.name}.{names[0]}")
+        if (
+            isinstance(func, ast.Name)
+            and not names
+            and place.scope.is_one_definition(func.id)
+            and func.id in self._classes
+        ):
+            return self._classes[func.id].made_by
         target = place.scope.find(func.id) if isinstance(func, ast.Name) else None
         if target is None or len(names) > _LONGEST_CHAIN:
             return None
@@ -261,7 +291,7 @@ class _Reader:
         outside = [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
         self._push(outside, place)
         bases = tuple(target for base in node.bases for target in self._bases(base, place))
-        self._classes[node.name] = bases
+        self._classes[node.name] = _Class(bases, _fields(node), _makes_itself(node))
         if node.decorator_list:
             self._mention(node.name, place)  # whoever decorates a class may make one
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=bases)
@@ -274,10 +304,10 @@ class _Reader:
 
     def _bases(self, base: ast.expr, place: _Place) -> tuple[Target, ...]:
         """The imported classes that a base is or, for a class of this file, that it derives from."""
-        called = self._called(base, place)
+        called = self._called(base, place) if not (isinstance(base, ast.Name) and base.id in self._classes) else None
         if called is not None and called.name:
             return (called,)
-        return self._classes.get(base.id, ()) if isinstance(base, ast.Name) else ()
+        return self._classes[base.id].bases if isinstance(base, ast.Name) and base.id in self._classes else ()
 
     def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: _Place) -> None:
         self._push(function_parts(node, hints=self._hints), place)
@@ -292,7 +322,7 @@ class _Reader:
     def _mention(self, name: str, place: _Place) -> None:
         self._found.mentioned.add((name, place.outer))
 
-    def _use(  # noqa: PLR0917 (what a use consists of)
+    def _use(
         self,
         kind: str,
         target: Target | None,
@@ -306,8 +336,24 @@ class _Reader:
             guarded = place.guard.covers(kind)
             within = place.outer if place.deferred else ""
             line = getattr(node, "lineno", 1)
-            use = Use(kind, target.module, target.name, keyword, parameters, guarded, within, line)
+            use = Use(kind, target.module, target.name, keyword, parameters, guarded, within, place.branch, line)
             self._found.uses.append(use)
+
+
+def _fields(node: ast.ClassDef) -> frozenset[str]:
+    """What a dataclass, or a class like one, may take besides."""
+    annotated = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
+    return frozenset(target.id for target in annotated if isinstance(target, ast.Name))
+
+
+def _makes_itself(node: ast.ClassDef) -> bool:
+    made = {one.name for one in node.body if isinstance(one, _DEFINITIONS)} & {"__init__", "__new__"}
+    return bool(made) or bool(node.keywords)  # a metaclass may do anything
+
+
+def _asks_if_main(test: ast.expr) -> bool:
+    """``if __name__ == "__main__"``: a script is run."""
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
 def _is_modules(node: ast.expr) -> bool:
@@ -317,7 +363,11 @@ def _is_modules(node: ast.expr) -> bool:
 def _own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:
     """The parameters of a method without the bound one; None for what is no method of its class's callers."""
     decorators = {_name(one) for one in node.decorator_list}
-    if (node.name.startswith("__") and node.name.endswith("__")) or decorators & {"property", "cached_property", "setter"}:
+    if (node.name.startswith("__") and node.name.endswith("__")) or decorators & {
+        "property",
+        "cached_property",
+        "setter",
+    }:
         return None
     words = list(_words(node.args))
     return tuple(words if "staticmethod" in decorators else words[1:])

@@ -1,0 +1,213 @@
+"""What the ledger says of one thing that code asks of a package: a dotted name, a keyword of a call, an overridden
+method; in one release, and in which releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Ledger, Released, short
+from envdoctor.versions.pep440 import order
+
+__all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to"]
+
+_HOPS = 8
+_NOT_READ = Unknown("the ledger does not say which parameters it takes")
+
+
+class Asked(NamedTuple):
+    """What is asked of a package: ``module`` and, below it, a dotted ``name``; of what is found there the ``keyword``,
+    or that it can be overridden by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
+
+    module: str
+    name: str = ""
+    keyword: str = ""
+    parameters: tuple[str, ...] | None = None
+
+
+class Lacking(NamedTuple):
+    """What is not there: a ``module``, a ``name``, a ``keyword``, or the ``override`` that does not fit; ``what`` is
+    the dotted name of the module or of what lies in one, ``call`` how an overridden method is called."""
+
+    kind: str
+    what: str
+    call: str = ""
+
+
+#: The installed version of another distribution; None when it is not known, or not there.
+VersionOf = Callable[[str], str | None]
+
+
+def answer(
+    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+) -> Lacking | Unknown | None:
+    """What a release lacks of what is asked for; None when it has it."""
+    lacking = _name(released, asked.module, asked.name, version)
+    if lacking is not None or not (asked.keyword or asked.parameters is not None):
+        return lacking
+    place = place_of(released, asked.module, asked.name, version)
+    if asked.keyword:
+        taken = _parameters(ledger, released, place, version, other, _HOPS)
+        if isinstance(taken, Unknown):
+            return taken
+        fits = asked.keyword in taken or "**" in taken
+        return None if fits else Lacking("keyword", f"{asked.module}.{asked.name}")
+    calls = _calls(ledger, released, place, version, other, _HOPS)
+    if isinstance(calls, Unknown):
+        return calls
+    unfit = next((call for call in calls if not _can_be_called(asked.parameters or (), call)), None)
+    return None if unfit is None else Lacking("override", f"{asked.module}.{asked.name}", unfit)
+
+
+def releases_with(
+    ledger: Ledger, released: Released, asked: Asked, near: str, other: VersionOf
+) -> tuple[str, ...] | Unknown:
+    """The releases that were read and have it, of one unbroken row: that nearest to the version ``near``, the newer of
+    two that are equally near. Empty when none that was read has it."""
+    read = [release.version for release in released.releases if release.read]
+    has = [answer(ledger, released, asked, version, other) is None for version in read]
+    rows: list[list[int]] = []
+    for place, one in enumerate(has):
+        if one and rows and rows[-1][-1] == place - 1:
+            rows[-1].append(place)
+        elif one:
+            rows.append([place])
+    here, orders = order(near), [order(version) for version in read]
+    if here is None:
+        return Unknown(f"{near} is no version")
+    at = sum(one is not None and one < here for one in orders)
+    rows.sort(key=lambda row: (min(abs(row[0] - at), abs(row[-1] - at)), -row[0]))
+    return tuple(read[place] for place in rows[0]) if rows else ()
+
+
+def range_of(released: Released, row: Sequence[str]) -> str:
+    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
+    read = [release.version for release in released.releases if release.read]
+    low = [f">={short(row[0])}"] if row[0] != read[0] else []
+    after = read.index(row[-1]) + 1
+    return ",".join([*low, *([f"<{short(read[after])}"] if after < len(read) else [])])
+
+
+def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
+    """Whether a release has a module; the first of the packages around it that is missing."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        inner = ".".join(parts[:count])
+        there = released.listed("offers", inner, version)
+        if there is True:
+            continue
+        if there is False and count > 1:
+            # A package that makes names up may make up modules, and what it binds itself may be one by another name.
+            bound = released.offers(".".join(parts[: count - 1]), parts[count - 1], version)
+            there = Unknown(f"{inner} is no file of its own") if bound is True else bound
+        if there is False:
+            return Lacking("module", inner)
+        return there if isinstance(there, Unknown) else Unknown("not known")
+    return None
+
+
+def place_of(released: Released, module: str, name: str, version: str) -> str:
+    """Where a public name is defined, as ``module:Qualified.name``; the name itself when nothing else is known."""
+    parts = name.split(".")
+    while len(parts) > 1 and released.listed("offers", f"{module}.{parts[0]}", version) is True:
+        module, parts = f"{module}.{parts[0]}", parts[1:]
+    place = f"{module}:{parts[0]}"
+    for _ in range(_HOPS):
+        found = released.items("alias", place, version)
+        if isinstance(found, Unknown) or len(found) != 1:
+            break
+        place = found[0]
+    return ".".join([place, *parts[1:]])
+
+
+def went_to(released: Released, dotted: str, version: str) -> str | None:
+    """The new dotted name of one that went, by the files of the releases themselves; None when it is not known."""
+    module, _, name = dotted.rpartition(".")
+    found = released.items("moved", f"{module}:{name}", version)
+    return found[0].replace(":", ".") if not isinstance(found, Unknown) and len(found) == 1 else None
+
+
+def _name(released: Released, module: str, name: str, version: str) -> Lacking | Unknown | None:
+    missing = known_module(released, module, version)
+    if missing is not None:
+        return missing
+    for part in filter(None, name.split(".")):
+        there = released.offers(module, part, version)
+        if there is not True:
+            return Lacking("name", f"{module}.{part}") if there is False else there
+        if released.has("offers", module, part, version) is not False:
+            return None  # a name, and what it stands for is not followed
+        module = f"{module}.{part}"
+    return None
+
+
+def _parameters(  # noqa: PLR0917 (a question and how far it may go)
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> set[str] | Unknown:
+    """The names of the parameters, with those of the base classes."""
+    if released.listed("parameters", place, version) is not True or not hops:
+        return _NOT_READ
+    items = released.items("parameters", place, version)
+    if isinstance(items, Unknown):
+        return items
+    taken = {item for item in items if not item.startswith("&")}
+    for base in (item[1:] for item in items if item.startswith("&")):
+        elsewhere = _elsewhere(ledger, released, base, version, other)
+        if isinstance(elsewhere, Unknown):
+            return elsewhere
+        inherited = _parameters(ledger, elsewhere[0], base, elsewhere[1], other, hops - 1)
+        if isinstance(inherited, Unknown):
+            return inherited
+        taken |= inherited
+    return taken
+
+
+def _elsewhere(
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf
+) -> tuple[Released, str] | Unknown:
+    """The package that a place belongs to, and its version."""
+    if place.partition(".")[0].partition(":")[0] in released.modules:
+        return released, version
+    owner = ledger.package(ledger.owner(place.partition(":")[0]) or "")
+    installed = other(owner.name) if owner is not None else None
+    return (owner, installed) if owner is not None and installed else Unknown(f"{place} is not known")
+
+
+def _calls(  # noqa: PLR0917
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> tuple[str, ...] | Unknown:
+    """How a method is called by its class, or by the base classes that it has it from."""
+    items = released.items("calls", place, version)
+    if isinstance(items, Unknown) or items or not hops:
+        return items
+    owner, _, method = place.rpartition(".")
+    bases = released.items("parameters", owner, version)
+    for base in bases if not isinstance(bases, Unknown) else ():
+        if base.startswith("&") and not isinstance(
+            found := _elsewhere(ledger, released, base[1:], version, other), Unknown
+        ):
+            inherited = _calls(ledger, found[0], f"{base[1:]}.{method}", found[1], other, hops - 1)
+            if isinstance(inherited, Unknown) or inherited:
+                return inherited
+    return ()
+
+
+def _can_be_called(parameters: Sequence[str], call: str) -> bool:
+    """Whether a method with these parameters (without the bound one) can be called so: ``2 num_items_in_batch=``."""
+    count, *keywords = call.split(" ")
+    given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
+    stars = [place for place, one in enumerate(parameters) if one.startswith("*") and not one.startswith("**")]
+    positional = list(parameters[: stars[0]] if stars else parameters)
+    positional = [one for one in positional if not one.startswith("**")]
+    names = {one.rstrip("=") for one in parameters if not one.startswith("*")}
+    takes_more = any(len(parameters[place]) > 1 for place in stars)
+    if int(count) > len(positional) and not takes_more:
+        return False
+    if any(one.startswith("**") for one in parameters):
+        return True
+    filled = {one.rstrip("=") for one in positional[: int(count)]}
+    if given - names or given & filled:
+        return False
+    required = {one for one in parameters if not one.startswith("*") and not one.endswith("=")}
+    return "**" in keywords or required <= filled | given
