@@ -16,7 +16,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 
-__all__ = ["Ledger", "Release", "Released", "short"]
+__all__ = ["Ledger", "Release", "Released"]
 
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
@@ -161,8 +161,8 @@ class Released:
         texts = []
         for since, until, items in self._spans(section, subject):
             if item in items:
-                low = [f">={short(versions[since])}"] if since else []
-                high = [f"<{short(versions[until + 1])}"] if until + 1 < len(versions) else []
+                low = [f">={_short(versions[since])}"] if since else []
+                high = [f"<{_short(versions[until + 1])}"] if until + 1 < len(versions) else []
                 texts.append(",".join(low + high))
         return " or ".join(texts) if texts else None
 
@@ -272,7 +272,7 @@ def _head(data: bytes, key: bytes) -> tuple[str, ...]:
     return ()
 
 
-def short(version: str) -> str:
+def _short(version: str) -> str:
     """``4.51`` for 4.51.0, as people write bounds."""
     while version.count(".") > 1 and version.endswith(".0"):
         version = version[:-2]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Ledger, Released, short
+from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.versions.pep440 import order
+from envdoctor.versions.spans import spell_spans
 
 __all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to"]
 
@@ -84,9 +85,7 @@ def releases_with(
 def range_of(released: Released, row: Sequence[str]) -> str:
     """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
     read = [release.version for release in released.releases if release.read]
-    low = [f">={short(row[0])}"] if row[0] != read[0] else []
-    after = read.index(row[-1]) + 1
-    return ",".join([*low, *([f"<{short(read[after])}"] if after < len(read) else [])])
+    return spell_spans(read, [version in row for version in read]) or ""
 
 
 def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:

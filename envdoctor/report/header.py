@@ -37,8 +37,8 @@ def header_lines(report: Report, page: Page) -> list[str]:
     machine = _machine(facts, page)
     if machine:
         lines += page.items(machine, separator="   ")
-    said = {"Model": _model(facts, page), "Code": _code(facts, page), "Recipe": _recipe(facts, page)}
-    for label, text in ((page.say(word), text) for word, text in said.items()):
+    labels = (page.say("Model"), page.say("Code"), page.say("Recipe"))
+    for label, text in zip(labels, (_model(facts, page), _code(facts, page), _recipe(facts, page)), strict=True):
         if text:
             lines += page.labelled(label, text)
     return lines
