@@ -1,35 +1,88 @@
-"""``envdoctor explain ID``."""
+"""``envdoctor explain ID`` and ``envdoctor explain --error TEXT``."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options
+from envdoctor.cli.options import configuration_of, configuration_options, environment_options, sources_of
+
+if TYPE_CHECKING:
+    from envdoctor.app.configuration import Configuration
+    from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["command"]
 
 
 @click.command("explain")
-@click.argument("rule_id", metavar="ID")
+@click.argument("rule_id", metavar="ID", required=False)
+@click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
+@environment_options
+@click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
 @configuration_options
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of --error."
+)
 @click.option(
     "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
 )
-def command(rule_id: str, **options: Any) -> int:
-    """Print everything known about a rule: conditions, reasons, fixes, evidence, tests."""
-    from envdoctor.app.explain import explain
-    from envdoctor.cli.output import write_stdout
+@click.pass_context
+def command(ctx: click.Context, /, rule_id: str | None, error: str | None, **options: Any) -> int:
+    """Print everything known about a rule, or about an error message.
+
+    \b
+    envdoctor explain torch-2-5-0-glm4-batch-nan
+    envdoctor explain --error "cannot import name 'HybridCache' from 'transformers'" --python .venv/bin/python
+    python train.py 2>&1 | tail -50 | envdoctor explain --error -
+
+    Of a rule: conditions, reasons, fixes, evidence, tests. Of an ImportError, an AttributeError or an unexpected
+    keyword argument: which releases have the name, where it went, what to install. Exit code 3: nothing is known.
+    """
+    if (rule_id is None) is (error is None):
+        raise click.UsageError("Missing argument 'ID', or --error TEXT: give one of them.", ctx)
     from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.color import choose_lang
-    from envdoctor.report.explanation import render
 
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
-    lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ)
-    explanation = explain(rule_id, matrix)
-    rule, texts, renamed_from = explanation
+    lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
+    if error is not None:
+        return _explain_error(error, configuration, matrix, lang, options)
+    return _explain_rule(str(rule_id), matrix, lang)
+
+
+def _explain_rule(rule_id: str, matrix: Matrix, lang: str) -> int:
+    from envdoctor.app.explain import explain
+    from envdoctor.cli.output import write_stdout
+    from envdoctor.report.explanation import render
+
+    rule, texts, renamed_from = explain(rule_id, matrix)
     write_stdout(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
     return 0
+
+
+def _explain_error(error: str, configuration: Configuration, matrix: Matrix, lang: str, options: dict[str, Any]) -> int:
+    from envdoctor.app.explain_error import explain_error, text_of_option
+    from envdoctor.cli.output import write_stdout
+    from envdoctor.report.color import choose_width
+    from envdoctor.report.page import Page
+
+    sources = None if options["no_environment"] else sources_of(configuration, options)
+    explained = explain_error(text_of_option(error), matrix, sources)
+    gathered = explained.gathered
+    target = gathered.target if gathered is not None else None
+    if options["format_"] == "json":
+        from envdoctor.report.error_json import render as render_json
+
+        write_stdout(render_json(explained.answer, target))
+    else:
+        from envdoctor.report.error_text import render
+
+        page = Page(matrix.registry, lang, choose_width(os.environ, sys.stdout.isatty()))
+        write_stdout(render(explained.answer, page, target, gathered.facts if gathered is not None else None))
+    for notice in gathered.notices if gathered is not None else ():
+        click.echo(f"{notice.level}: {notice.text}", err=True)
+    return explained.exit_code

@@ -190,6 +190,47 @@ class Released:
                     last = subject
             at = self._data.find(sought, at + 1, end)
 
+    def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
+        """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
+        whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
+        first, end = self._place(section)
+        last = b""
+        for mark in (b":", b".") if not whole else (b":",):
+            sought = mark + name.encode() + b"\t"
+            at = self._data.find(sought, first, end)
+            while at >= 0:
+                line = self._data.rfind(b"\n", 0, at) + 1
+                subject = self._data[line : at + len(sought) - 1]
+                if b"\t" not in subject and b":" in subject and subject != last:
+                    yield subject.decode()
+                    last = subject
+                at = self._data.find(sought, at + 1, end)
+
+    def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
+        """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
+        was read). Of a line without items the item is empty."""
+        versions = self._of(section)[0]
+        for since, until, items in self._spans(section, subject):
+            for item in items or [""]:
+                yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
+
+    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str, str, str | None]]:
+        """Every item of a section that begins so, with its subject and the first and last release that have it there
+        (None: the newest that was read), in the order of the file."""
+        versions = self._of(section)[0]
+        first, end = self._place(section)
+        sought = b"\t" + start.encode()
+        at = self._data.find(sought, first, end)
+        while at >= 0:
+            line = self._data.rfind(b"\n", 0, at) + 1
+            stop = self._data.find(b"\n", line)
+            subject, span, *items = self._data[line:stop].decode().split("\t")
+            since, _, until = span.partition("..")
+            for item in items:
+                if item.startswith(start):
+                    yield subject, item, since, None if until in ("", versions[-1]) else until
+            at = self._data.find(sought, stop, end)
+
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
         start, end = self._place("releases")
         for line in self._data[start:end].decode().splitlines():

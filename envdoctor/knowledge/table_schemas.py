@@ -56,6 +56,7 @@ _ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
 _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
 _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
+_NEW = {"new": TEXT, "new_package": _NAME, "new_releases": RELEASES, "write": WORDS}
 
 #: By table: its parts beside the head, each with its check.
 PARTS: Mapping[str, Mapping[str, Check]] = {
@@ -89,6 +90,11 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
             {"missing": list_of(_NAME), "refuses": list_of(_NAME), "below": mapping(_NAME, VERSION)},
             key="name versions",
         )
+    },
+    "moved-names": {
+        "name": _rows({"old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="old"),
+        "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
+        "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
     },
     "numpy-2-builds": {"package": _rows({"name": _NAME, "first": VERSION, "last": VERSION}, key="name")},
     "packages": {

@@ -1,0 +1,129 @@
+"""The package whose code asked: which of its releases ask so, and which fit what is installed beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from envdoctor.answers.answer import Asker, Home
+from envdoctor.answers.history import History, spans_history, usable_releases
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+from envdoctor.tracebacks.reading import Reading
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
+
+__all__ = ["asker_of", "asking_module", "required_by"]
+
+#: Releases of the asker that are tried, and those of them that are named.
+_TRIES, _NAMED = 12, 3
+#: Frames in these only pass on what a lazy package was asked for.
+_PASSING = ("__getattr__", "_get_module", "import_module", "_handle_fromlist")
+
+
+def asking_module(situation: Situation, reading: Reading) -> tuple[str, str, bool]:
+    """The package of the ledger whose code failed, its module, and whether that is certain: by the last frame of the
+    traceback that is not one of Python's own or of a lazy package's machinery, else by what the user's line imports.
+    Empty for code of the user's own, and when the text does not say."""
+    for frame in reversed(reading.frames):
+        if "<frozen" in frame.path or "importlib" in frame.path or frame.function in _PASSING:
+            continue
+        package = situation.ledger.owner(frame.module) if frame.module else None
+        return (package, frame.module, True) if package else ("", "", True)
+    for module in reversed(reading.statements):
+        package = situation.ledger.owner(module)
+        if package:
+            return package, module, False
+    return "", "", False
+
+
+def asker_of(situation: Situation, package: str, module: str, home: Home, asked: str) -> Asker:
+    """What is known of the asker about ``asked`` (``transformers:HybridCache``) of the package of ``home``."""
+    version = situation.version(package)
+    released = situation.ledger.package(package)
+    if released is None or not released.by_names:
+        return Asker(package, module, version)
+    taking = _asking(situation, released, asked)
+    if not any(taking.has):
+        return Asker(package, module, version)
+    beside = f"{home.package} {home.installed}" if home.installed else ""
+    without = [one for one in usable_releases(~taking, version, situation.python) if one != version]
+    subjects = {subject for subject, _ in _lines(released, asked)} | set(released.modules)
+    if home.installed and home.there is False:
+        fitting = (
+            one for one in without[:_TRIES] if _fits(situation, released, one, home.package, home.installed, subjects)
+        )
+        fits = tuple(one for one, _ in zip(fitting, range(_NAMED), strict=False))
+    else:
+        fits = tuple(without[:_NAMED])
+    return Asker(package, module, version, taking.specifier, fits, beside)
+
+
+def required_by(situation: Situation, package: str, name: str) -> str | None:
+    """What a package requires of another one, as a specifier: its installed release, or the newest that is known. None
+    when it does not require it."""
+    released = situation.ledger.package(package)
+    if released is None:
+        return None
+    version = situation.version(package) or next((r.version for r in reversed(released.releases) if r.metadata), "")
+    lines = released.items("requires", "*", version) if version else ()
+    for line in () if isinstance(lines, Unknown) else lines:
+        try:
+            wanted = read_requirement(line)
+        except NotARequirement:
+            continue
+        if wanted.name == name:
+            return wanted.specifiers.replace(" ", "")
+    return None
+
+
+def _lines(released: Released, asked: str) -> Iterator[tuple[str, str]]:
+    for subject, item, _, _ in released.beginning("takes", f"{asked} "):
+        yield subject, item
+
+
+def _asking(situation: Situation, released: Released, asked: str) -> History:
+    """The releases that take it, by any of their public names, where the condition they put is not known to fail."""
+    found = released.beginning("takes", f"{asked} ")
+    spans = [(since, until) for _, item, since, until in found if _counts(situation, item)]
+    return spans_history(released, spans)
+
+
+def _counts(situation: Situation, item: str) -> bool:
+    """Whether a line of [takes] counts here: ``transformers:X @peft.y if transformers>=4.45``."""
+    _, _, condition = item.partition(" if ")
+    return not condition or situation.meets(condition) is not False
+
+
+def _fits(
+    situation: Situation, released: Released, version: str, beside: str, installed: str, subjects: Iterable[str]
+) -> bool:
+    """Whether what a release of the asker takes when it is imported is all in the installed release beside it, and its
+    own requirement of that is met."""
+    other = situation.ledger.package(beside)
+    assert other is not None
+    if not _allowed(released, version, beside, installed):
+        return False
+    for subject in subjects:
+        items = released.items("takes", subject, version)
+        for item in () if isinstance(items, Unknown) else items:
+            place = item.partition(" @")[0]
+            module, _, name = place.partition(":")
+            if situation.ledger.owner(module) != beside or not _counts(situation, item):
+                continue
+            there = other.offers(module, name, installed) if name else other.listed("offers", module, installed)
+            if there is False:
+                return False
+    return True
+
+
+def _allowed(released: Released, version: str, name: str, installed: str) -> bool:
+    lines = released.items("requires", "*", version)
+    for line in () if isinstance(lines, Unknown) else lines:
+        try:
+            wanted = read_requirement(line)
+            if wanted.name == name and not wanted.marker and not satisfies(installed, wanted.specifiers):
+                return False
+        except (NotARequirement, NotASpecifier):
+            continue
+    return True

@@ -1,0 +1,139 @@
+"""Which releases of one package have something: by what the ledger read of them, and of those between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from envdoctor.answers.answer import Home
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.moved_names import Move
+from envdoctor.versions.pep440 import NotASpecifier, nearest, satisfies
+from envdoctor.versions.spans import spell_spans
+
+__all__ = ["Found", "History", "found_by_table", "module_history", "name_history", "spans_history", "usable_releases"]
+
+
+class History(NamedTuple):
+    """``versions`` are the releases that were read, in order; ``has`` says of each whether it has the thing. ``doubt``
+    is the reason why one that seems to lack it may have it."""
+
+    released: Released
+    versions: tuple[str, ...]
+    has: tuple[bool, ...]
+    doubt: str = ""
+
+    @property
+    def specifier(self) -> str | None:
+        """The releases that have it, for people."""
+        return spell_spans(self.versions, self.has)
+
+    def __invert__(self) -> History:
+        return self._replace(has=tuple(not one for one in self.has))
+
+    def __or__(self, other: object) -> History:
+        if not isinstance(other, History):
+            return NotImplemented
+        has = tuple(one or two for one, two in zip(self.has, other.has, strict=True))
+        return self._replace(has=has, doubt=self.doubt or other.doubt)
+
+    def releases(self) -> list[str]:
+        """Every release that has it and was not withdrawn, in order; one that was not read when both its neighbours
+        have it."""
+        has = dict(zip(self.versions, self.has, strict=True))
+        found: list[str] = []
+        between: list[str] = []
+        before = False
+        for release in self.released.releases:
+            if release.version not in has:
+                between += [] if release.yanked else [release.version]
+                continue
+            if before and has[release.version]:
+                found += between
+            between, before = [], has[release.version]
+            if before and not release.yanked:
+                found.append(release.version)
+        return found
+
+
+class Found(NamedTuple):
+    """The releases that have something, for people, and as what the ledger read (None: by a table)."""
+
+    home: Home
+    history: History | None
+
+    @classmethod
+    def read(cls, situation: Situation, history: History, kind: str, thing: str, there: bool | Unknown | None) -> Found:
+        """What the ledger read; ``there`` is its answer for the installed version."""
+        package = history.released.name
+        ends = history.versions[0], history.versions[-1]
+        installed = situation.version(package)
+        known = None if isinstance(there, Unknown) or not installed else there
+        return cls(Home(package, kind, thing, history.specifier, *ends, history.doubt, installed, known), history)
+
+    def usable(self, situation: Situation) -> list[str]:
+        """The releases that have it and may be installed here, the nearest first."""
+        if self.history is not None:
+            return usable_releases(self.history, self.home.installed, situation.python)
+        known = situation.matrix.part("releases", "releases").get(self.home.package, ())
+        parts = (self.home.releases or "").split(" or ")
+        fitting = [version for version in known if any(_allows(part, version) for part in parts)]
+        return nearest(fitting, self.home.installed, known) if self.home.installed else fitting[::-1]
+
+
+def found_by_table(situation: Situation, move: Move, kind: str, thing: str) -> Found:
+    """The same by a row of the table."""
+    installed = situation.version(move.package)
+    there = move.has(installed) if installed else None
+    releases = move.releases.replace(" | ", " or ")
+    return Found(Home(move.package, kind, thing, releases, installed=installed, there=there), None)
+
+
+def spans_history(released: Released, spans: Iterable[tuple[str, str | None]]) -> History:
+    """The releases in any of the spans (first, last or None)."""
+    versions = tuple(release.version for release in released.releases if release.read)
+    places = {version: place for place, version in enumerate(versions)}
+    has = [False] * len(versions)
+    for since, until in spans:
+        last = places[until] if until is not None else len(versions) - 1
+        has[places[since] : last + 1] = [True] * (last + 1 - places[since])
+    return History(released, versions, tuple(has))
+
+
+def name_history(released: Released, module: str, name: str) -> History:
+    """The releases in which ``from module import name`` finds it: bound there, or a module below it."""
+    found = spans_history(released, released.spans("offers", module, name))
+    found |= module_history(released, f"{module}.{name}")
+    if all(found.has):
+        return found
+    for version, there in zip(found.versions, found.has, strict=True):
+        reasons = () if there else released.items("open", module, version)
+        if not isinstance(reasons, Unknown) and reasons:
+            return found._replace(doubt=reasons[0])
+    return found
+
+
+def module_history(released: Released, module: str) -> History:
+    """The releases that have a module."""
+    versions = tuple(release.version for release in released.releases if release.read)
+    return History(
+        released, versions, tuple(released.listed("offers", module, version) is True for version in versions)
+    )
+
+
+def usable_releases(history: History, installed: str, python: str) -> list[str]:
+    """The releases of a history that this Python ("": any) may install, the nearest to the installed one first, or the
+    newest where that is not known."""
+    asked = {release.version: release.requires_python for release in history.released.releases}
+    fitting = [version for version in history.releases() if not python or _allows(asked[version], python)]
+    every = [release.version for release in history.released.releases]
+    return nearest(fitting, installed, every) if installed else fitting[::-1]
+
+
+def _allows(specifier: str, python: str) -> bool:
+    try:
+        return satisfies(python, specifier)
+    except NotASpecifier:
+        return True

@@ -1,0 +1,155 @@
+"""Keywords and members: which releases of which package take them, by the name of the class or function alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from envdoctor.answers.answer import Moved
+from envdoctor.answers.history import Found, History, spans_history
+from envdoctor.answers.names import moved_to
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
+
+__all__ = [
+    "Called",
+    "as_moved",
+    "called_of",
+    "keyword_homes",
+    "keyword_moved",
+    "member_homes",
+    "member_moved",
+    "passing_homes",
+]
+
+#: Bases of bases that are followed.
+_DEPTH = 8
+
+
+class Called(NamedTuple):
+    """A class, function or method of a package whose parameters the ledger knows: ``subject`` is its place there.
+    ``bases`` are the places of the classes it inherits from, with their packages; the nearest first."""
+
+    package: str
+    subject: str
+    bases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``TrainingArguments``, ``Trainer.compute_loss``."""
+        return self.subject.partition(":")[2]
+
+
+def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[Called]:
+    """Those that a message may mean by ``TrainingArguments.__init__``: the ones of the ``likely`` packages when there
+    are any, the others last."""
+    name = callee.removesuffix(".__init__").removesuffix(".__new__").removeprefix("<lambda>.")
+    if not re.match(r"[^\W\d][\w.]*\Z", name):
+        return []
+    found: list[Called] = []
+    for package in situation.ledger.packages():
+        released = situation.ledger.package(package)
+        if released is not None and released.by_names:
+            for subject in released.subjects_named("parameters", name):
+                found.append(Called(package, subject, tuple(_bases(situation, released, subject))))
+    first = list(likely)
+    near = [one for one in found if one.package in first]
+    installed = [one for one in found if situation.version(one.package)]
+    return near or installed or found
+
+
+def _bases(situation: Situation, released: Released, subject: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    for _, item, _, _ in {
+        one[1]: one for one in released.items_of("parameters", subject) if one[1].startswith("&")
+    }.values():
+        place = item[1:]
+        package = situation.ledger.owner(place)
+        base = situation.ledger.package(package) if package else None
+        if base is not None and depth < _DEPTH:
+            yield base.name, place
+            yield from _bases(situation, base, place, depth + 1)
+
+
+def keyword_homes(situation: Situation, called: Called, keyword: str) -> list[Found]:
+    """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
+    the package itself where none does."""
+    by_package: dict[str, History] = {}
+    for package, subject in ((called.package, called.subject), *called.bases):
+        released = situation.ledger.package(package)
+        if released is None or not released.by_names:
+            continue
+        history = spans_history(released, released.spans("parameters", subject, keyword))
+        by_package[package] = by_package[package] | history if package in by_package else history
+    taking = {package: history for package, history in by_package.items() if any(history.has)}
+    thing = f"{called.name}({keyword}=)"
+    return [
+        Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword))
+        for package, history in (taking or {called.package: by_package[called.package]}).items()
+    ]
+
+
+def _takes(situation: Situation, package: str, called: Called, keyword: str) -> bool | None:
+    released, version = situation.ledger.package(package), situation.version(package)
+    if released is None or not version:
+        return None
+    answers = [
+        released.has("parameters", subject, keyword, version)
+        for owner, subject in ((called.package, called.subject), *called.bases)
+        if owner == package
+    ]
+    if True in answers:
+        return True
+    return None if any(isinstance(answer, Unknown) for answer in answers) else False
+
+
+def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Found]:
+    """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
+    positional arguments (``2``): a subclass of the user's has to take it."""
+    name = method.rpartition(".")[2]
+    for package in situation.ledger.packages():
+        released = situation.ledger.package(package)
+        for subject in released.subjects_named("calls", name, whole=False) if released is not None else ():
+            assert released is not None
+            items = released.items_of("calls", subject)
+            spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
+            now = released.items("calls", subject, situation.version(package))
+            there = None if isinstance(now, Unknown) else any(passes in item.split(" ") for item in now)
+            thing = f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
+            if spans:
+                yield Found.read(situation, spans_history(released, spans), "passes", thing, there)
+
+
+def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
+    """The releases in which a class has a method of that name whose parameters the ledger knows."""
+    for called in called_of(situation, f"{owner}.{member}", likely):
+        released = situation.ledger.package(called.package)
+        assert released is not None
+        spans = [(since, until) for _, _, since, until in released.items_of("parameters", called.subject)]
+        there = released.listed("parameters", called.subject, situation.version(called.package))
+        yield Found.read(situation, spans_history(released, spans), "member", f"{owner}.{member}", there)
+
+
+def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:
+    """The rows of the table about a keyword, for the callee or a class it inherits from."""
+    return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+
+
+def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:
+    """The rows of the table about a member of a class."""
+    return list(member_moves(situation.matrix, _names(owner, called), member))
+
+
+def _names(callee: str, called: Iterable[Called]) -> list[str]:
+    names = [callee.removesuffix(".__init__").removesuffix(".__new__")]
+    for one in called:
+        names += [one.name, *(subject.partition(":")[2] for _, subject in one.bases)]
+    return list(dict.fromkeys(names))
+
+
+def as_moved(move: Move) -> Moved:
+    """A row of the table as part of an answer; of a keyword the new one is written with ``=``."""
+    moved = moved_to(move)
+    return moved._replace(new=f"{moved.new}=" if moved.new.isidentifier() else moved.new, write=moved.write or None)

@@ -1,0 +1,124 @@
+"""Modules and names: which releases have them, and where they went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from envdoctor.answers.answer import Moved
+from envdoctor.answers.history import Found, History, found_by_table, module_history, name_history
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.judge.messages import text_of
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.moved_names import Move, name_moves
+
+__all__ = ["history_of", "home_of", "moved_of", "moved_to", "place_text"]
+
+#: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
+_MODULES = 6
+#: How many names of a module are looked for elsewhere, and which part of them another module must have.
+_SAMPLE, _PART = 12, 0.5
+
+
+def place_text(module: str, name: str = "") -> str:
+    """``transformers.HybridCache``"""
+    return f"{module}.{name}" if name else module
+
+
+def history_of(released: Released, module: str, name: str = "") -> History:
+    """The releases that have a name of a module, or the module."""
+    return name_history(released, module, name) if name else module_history(released, module)
+
+
+def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
+    """The releases of a package that have it, by the ledger where it has read names, else by the table of moved names;
+    None when neither says anything."""
+    released = situation.ledger.package(package)
+    installed = situation.version(package)
+    kind, thing = ("name" if name else "module"), place_text(module, name)
+    moves = [move for move in name_moves(situation.matrix, module, name) if move.package == package]
+    if released is not None and released.by_names:
+        history = history_of(released, module, name)
+        if any(history.has) or not moves:
+            there = released.offers(module, name, installed) if name else released.listed("offers", module, installed)
+            return Found.read(situation, history, kind, thing, there)
+    return found_by_table(situation, moves[0], kind, thing) if moves else None
+
+
+def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
+    """What to use instead: by the table, else by what the ledger's harvest saw, else where the newest or the installed
+    release has the same names."""
+    told = [moved_to(move) for move in name_moves(situation.matrix, module, name) if move.new or move.write]
+    if told:
+        return told[:1]
+    released = situation.ledger.package(package)
+    if released is None or not released.by_names:
+        return []
+    version = _judged(released, situation.version(package))
+    places = released.items("moved", f"{module}:{name}", version) if name else ()
+    found = [] if isinstance(places, Unknown) else list(places)
+    found = found or list(_elsewhere(released, module, name, version))
+    return [_in_package(released, place) for place in found[:2]]
+
+
+def moved_to(move: Move) -> Moved:
+    """A row of the table as part of an answer."""
+    write = text_of(move.write) if move.write else None
+    return Moved(move.new.replace(":", "."), move.new_package, move.new_releases, write, move.source)
+
+
+def _judged(released: Released, installed: str) -> str:
+    """The release in which a new place is looked for: the installed one where the ledger can judge it."""
+    known = [release.version for release in released.releases if release.read]
+    if installed and not isinstance(released.items("open", known[-1], installed), Unknown):
+        return installed
+    return known[-1]
+
+
+def _in_package(released: Released, place: str) -> Moved:
+    module, _, name = place.partition(":")
+    return Moved(place_text(module, name), released.name, history_of(released, module, name).specifier or "")
+
+
+def _elsewhere(released: Released, module: str, name: str, version: str) -> Iterator[str]:
+    if name:
+        yield from _other_modules(released, module, name, version)
+    else:
+        yield from _other_homes(released, module, version)
+
+
+def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
+    """The modules that have the name in this release; none when it is one of those that many modules import."""
+    others = [
+        other
+        for other in released.subjects_with("offers", name)
+        if other != module and released.has("offers", other, name, version) is True
+    ]
+    public = [other for other in others if not any(part.startswith("_") for part in other.split("."))]
+    if public and len(public) <= _MODULES:
+        yield f"{min(public, key=lambda other: (-_alike(other, module), other.count('.'), other))}:{name}"
+
+
+def _other_homes(released: Released, module: str, version: str) -> Iterator[str]:
+    """The module that has most of what this one had in its last release."""
+    versions = [one for one, there in zip(*module_history(released, module)[1:3], strict=True) if there]
+    had = released.items("offers", module, versions[-1]) if versions else ()
+    if isinstance(had, Unknown) or not had:
+        return
+    counts: Counter[str] = Counter()
+    names = sorted((name for name in had if not name.startswith("_")), key=lambda name: (-len(name), name))[:_SAMPLE]
+    for name in names:
+        counts.update(
+            other
+            for other in released.subjects_with("offers", name)
+            if other != module and released.has("offers", other, name, version) is True
+        )
+    fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
+    if fitting:
+        yield min(fitting, key=lambda other: (-counts[other], -_alike(other, module), other.count("."), other))
+
+
+def _alike(one: str, other: str) -> int:
+    """How many parts two dotted names share."""
+    return len(set(one.split(".")) & set(other.split(".")))

@@ -1,0 +1,50 @@
+"""What an answer is looked up in: the matrix, and the facts of an environment, of which little may be known."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Absent
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+
+__all__ = ["Situation"]
+
+
+class Situation(NamedTuple):
+    """``facts`` are derived ones, empty when no environment is judged."""
+
+    matrix: Matrix
+    facts: FactSet
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is known of released packages."""
+        return self.matrix.ledger
+
+    @property
+    def python(self) -> str:
+        """The version of Python, "" when it is not known."""
+        version = self.facts.value("python.version")
+        return version if isinstance(version, str) and is_version(version) else ""
+
+    def version(self, package: str) -> str:
+        """The installed version of a package, "" when it is not known or there is none."""
+        version = self.facts.value(f"pkg.{package}")
+        return version if isinstance(version, str) and is_version(version) else ""
+
+    def is_missing(self, package: str) -> bool:
+        """Whether it is known that a package is not installed."""
+        return isinstance(self.facts.value(f"pkg.{package}"), Absent)
+
+    def meets(self, requirement: str) -> bool | None:
+        """Whether the installed package of a requirement meets it; None when that cannot be told."""
+        try:
+            wanted = read_requirement(requirement)
+            version = self.version(wanted.name)
+            return satisfies(version, wanted.specifiers) if version else None
+        except (NotARequirement, NotASpecifier):
+            return None

@@ -1,0 +1,62 @@
+"""The answer to an error message as JSON: versioned, always English (``schemas/error.schema.json``)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from envdoctor import __version__
+from envdoctor.answers.answer import Answer
+from envdoctor.judge.finding import Text
+from envdoctor.observe.target import Target
+from envdoctor.report.cleaned import cleaned
+
+__all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
+
+SCHEMA_NAME = "envdoctor.error"
+#: Within a major version fields are only added.
+SCHEMA_VERSION = "1.0"
+
+
+def render(answer: Answer, target: Target | None = None) -> str:
+    """The answer as ASCII-only JSON with a final newline."""
+    return json.dumps(document(answer, target), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
+    """The answer as JSON data; ``target`` is the environment that it is for. What is not known is left out."""
+    answer = cleaned(answer)
+    failure = answer.reading.failure
+    return {
+        "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
+        "tool": {"name": "envdoctor", "version": __version__},
+        "known": answer.known,
+        "error": _known({"name": answer.reading.error, "message": answer.reading.message}),
+        **({"asked": _data(failure._replace(message=""))} if failure is not None else {}),
+        "homes": [_data(home) | {"releases": home.releases} for home in answer.homes],
+        "moved": [_data(moved) for moved in answer.moved],
+        **({"asker": _data(answer.asker)} if answer.asker is not None else {}),
+        "ways": [_data(way) for way in answer.ways],
+        "rules": [_data(rule) for rule in answer.rules],
+        "notes": [{"code": code, "about": about} for code, about in answer.notes],
+        **({"target": cleaned(target)._asdict()} if target is not None else {}),
+    }
+
+
+def _data(value: Any) -> dict[str, Any]:
+    """A class by its fields; of a text both languages."""
+    data: dict[str, Any] = {}
+    for name, item in value._asdict().items():
+        if isinstance(item, Text):
+            data |= {name: item.en, f"{name}_zh": item.zh}
+        else:
+            data[name] = list(item) if isinstance(item, tuple) else item
+    return _known(data)
+
+
+def _known(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: item
+        for name, item in data.items()
+        if item not in (None, "", []) and item is not False or name in ("there", "applies") and item is not None
+    }

@@ -1,0 +1,142 @@
+"""The answer to an error message as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
+from envdoctor.facts.factset import FactSet
+from envdoctor.observe.target import Target
+from envdoctor.report.cleaned import cleaned
+from envdoctor.report.header import target_lines
+from envdoctor.report.layout import command_lines, shortened
+from envdoctor.report.page import LABEL, Page
+
+__all__ = ["render"]
+
+_LONGEST_MESSAGE = 300
+_NOTES = {
+    "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an import "
+    "in a circle, stands further up in the traceback",
+    "elsewhere": "{what} has it: the error is from another environment, or files of this one are not of that release",
+    "mixed": "{what} asks for its own name: its files are of two releases, or changed after it was imported",
+    "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
+    "shadow": "{what} stands in front of the installed package of that name",
+    "not-a-package": "a file of the name {what}.py stands in front of the installed package",
+    "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or a folder of your own",
+}
+
+
+def render(answer: Answer, page: Page, target: Target | None = None, facts: FactSet | None = None) -> str:
+    """The answer at the page's width; ``target`` and ``facts`` are those of the environment that it is for."""
+    answer = cleaned(answer)
+    reading = answer.reading
+    said = page.say("{name}: {value}", name=reading.error, value=reading.message) if reading.error else reading.message
+    lines = page.lines(shortened(said, _LONGEST_MESSAGE), "", "  ")
+    if not answer.known:
+        return "\n".join([*lines, *page.lines(_not_known(answer, page), "  ", "  ")])
+    lines += [line for group in _parts(answer, page) for line in group]
+    if target is not None and facts is not None:
+        lines += ["", *target_lines(target, cleaned(facts), page)]
+    elif any(home.releases is not None for home in answer.homes):
+        lines += ["", *page.lines(page.say("For your versions: --python PATH, or --facts FILE"), "", "  ")]
+    return "\n".join(lines)
+
+
+def _not_known(answer: Answer, page: Page) -> str:
+    if answer.reading.failure is None:
+        return page.say(
+            "Not known: it is none of ImportError, ModuleNotFoundError, AttributeError and unexpected keyword argument"
+        )
+    return page.say("Not known: nothing about this is known of released packages")
+
+
+def _parts(answer: Answer, page: Page) -> Iterator[list[str]]:
+    for code, what in answer.notes:
+        yield page.labelled("  " + page.say("cause"), page.say(_NOTES[code], what=what))
+    if answer.asker is not None:
+        yield page.labelled("  " + page.say("asked by"), _asker(answer.asker, page))
+    for home in answer.homes:
+        yield page.labelled("  " + page.say("releases"), _home(home, page))
+    for moved in answer.moved:
+        yield page.labelled("  " + page.say("instead"), _moved(moved, page))
+    if answer.asker is not None and answer.asker.fits:
+        yield page.labelled("  " + page.say("fits"), _fits(answer.asker, page))
+    for number, way in enumerate(way for way in answer.ways if not way.withheld):
+        yield _way(way, page, page.say("do") if number == 0 else "   " + page.say("or"))
+    for way in answer.ways:
+        if way.withheld:
+            reason = page.sentence(way.withheld)
+            text = page.say("not offered: {fix}: {reason}", fix=page.separated(list(way.pins)), reason=reason)
+            yield page.labelled("", text)
+    for rule in answer.rules:
+        title = rule.title.in_language(page.lang)
+        text = page.say("{id}: {title}", id=rule.id, title=title)
+        yield page.labelled("  " + page.say("rule"), text)
+    for moved in answer.moved:
+        if moved.source:
+            yield page.labelled("  " + page.say("proof"), moved.source)
+
+
+def _asker(asker: Asker, page: Page) -> str:
+    named = f"{asker.package} {asker.version}".rstrip()
+    where = asker.module if asker.module != asker.package else ""
+    text = page.bracket(named, where)
+    if asker.asks:
+        text = page.say("{text}; its releases {releases} ask for it", text=text, releases=asker.asks)
+    return text
+
+
+def _home(home: Home, page: Page) -> str:
+    if home.kind == "package":
+        wanted = f"{home.package}{home.releases or ''}"
+        text = page.say("{thing} comes with {package}", thing=home.thing, package=wanted)
+    elif home.kind == "passes":
+        text = page.say("{package} {releases} calls {thing}", **_words(home))
+    elif home.releases is None:
+        text = page.say("no release of {package} has {thing}", **_words(home))
+    elif home.releases == "":
+        text = page.say("every release of {package} has {thing}", **_words(home))
+    else:
+        text = page.say("{package} {releases} has {thing}", **_words(home))
+    if home.first:
+        text = page.bracket(text, page.say("read: {first} to {last}", first=home.first, last=home.last))
+    if home.installed and home.kind != "passes":
+        here = f"{home.package} {home.installed}"
+        if home.there is None:
+            text += page.say("; whether {package} has it is not known", package=here)
+        elif home.there is False:
+            text += page.say("; {package} does not", package=here)
+    return text
+
+
+def _words(home: Home) -> dict[str, str]:
+    return {"package": home.package, "releases": home.releases or "", "thing": home.thing}
+
+
+def _moved(moved: Moved, page: Page) -> str:
+    where = f"{moved.package} {moved.releases}".rstrip()
+    text = page.bracket(moved.new, where) if moved.new else ""
+    write = moved.write.in_language(page.lang) if moved.write is not None else ""
+    return page.say("{name}: {value}", name=text, value=write) if text and write else text or write
+
+
+def _fits(asker: Asker, page: Page) -> str:
+    named = f"{asker.package} {', '.join(asker.fits)}"
+    return page.bracket(named, page.say("beside {package}", package=asker.beside)) if asker.beside else named
+
+
+def _way(way: Way, page: Page, label: str) -> list[str]:
+    if way.kind == "rename":
+        return page.labelled(
+            "  " + label, page.say("rename {what}, and the folder __pycache__ beside it", what=way.what)
+        )
+    if way.kind == "accept":
+        text = page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what)
+        return page.labelled("  " + label, text)
+    lines = way.commands or (page.say("install {pins}", pins=page.separated(list(way.pins))),)
+    first = page.labelled("  " + label, "")[0].ljust(LABEL)
+    found: list[str] = []
+    for command in lines:
+        found += command_lines(command, page.width, first if not found else " " * LABEL, " " * LABEL)
+    return found

@@ -1,0 +1,86 @@
+"""The lines of a traceback that say where: which file of which package, and the statement that failed there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+__all__ = ["Frame", "frames_of", "imported_in", "module_of"]
+
+
+class Frame(NamedTuple):
+    """``path`` as written, ``function`` ("" when it is not said), ``code`` the line of source below it ("" for none)."""
+
+    path: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def module(self) -> str:
+        """The dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
+        return module_of(self.path)
+
+
+_PYTHON = re.compile(r'File "([^"]{1,500})", line (\d{1,7})(?:, in (.{1,200}))?')
+_IPYTHON = re.compile(r"File ([^\s\"',:][^\"',:]{0,500}):(\d{1,7})(?:, in (.{1,200}))?")
+_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?) in (<?\w{1,100}>?)(?:\(.*)?\Z")
+_CELL = re.compile(r"Cell In ?\[\d{1,6}\], line (\d{1,7})")
+_ARROW = re.compile(r"-+> ?(\d{1,7}) ?(.*)")
+_SITE = re.compile(r"(?:site|dist)-packages[/\\]((?:[\w-]{1,100}[/\\]){0,30})([\w-]{1,100})\.(?:py|pyx|so)\b")
+#: Checkouts keep their packages in src/, for which there is no site-packages.
+_SOURCE = re.compile(r"[/\\]src[/\\]((?:\w{1,100}[/\\]){1,30})(\w{1,100})\.py\b")
+
+
+def module_of(path: str) -> str:
+    """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
+    found = None
+    for found in _SITE.finditer(path):
+        pass
+    found = found or _SOURCE.search(path)
+    if found is None:
+        return ""
+    parts = [part for part in re.split(r"[/\\]", found[1]) if part]
+    if found[2] != "__init__":
+        parts.append(found[2])
+    return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
+
+
+def frames_of(lines: Sequence[str]) -> list[Frame]:
+    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
+    return list(_frames(lines))
+
+
+def imported_in(code: str) -> str:
+    """The absolute module that a line of source imports (from) first; "" for another line."""
+    found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
+    return found[1] if found else ""
+
+
+def _frames(lines: Sequence[str]) -> Iterator[Frame]:
+    for number, line in enumerate(lines):
+        found = _PYTHON.search(line) or _IPYTHON.search(line)
+        if found is not None:
+            yield Frame(found[1], int(found[2]), (found[3] or "").strip(), _code(lines, number))
+            continue
+        found = _OLD_IPYTHON.match(line) if " in " in line else None
+        if found is not None:
+            yield Frame(found[1].strip(), 0, found[2], _code(lines, number))
+            continue
+        found = _CELL.search(line)
+        if found is not None:
+            yield Frame("", int(found[1]), "", _code(lines, number))
+
+
+def _code(lines: Sequence[str], number: int) -> str:
+    """The source that failed: the line with an arrow in notebooks, the next line elsewhere."""
+    following = lines[number + 1 : number + 12]
+    for line in following:
+        arrow = _ARROW.match(line.strip())
+        if arrow is not None:
+            return arrow[2].strip()
+        if "File " in line or not line.strip():
+            break
+    first = following[0] if following else ""
+    return "" if _PYTHON.search(first) or _IPYTHON.search(first) else first.strip()
