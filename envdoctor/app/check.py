@@ -65,7 +65,13 @@ def check(
         from envdoctor.install.plan import with_plan  # a healthy environment needs none
 
         judgement = with_plan(judgement, rules)
-    notices = [*gathered.notices, *_code_not_given(gathered, sources or Sources()), *renamed, *ignore_notices(judgement, policy, matrix), *tried]
+    notices = [
+        *gathered.notices,
+        *_code_not_given(gathered, sources or Sources()),
+        *renamed,
+        *ignore_notices(judgement, policy, matrix),
+        *tried,
+    ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         text = f"--require {', '.join(missing)}: not known, or not there, so the run does not count"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
 
 INPUTS = ("use", "pkg.*")
 OUTPUTS = ("broken_use",)
@@ -36,7 +36,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
 
 
 class _Broken(NamedTuple):
-    """One thing that is missing, before its places are known. ``asked`` is what was asked for, for other releases."""
+    """One thing that is missing, before its places are known. ``asked`` is what was asked for, for other releases;
+    ``move`` what the table moved-names says of it."""
 
     package: str
     kind: str
@@ -44,6 +45,7 @@ class _Broken(NamedTuple):
     installed: str | None
     asked: Asked
     call: str = ""
+    move: Move | None = None
 
 
 class _Judged:
@@ -58,36 +60,49 @@ class _Judged:
         module, kind = item.get("module"), item.get("kind")
         if not isinstance(module, str) or not isinstance(kind, str):
             return
-        owner = self._ledger.owner(module)
+        asked = _asked(module, kind, item)
+        moves = self._moves(asked)
+        owner = self._ledger.owner(module) or (moves[0].package if moves else None)
         version = self._value(f"pkg.{owner}") if owner is not None else None
-        if owner is None or version is None or isinstance(version, Unknown):
-            return
-        if isinstance(version, Absent):
-            if kind in ("module", "name"):
-                top = module.partition(".")[0]
-                self._keep(_Broken(owner, "package", top, None, Asked(top)), item)
-            return
-        released = self._ledger.package(owner)
-        if released is not None and released.by_names and isinstance(version, str):
-            broken = self._broken(released, kind, _asked(module, kind, item), version)
-            if broken is not None:
-                self._keep(broken, item)
+        broken: _Broken | None = None
+        if isinstance(version, Absent) and owner is not None and kind in ("module", "name"):
+            top = module.partition(".")[0]
+            broken = _Broken(owner, "package", top, None, Asked(top))
+        elif isinstance(version, str) and owner is not None:
+            broken = self._broken(owner, asked, version, moves)
+        if broken is not None:
+            self._keep(broken, item)
 
     def records(self) -> tuple[Mapping[str, Value], ...]:
         """One record for each thing, in the order in which the code uses them."""
         return tuple(self._record(*found) for found in self._found.values())
 
-    def _broken(self, released: Released, kind: str, asked: Asked, version: str) -> _Broken | None:
-        lacking = answer(self._ledger, released, asked, version, self._version)
-        if not isinstance(lacking, Lacking):
-            return None
-        if asked.keyword and lacking.kind != "keyword":
-            return None  # the name itself is missing, which is another use
+    def _broken(self, owner: str, asked: Asked, version: str, moves: Sequence[Move]) -> _Broken | None:
+        """What a release lacks, by the files of the releases; by the table where these do not tell."""
+        released = self._ledger.package(owner)
+        lacking: Lacking | Unknown | None = Unknown("the ledger has no names of this package")
+        if released is not None and released.by_names:
+            lacking = answer(self._ledger, released, asked, version, self._version)
+        move = next((one for one in moves if one.package == owner), None)
+        if isinstance(lacking, Unknown):
+            told = move is not None and move.has(version) is False and asked.parameters is None
+            kind = "keyword" if asked.keyword else "name" if asked.name else "module"
+            lacking = Lacking(kind, f"{asked.module}.{asked.name}" if asked.name else asked.module) if told else None
+        if lacking is None or (asked.keyword and lacking.kind != "keyword"):
+            return None  # where the name itself is missing, that is another use
         what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
         if lacking.kind in ("module", "name"):
             module, _, name = lacking.what.rpartition(".")
             asked = Asked(lacking.what) if lacking.kind == "module" else Asked(module, name)
-        return _Broken(released.name, lacking.kind, what, version, asked, lacking.call)
+        return _Broken(owner, lacking.kind, what, version, asked, lacking.call, move)
+
+    def _moves(self, asked: Asked) -> list[Move]:
+        """The rows of the table about what is asked for."""
+        if asked.keyword:
+            return list(keyword_moves(self._matrix, [asked.name, asked.name.rpartition(".")[2]], asked.keyword))
+        if asked.parameters is not None:
+            return []
+        return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
 
     def _keep(self, broken: _Broken, item: Mapping[str, Value]) -> None:
         _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
@@ -96,7 +111,7 @@ class _Judged:
         reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        has, moved = self._elsewhere(broken)
+        has, moved = self._has(broken), self._moved_to(broken)
         return {
             "package": broken.package,
             "kind": broken.kind,
@@ -110,15 +125,24 @@ class _Judged:
             "cause": f"{has if isinstance(has, str) else 'none'} {moved if isinstance(moved, str) else ''}".strip(),
         }
 
-    def _elsewhere(self, broken: _Broken) -> tuple[Value, Value]:
-        """The releases that have it, and where it went."""
+    def _has(self, broken: _Broken) -> Value:
+        """The releases that have it: those that were read, else those that the table names."""
         released = self._ledger.package(broken.package)
-        if released is None or broken.installed is None:
-            return ABSENT, ABSENT
-        row = releases_with(self._ledger, released, broken.asked, broken.installed, self._version)
-        has: Value = row if isinstance(row, Unknown) else range_of(released, row) if row else ABSENT
-        moved = went_to(released, broken.what, broken.installed) if broken.kind in ("module", "name") else None
-        return has, moved or ABSENT
+        if broken.installed is None:
+            return ABSENT
+        if released is not None and released.by_names:
+            row = releases_with(self._ledger, released, broken.asked, broken.installed, self._version)
+            if isinstance(row, Unknown) or row:
+                return row if isinstance(row, Unknown) else range_of(released, row)
+        return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
+
+    def _moved_to(self, broken: _Broken) -> Value:
+        if broken.move is not None and broken.move.new:
+            return broken.move.new.replace(":", ".")
+        released = self._ledger.package(broken.package)
+        if released is None or broken.installed is None or broken.kind not in ("module", "name"):
+            return ABSENT
+        return went_to(released, broken.what, broken.installed) or ABSENT
 
     def _version(self, package: str) -> str | None:
         version = self._value(f"pkg.{package}")
