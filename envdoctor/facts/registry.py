@@ -52,7 +52,7 @@ class FactSpec(NamedTuple):
     ``edit`` the one with the places where a user would edit (empty: none has).
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
-    ``concerns`` names, by such a pattern, the column that says which package an item is about: only that item goes.
+    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes.
     """
 
     key: str
@@ -63,7 +63,7 @@ class FactSpec(NamedTuple):
     columns: Mapping[str, FactSpec] = {}
     identity: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
-    concerns: Mapping[str, str] = {}
+    concerns: Mapping[str, tuple[str, ...]] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     spellings: Mapping[str, str] = {}
     only_said: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         columns=columns,
         identity=tuple(entry.get("identity", ())),
         depends_on=tuple(entry.get("depends_on", ())),
-        concerns=entry.get("concerns", {}),
+        concerns={key: tuple(columns) for key, columns in entry.get("concerns", {}).items()},
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
         only_said=tuple(entry.get("only_said", ())),

@@ -96,7 +96,7 @@ def _registry(matrix: Matrix) -> Iterator[str]:
     for spec in matrix.registry:
         if spec.help not in matrix.registry.help_texts:
             yield f"{spec.key}: help: there is no advice {spec.help!r}"
-        for column in (*spec.identity, *spec.concerns.values()):
+        for column in (*spec.identity, *(column for columns in spec.concerns.values() for column in columns)):
             if column not in spec.columns:
                 yield f"{spec.key}: {column} is no column of it"
         for key in (
