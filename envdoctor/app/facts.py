@@ -87,7 +87,7 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
         if sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
         if sources.code:
-            facts = _with_code(facts, request, sources)
+            facts = _with_code(facts, request._replace(layout=environment.layout), sources)
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
     notices = [Notice("warning", note) for note in notes_of(environment, facts)]

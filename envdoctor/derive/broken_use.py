@@ -10,6 +10,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.versions.names import normalise
 
 INPUTS = ("use", "pkg.*")
 OUTPUTS = ("broken_use",)
@@ -57,37 +58,53 @@ class _Judged:
 
     def add(self, item: Mapping[str, Value]) -> None:
         """Judge one use."""
-        module, kind = item.get("module"), item.get("kind")
-        if not isinstance(module, str) or not isinstance(kind, str):
+        module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
+        if not isinstance(module, str) or not isinstance(kind, str) or isinstance(lacks, Absent):
             return
         asked = _asked(module, kind, item)
         moves = self._moves(asked)
-        owner = self._ledger.owner(module) or (moves[0].package if moves else None)
+        top = module.partition(".")[0]
+        there = item.get("package")
+        owner = there if isinstance(there, str) else self._owner(top) or (moves[0].package if moves else None)
         version = self._value(f"pkg.{owner}") if owner is not None else None
         broken: _Broken | None = None
-        if isinstance(version, Absent) and owner is not None and kind in ("module", "name"):
-            top = module.partition(".")[0]
-            broken = _Broken(owner, "package", top, None, Asked(top))
-        elif isinstance(version, str) and owner is not None:
-            broken = self._broken(owner, asked, version, moves)
+        if owner is None:
+            if lacks == top and kind in ("module", "name"):
+                broken = _Broken(normalise(top), "unknown-module", top, None, Asked(top))
+        elif isinstance(version, Absent):
+            # Where a distribution of another name brings the module, its files are there.
+            if kind in ("module", "name") and lacks in (None, top):
+                broken = _Broken(owner, "package", top, None, Asked(top))
+        elif isinstance(version, str):
+            seen = lacks if isinstance(lacks, str) and lacks != top else None
+            broken = self._broken(owner, asked, version, moves, seen)
         if broken is not None:
             self._keep(broken, item)
+
+    def _owner(self, top: str) -> str | None:
+        """The distribution that a top-level module comes from."""
+        owner = self._ledger.owner(top)
+        if owner is None:
+            rows = (*self._matrix.rows("module-distributions"), *self._matrix.rows("stack-modules", "module"))
+            owner = next((str(row["name"]) for row in rows if row["module"] == top), None)
+        if owner is None and not isinstance(self._value(f"pkg.{normalise(top)}"), (Absent, Unknown)):
+            owner = normalise(top)
+        return owner
 
     def records(self) -> tuple[Mapping[str, Value], ...]:
         """One record for each thing, in the order in which the code uses them."""
         return tuple(self._record(*found) for found in self._found.values())
 
-    def _broken(self, owner: str, asked: Asked, version: str, moves: Sequence[Move]) -> _Broken | None:
-        """What a release lacks, by the files of the releases; by the table where these do not tell."""
-        released = self._ledger.package(owner)
-        lacking: Lacking | Unknown | None = Unknown("the ledger has no names of this package")
-        if released is not None and released.by_names:
-            lacking = answer(self._ledger, released, asked, version, self._version)
+    def _broken(
+        self, owner: str, asked: Asked, version: str, moves: Sequence[Move], lacks: str | None
+    ) -> _Broken | None:
+        """What a release lacks: by its installed files (``lacks``), else by the files of the releases, else by the
+        table."""
         move = next((one for one in moves if one.package == owner), None)
+        lacking = _lacking(asked, lacks) if lacks is not None else self._by_releases(owner, asked, version)
         if isinstance(lacking, Unknown):
-            told = move is not None and move.has(version) is False and asked.parameters is None
-            kind = "keyword" if asked.keyword else "name" if asked.name else "module"
-            lacking = Lacking(kind, f"{asked.module}.{asked.name}" if asked.name else asked.module) if told else None
+            told = move is not None and move.has(version) is False
+            lacking = _lacking(asked, asked.keyword or asked.dotted) if told else None
         if lacking is None or (asked.keyword and lacking.kind != "keyword"):
             return None  # where the name itself is missing, that is another use
         what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
@@ -95,6 +112,12 @@ class _Judged:
             module, _, name = lacking.what.rpartition(".")
             asked = Asked(lacking.what) if lacking.kind == "module" else Asked(module, name)
         return _Broken(owner, lacking.kind, what, version, asked, lacking.call, move)
+
+    def _by_releases(self, owner: str, asked: Asked, version: str) -> Lacking | Unknown | None:
+        released = self._ledger.package(owner)
+        if released is None or not released.by_names:
+            return Unknown("the ledger has no names of this package")
+        return answer(self._ledger, released, asked, version, self._version)
 
     def _moves(self, asked: Asked) -> list[Move]:
         """The rows of the table about what is asked for."""
@@ -122,7 +145,7 @@ class _Judged:
             "call": _as_written(broken) if broken.call else ABSENT,
             "reach": min(reaches, key=_REACH.index),
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
-            "cause": f"{has if isinstance(has, str) else 'none'} {moved if isinstance(moved, str) else ''}".strip(),
+            "cause": " ".join(text for text in (has, moved) if isinstance(text, str)) or broken.what,
         }
 
     def _has(self, broken: _Broken) -> Value:
@@ -154,6 +177,16 @@ def _as_written(broken: _Broken) -> str:
     count, *keywords = broken.call.split(" ")
     words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
     return f"{broken.what.rpartition('.')[2]}({', '.join(words)})"
+
+
+def _lacking(asked: Asked, lacks: str) -> Lacking:
+    """What the installed files lack, as the ledger would say it."""
+    if asked.keyword and lacks == asked.keyword:
+        return Lacking("keyword", asked.dotted)
+    if asked.parameters is not None and not lacks.startswith(asked.module.partition(".")[0]):
+        return Lacking("override", asked.dotted, lacks)
+    is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
+    return Lacking("module" if is_module else "name", lacks)
 
 
 def _asked(module: str, kind: str, item: Mapping[str, Value]) -> Asked:

@@ -52,7 +52,8 @@ class FactSpec(NamedTuple):
     ``edit`` the one with the places where a user would edit (empty: none has).
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
-    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes.
+    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes, or
+    of a column's own ``concerns`` only its value in that item.
     """
 
     key: str

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.source.overriding import can_be_called
 from envdoctor.versions.pep440 import order
 from envdoctor.versions.spans import spell_spans
 
@@ -25,6 +26,11 @@ class Asked(NamedTuple):
     name: str = ""
     keyword: str = ""
     parameters: tuple[str, ...] | None = None
+
+    @property
+    def dotted(self) -> str:
+        """``transformers.Trainer.compute_loss``."""
+        return f"{self.module}.{self.name}" if self.name else self.module
 
 
 class Lacking(NamedTuple):
@@ -53,12 +59,12 @@ def answer(
         if isinstance(taken, Unknown):
             return taken
         fits = asked.keyword in taken or "**" in taken
-        return None if fits else Lacking("keyword", f"{asked.module}.{asked.name}")
+        return None if fits else Lacking("keyword", asked.dotted)
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
-    unfit = next((call for call in calls if not _can_be_called(asked.parameters or (), call)), None)
-    return None if unfit is None else Lacking("override", f"{asked.module}.{asked.name}", unfit)
+    unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
+    return None if unfit is None else Lacking("override", asked.dotted, unfit)
 
 
 def releases_with(
@@ -93,7 +99,7 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         inner = ".".join(parts[:count])
-        there = released.listed("offers", inner, version)
+        there = released.exists(inner, version)
         if there is True:
             continue
         if there is False and count > 1:
@@ -181,32 +187,11 @@ def _calls(  # noqa: PLR0917
     if isinstance(items, Unknown) or items or not hops:
         return items
     owner, _, method = place.rpartition(".")
-    bases = released.items("parameters", owner, version)
-    for base in bases if not isinstance(bases, Unknown) else ():
-        if base.startswith("&") and not isinstance(
-            found := _elsewhere(ledger, released, base[1:], version, other), Unknown
-        ):
-            inherited = _calls(ledger, found[0], f"{base[1:]}.{method}", found[1], other, hops - 1)
+    bases = released.items("calls", owner, version)
+    for base in (one[1:] for one in bases if one.startswith("&")) if not isinstance(bases, Unknown) else ():
+        found = _elsewhere(ledger, released, base, version, other)
+        if not isinstance(found, Unknown):
+            inherited = _calls(ledger, found[0], f"{base}.{method}", found[1], other, hops - 1)
             if isinstance(inherited, Unknown) or inherited:
                 return inherited
     return ()
-
-
-def _can_be_called(parameters: Sequence[str], call: str) -> bool:
-    """Whether a method with these parameters (without the bound one) can be called so: ``2 num_items_in_batch=``."""
-    count, *keywords = call.split(" ")
-    given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
-    stars = [place for place, one in enumerate(parameters) if one.startswith("*") and not one.startswith("**")]
-    positional = list(parameters[: stars[0]] if stars else parameters)
-    positional = [one for one in positional if not one.startswith("**")]
-    names = {one.rstrip("=") for one in parameters if not one.startswith("*")}
-    takes_more = any(len(parameters[place]) > 1 for place in stars)
-    if int(count) > len(positional) and not takes_more:
-        return False
-    if any(one.startswith("**") for one in parameters):
-        return True
-    filled = {one.rstrip("=") for one in positional[: int(count)]}
-    if given - names or given & filled:
-        return False
-    required = {one for one in parameters if not one.startswith("*") and not one.endswith("=")}
-    return "**" in keywords or required <= filled | given

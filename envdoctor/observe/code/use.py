@@ -1,7 +1,8 @@
 """The fact ``use``: what the user's own scripts and notebooks take from other distributions.
 
-Bounded children parse them (``reading/read_uses.py``); nothing of them is imported or run. What could not be read is
-named: a list that may lack uses is incomplete.
+Bounded children parse them (``reading/read_uses.py``), and look up what they use in the files of an environment on disk
+(``reading/lacking.py``); nothing is imported or run. What could not be read is named: a list that may lack uses is
+incomplete.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.models.names import printable
 from envdoctor.observe.code.reading.code_files import CodeFile, Unread, find_code
+from envdoctor.observe.code.reading.installed import completed
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.sandbox.frames import framed
@@ -84,7 +86,7 @@ def observe(request: Request) -> list[Fact]:
         unread.append(Unread(printable(", ".join(request.code)), f"it uses {len(items)} things; {_MOST} are told"))
     why = f"{unread[0].place}: {unread[0].reason}" if unread else None
     values: tuple[Value, ...] = (
-        Records(items[:_MOST], why),
+        Records(completed(items[:_MOST], request), why),
         tuple(file.shown for file, _ in answers),
         Records(tuple(one._asdict() for one in unread)),
     )
