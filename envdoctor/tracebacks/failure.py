@@ -141,7 +141,7 @@ def _demanded(message: str) -> Failure | None:
         if found is None:
             return None
     parts = [part for part in found.groups() if part is not None]
-    return Failure("demand", message, requirement=parts[0] + parts[1].rstrip(",."), found=parts[2])
+    return Failure("demand", message, requirement=parts[0] + parts[1].rstrip(",."), found=parts[2].rstrip("."))
 
 
 def _about(message: str, failure: Failure) -> Failure:

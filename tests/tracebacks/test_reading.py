@@ -1,0 +1,201 @@
+"""Whole texts as people paste them: which error matters, who asked, and whatever else may stand in them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envdoctor.tracebacks.failure import failure_of
+from envdoctor.tracebacks.frames import module_of
+from envdoctor.tracebacks.pasted import lines_of
+from envdoctor.tracebacks.reading import read_error
+
+SITE = "/opt/venv/lib/python3.10/site-packages"
+PLAIN = f'''Traceback (most recent call last):
+  File "/home/a/train.py", line 3, in <module>
+    from peft import LoraConfig
+  File "{SITE}/peft/__init__.py", line 22, in <module>
+    from .auto import AutoPeftModel
+  File "{SITE}/peft/peft_model.py", line 37, in <module>
+    from transformers import Cache, DynamicCache, EncoderDecoderCache, HybridCache, PreTrainedModel
+ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transformers/__init__.py)
+'''
+LAZY = f'''Traceback (most recent call last):
+  File "{SITE}/transformers/modeling_utils.py", line 37, in <module>
+    from huggingface_hub import split_torch_state_dict_into_shards
+ImportError: cannot import name 'split_torch_state_dict_into_shards' from 'huggingface_hub' ({SITE}/huggingface_hub/__init__.py)
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/home/a/train.py", line 3, in <module>
+    from transformers import Trainer
+  File "{SITE}/transformers/utils/import_utils.py", line 1780, in __getattr__
+    raise ModuleNotFoundError(
+ModuleNotFoundError: Could not import module 'Trainer'. Are this object's requirements defined correctly?
+'''
+NOTEBOOK = f"""---------------------------------------------------------------------------
+ImportError                               Traceback (most recent call last)
+Cell In[3], line 2
+      1 import torch
+----> 2 from peft import LoraConfig
+
+File {SITE}/peft/peft_model.py:37
+     35 import packaging
+---> 37 from transformers import HybridCache
+     38 
+
+ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transformers/__init__.py)
+"""
+OLD_NOTEBOOK = f"""ImportError                               Traceback (most recent call last)
+<ipython-input-3-0123456789ab> in <module>
+----> 1 from peft import LoraConfig
+
+{SITE}/peft/peft_model.py in <module>
+     35 import packaging
+---> 37 from transformers import HybridCache
+
+ImportError: cannot import name 'HybridCache'
+"""
+
+
+@pytest.mark.parametrize("text", [PLAIN, NOTEBOOK, OLD_NOTEBOOK])
+def test_the_last_frame_asks(text):
+    reading = read_error(text)
+    assert reading.error == "ImportError"
+    assert (reading.failure.module, reading.failure.name) == ("transformers", "HybridCache")
+    assert reading.frames[-1].module == "peft.peft_model"
+    assert reading.statements[0] == "peft"
+
+
+def test_what_a_lazy_package_stands_for_is_found():
+    reading = read_error(LAZY)
+    assert reading.failure.name == "split_torch_state_dict_into_shards"
+    assert reading.frames[-1].module == "transformers.modeling_utils"
+    assert reading.passed_on.startswith("Could not import module 'Trainer'")
+
+
+def test_a_failed_import_that_was_handled_before_another_error_matters():
+    text = PLAIN + "\nDuring handling of the above exception, another exception occurred:\n\nRuntimeError: no backend\n"
+    assert read_error(text).failure.name == "HybridCache"
+
+
+def test_an_error_that_was_over_before_does_not():
+    """A warning about an optional package, then a run that ends for another reason."""
+    text = PLAIN + "WARNING: going on without peft\nTraceback (most recent call last):\nRuntimeError: CUDA error\n"
+    reading = read_error(text)
+    assert (reading.error, reading.failure) == ("RuntimeError", None)
+
+
+def test_the_error_of_a_launcher_is_that_of_the_process_it_started():
+    text = PLAIN + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \ntrain.py FAILED\n"
+    assert read_error(text).failure.name == "HybridCache"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[rank0]: ",
+        "E   ",
+        "> ",
+        "(EngineCore_0 pid=123) ",
+        "2026-11-22 10:11:12,123 ",
+        "worker-1  | ",
+        "\x1b[31m",
+        "[0]:",
+    ],
+)
+def test_what_programs_write_before_lines_is_no_part_of_them(prefix):
+    text = "\n".join(prefix + line for line in PLAIN.splitlines())
+    reading = read_error(text)
+    assert reading.failure.name == "HybridCache"
+    assert reading.frames[-1].module == "peft.peft_model"
+
+
+def test_a_message_without_the_name_of_its_error():
+    reading = read_error("I get cannot import name 'HybridCache' from 'transformers', please help")
+    assert (reading.error, reading.failure.name) == ("", "HybridCache")
+
+
+def test_a_message_that_was_broken_by_a_narrow_window():
+    reading = read_error("cannot import name 'HybridCache' from\n 'transformers' (/x/y.py)")
+    assert reading.failure.name == "HybridCache"
+
+
+def test_bent_quotes_are_quotes():
+    failure = read_error(
+        "ImportError: cannot import name \u2018HybridCache\u2019 from \u2018transformers\u2019"
+    ).failure
+    assert (failure.module, failure.name) == ("transformers", "HybridCache")
+
+
+def test_older_pythons_do_not_say_the_class_and_the_code_does():
+    text = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    trainer = SFTTrainer(\n'
+        "TypeError: __init__() got an unexpected keyword argument 'tokenizer'\n"
+    )
+    assert read_error(text).failure.callee == "SFTTrainer.__init__"
+
+
+@pytest.mark.parametrize(
+    ("path", "module"),
+    [
+        (f"{SITE}/peft/__init__.py", "peft"),
+        (f"{SITE}/peft/utils/other.py", "peft.utils.other"),
+        ("/usr/lib/python3/dist-packages/six.py", "six"),
+        (r"C:\env\Lib\site-packages\peft\tuners\lora\layer.py", "peft.tuners.lora.layer"),
+        ("/content/LLaMA-Factory/src/llamafactory/cli.py", "llamafactory.cli"),
+        ("/home/a/train.py", ""),
+        ("", ""),
+    ],
+)
+def test_files_below_site_packages_are_modules(path, module):
+    assert module_of(path) == module
+
+
+@given(st.text(max_size=2_000))
+def test_any_text_is_read(text):
+    reading = read_error(text)
+    assert reading.failure is None or reading.failure.message
+
+
+@given(st.text(alphabet="abcXYZ_. '`\"()[]:,\n/\\1", max_size=300), st.sampled_from([PLAIN, LAZY, NOTEBOOK]))
+def test_words_before_an_error_do_not_change_it(before, text):
+    assert read_error(before + "\n\n" + text).failure.name in ("HybridCache", "split_torch_state_dict_into_shards")
+
+
+@given(st.from_regex(r"[A-Za-z_]\w{0,20}(\.[A-Za-z_]\w{0,20}){0,3}", fullmatch=True).filter(str.isascii))
+def test_every_module_name_is_read_whole(module):
+    assert failure_of(f"No module named '{module}'").module == module
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error:" * 1_700_000,
+        "a" * 10_000_000,
+        "\x00\x1b[" * 3_000_000,
+        ("x" * 1_990 + "Error: got an unexpected keyword argument\n") * 5_000,
+        "No module named " * 650_000,
+        'File "' * 1_700_000,
+        "from " * 2_000_000,
+        ("cannot import name '" + "a" * 1_900 + "\n") * 5_000,
+        "'a' object has no attribute\n" * 350_000,
+        "/a in " * 1_700_000,
+        "Traceback (most recent call last)\nXError: y\n" * 220_000,
+    ],
+    ids=range(11),
+)
+def test_ten_megabytes_are_read_in_bounded_time(text):
+    began = time.perf_counter()
+    read_error(text)
+    assert time.perf_counter() - began < 3
+
+
+def test_no_control_character_is_left():
+    text = "ImportError: cannot\x00 import\x1b[0m name 'X\u202e' from 'peft'"
+    assert read_error(text).message == "cannot import name 'X' from 'peft'"
+    assert lines_of("a\x07b\u2028c") == ["ab", "c"]
