@@ -384,6 +384,8 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
             return following.attribute(first.module, "__version__", frame.module, 0)
     if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
         return first
+    if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
+        return following.available(last[3:-10])
     builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
     if builtin is not None and not named and all(map(_known_deep, values)):
         try:

@@ -133,6 +133,10 @@ class Importing:
             raise Failed("PackageNotFoundError", None)
         return found
 
+    def available(self, module: str) -> Any:
+        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
+        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
+
     def has(self, module: str, name: str) -> Any:
         """What ``hasattr`` gives for a module."""
         found = self._has(module, name, set())

@@ -103,7 +103,8 @@ class Library:
         if found.path not in self._sources:
             self.read[found.path] = None
             self._sources[found.path] = self._source(found.path)
-        return re.search(rb"\b%b\b" % re.escape(name.encode()), self._sources[found.path]) is not None
+        source, word = self._sources[found.path], name.encode()
+        return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
 
     def files_below(self, folder: str, ending: str = ".py") -> list[str]:
         """The paths of the files with that ending in a folder."""

@@ -80,7 +80,7 @@ class Failed(Exception):
 
 
 class Following(Protocol):
-    """Whoever follows an import, as the value of an expression needs it: :class:`envdoctor.source.importing.Importing`."""
+    """Whoever follows an import, as an expression needs it: :class:`envdoctor.source.importing.Importing`."""
 
     world: World
 
@@ -94,6 +94,8 @@ class Following(Protocol):
     def present(self, module: str) -> Any: ...
 
     def version(self, distribution: str) -> Any: ...
+
+    def available(self, module: str) -> Any: ...
 
     def has(self, module: str, name: str) -> Any: ...
 

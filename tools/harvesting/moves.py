@@ -12,7 +12,7 @@ __all__ = ["moved", "served"]
 
 def moved(found: Sequence[Mapping[str, Any]]) -> list[dict[str, set[str]]]:
     """For each release: where the functions and classes are that an earlier one had in a module that no longer offers
-    them. It counts when exactly one module defines such a name that did not define it before."""
+    them. It counts when one module alone defined such a name, and one other alone defines it now."""
     moves: list[dict[str, set[str]]] = []
     standing: dict[str, str] = {}
     for place, release in enumerate(found):
@@ -26,8 +26,8 @@ def moved(found: Sequence[Mapping[str, Any]]) -> list[dict[str, set[str]]]:
             earlier = _homes(before["defined"])
             for module, names in before["defined"].items():
                 for name in names:
-                    new = homes.get(name, set()) - earlier[name]
-                    if name not in offers.get(module, ()) and len(new) == 1:
+                    new = homes.get(name, set())
+                    if name not in offers.get(module, ()) and len(new) == len(earlier[name]) == 1:
                         standing[f"{module}:{name}"] = f"{min(new)}:{name}"
         moves.append({old: {new} for old, new in standing.items()})
     return moves

@@ -3,7 +3,7 @@
 Names of a module are kept unless they are private or come from the standard library. Below the packages that are
 ``thin`` (hundreds of models, each with the same imports) only what a module defines is kept. Names left out stand
 together under the subject ``*``: of these nothing is known. Parameters are kept of what top-level modules offer (with
-methods), of what the modules right below them define, and of configuration classes.
+methods, and how these call each other), of what the modules right below them define, and of configuration classes.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ class _Reading:
             known = self.names.parameters(home.module)
             if public and home.module != module:
                 found["alias"][f"{module}:{name}"].add(home.place)
-            for subject, items in self._of_callable(known, home.name, methods=public):
+            at_top = module in self.names.tops
+            for subject, items in self._of_callable(known, home.name, methods=at_top):
                 found["parameters"][f"{home.module}:{subject}"] |= set(items)
-            if public and home.kind == "class":
+            if at_top and home.kind == "class":
                 ways_of = self.names.calls(home.module)
                 for subject, ways in self._of_callable(ways_of, home.name, methods=True, private=True):
                     found["calls"][f"{home.module}:{subject}"] |= set(ways)

@@ -107,7 +107,9 @@ def _question(
         "platform": "linux" if place.kind == "root" else request.platform,
         "versions": dict(versions),
         "owners": dict(owners),
-        "complete": why is None and place.incomplete is None and not any(_is_finder(*one) for one in place.import_lines),
+        "complete": why is None
+        and place.incomplete is None
+        and not any(_is_finder(*one) for one in place.import_lines),
         "followed": sorted(followed),
         "entries": [[entry.statement, entry.module, entry.name] for entry in wanted],
     }

@@ -6,8 +6,8 @@ import and the statements that it stops; ``why`` not all could be followed; ``fi
 
 from __future__ import annotations
 
+import gc
 import json
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +28,7 @@ _LONGEST = 300
 def main() -> None:
     """Answer the question on stdin."""
     sys.setrecursionlimit(_RECURSION)
+    gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
     sys.stdout.write(json.dumps(answer(json.loads(sys.stdin.buffer.read())), separators=(",", ":")))
 
 
@@ -85,5 +86,3 @@ def _stamp(path: str, files: Files) -> tuple[int, int]:
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
-    os._exit(0)  # without taking a million small objects apart
