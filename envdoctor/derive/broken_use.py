@@ -160,8 +160,8 @@ class _Judged:
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
     def _moved_to(self, broken: _Broken) -> Value:
-        if broken.move is not None and broken.move.new:
-            return broken.move.new.replace(":", ".")
+        if broken.move is not None and (broken.move.new or broken.move.write):
+            return _told(broken.move, broken.kind)
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
@@ -170,6 +170,13 @@ class _Judged:
     def _version(self, package: str) -> str | None:
         version = self._value(f"pkg.{package}")
         return version if isinstance(version, str) else None
+
+
+def _told(move: Move, kind: str) -> str:
+    """The new name, with ``=`` for a keyword; what to write where that is no name."""
+    if not move.new:
+        return move.write["en"]
+    return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
 
 
 def _as_written(broken: _Broken) -> str:

@@ -15,7 +15,7 @@ _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
 #: ``%time x``, ``!pip install x``, ``?x``, ``x?``, ``files = !ls``, ``out = %sql ...``.
-_NOT_PYTHON = re.compile(r"\s*(?:[%!?]|(?:[\w.]+\s*,?\s*)+=\s*[%!]|[\w.]+\?{1,2}\s*\Z)")
+_NOT_PYTHON = re.compile(r"\s*(?:[%!?]|[\w., \t]+=[ \t]*[%!]|[\w.]+\?{1,2}\s*\Z)")
 _AWAIT = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Value
-from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.versions.names import normalise
@@ -63,7 +62,6 @@ def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Val
     """What the child is told, as JSON holds it."""
     place = request.place
     finders = any("finder" in line or "__editable__" in file for file, line in place.import_lines)
-    statements = (text for row in request.rows("entry-statements") for text in row["statements"])
     installed = {str(one["name"]): one["version"] for one in dists if isinstance(one.get("version"), str)}
     return {
         "folders": list(place.site_packages),
@@ -73,7 +71,6 @@ def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Val
         "versions": installed,
         "owners": {row["module"]: row["name"] for row in request.rows("module-distributions")},
         "complete": dists.incomplete is None and place.incomplete is None and not finders,
-        "followed": sorted({parse_statement(text)[0].partition(".")[0] for text in statements}),
         "uses": [
             [_plain(item[column]) for column in ("kind", "module", "name", "keyword", "parameters")] for item in asked
         ],
