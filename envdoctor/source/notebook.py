@@ -39,8 +39,7 @@ class Notebook(NamedTuple):
 
 
 def parse_notebook(content: bytes) -> Notebook:
-    """The code of a notebook (nbformat 3 and 4). Raises :class:`NotANotebook`, and what ``ast.parse`` raises for a cell
-    but for ``SyntaxError``."""
+    """The code of a notebook (nbformat 3 and 4). Raises :class:`NotANotebook`."""
     tree = ast.Module([], [])
     unread: list[tuple[int, int]] = []
     starts, numbers = [1], [1]
@@ -48,8 +47,8 @@ def parse_notebook(content: bytes) -> Notebook:
     for number, source in _cells(content):
         try:
             part = _parse(source)
-        except SyntaxError as error:
-            unread.append((number, error.lineno or 1))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            unread.append((number, getattr(error, "lineno", None) or 1))
             continue
         starts.append(line)
         numbers.append(number)
