@@ -12,11 +12,10 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from zipfile import ZipFile
 
 from harvesting.history import history
 from harvesting.kept import Kept
@@ -25,6 +24,7 @@ from harvesting.moves import moved, served
 from harvesting.names import Names
 from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
+from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
@@ -33,10 +33,13 @@ from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
-#: The code that decides what is found in a file.
-READERS = [
-    *(HERE / "harvesting" / f"{name}.py" for name in ("names", "reading")),
-    *(HERE.parent / "envdoctor" / "source" / f"{name}.py" for name in ("library", "offers", "signatures", "trimming")),
+#: What decides what is found in the files of a release: when it changes, they are read again.
+SOURCE = HERE.parent / "envdoctor" / "source"
+TABLES = HERE.parent / "matrices" / "tables"
+NAMES = [HERE / "harvesting/names.py", HERE / "harvesting/reading.py", SOURCE / "offers.py", SOURCE / "signatures.py"]
+TAKES = [
+    *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
+    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),
 ]
 
 #: What a section says of one release: items by subject.
@@ -66,25 +69,28 @@ class Package:
 
     def _read(self, kept: Kept, settings: Mapping[str, Any], releases: Sequence[Release]) -> None:
         """Everything that the files of the releases say."""
-        key = _key(settings)
-        every = {
-            r: kept.reading(self.name, r, key, lambda sources: self._names(kept, sources, settings)) for r in releases
-        }
-        found = {release: said for release, said in every.items() if said is not None}
-        for release, said, moves, modules_served in zip(
-            found, found.values(), moved([*found.values()]), served([*found.values()]), strict=True
-        ):
-            for section, subjects in said["sections"].items():
+        taking = Taking(TABLES, settings["names"])
+        found = {}
+        for release in releases:
+            said = kept.reading(
+                self.name, release, "names", _key(NAMES, settings["reading"]), partial(_names, settings)
+            )
+            if said is not None:
+                found[release] = said
+                takes = partial(self._takes, release, taking)
+                taken = kept.reading(self.name, release, "takes", _key(TAKES, settings["names"]), takes)
+                self.sections["takes"][release] = taken
+        ordered = list(found.values())
+        for release, moves, modules_served in zip(found, moved(ordered), served(ordered), strict=True):
+            for section, subjects in found[release]["sections"].items():
                 self.sections[section][release] = subjects
             self.sections["moved"][release] = moves
             for module in modules_served:
-                said["sections"]["open"].setdefault(module, []).append("a finder of the package may serve it")
+                found[release]["sections"]["open"].setdefault(module, []).append("a finder of the package may serve it")
 
-    def _names(self, kept: Kept, sources: ZipFile, settings: Mapping[str, Any]) -> Any:
-        with TemporaryDirectory(dir=kept.work) as folder:
-            sources.extractall(folder)
-            tops = modules(sources.namelist())
-            return read_names(Names(folder, tops, frozenset(sys.stdlib_module_names)), settings["reading"])
+    def _takes(self, release: Release, taking: Taking, folder: str, tops: set[str]) -> Any:
+        required = self.sections["requires"].get(release, {}).get("*", ())
+        return taking.of(folder, tops, (self.name, str(release.version)), required)
 
     def text(self) -> str:
         """The file of the ledger."""
@@ -110,12 +116,16 @@ class Package:
             yield from history([str(release.version) for release in basis], [by_release.get(r, {}) for r in basis])
 
 
-def _key(settings: Mapping[str, Any]) -> str:
+def _names(settings: Mapping[str, Any], folder: str, tops: set[str]) -> Any:
+    return read_names(Names(folder, tops, frozenset(sys.stdlib_module_names)), settings["reading"])
+
+
+def _key(code: Sequence[Path], settings: object) -> str:
     """How files are read: by what code, with which settings, by which parser."""
-    code = sha256(json.dumps([settings["reading"], *sys.version_info[:2]]).encode())
-    for path in READERS:
-        code.update(path.read_bytes())
-    return code.hexdigest()
+    key = sha256(json.dumps([settings, *sys.version_info[:2]]).encode())
+    for path in code:
+        key.update(path.read_bytes())
+    return key.hexdigest()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,7 +21,7 @@ from envdoctor.knowledge.ledger_schema import complaints
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """since = 2023-01-01
-names = ["spade", "rake"]
+names = ["spade", "rake", "peft"]
 metadata = ["bucket"]
 [patches]
 rake = "last"
@@ -55,6 +55,17 @@ NEW = {
 }
 
 
+#: A package that people import by statements of the shipped table.
+USER = {
+    "peft/__init__.py": (
+        "import importlib.util\nimport numpy\nfrom spade import dig\nfrom .config import LoraConfig\n"
+        "if importlib.util.find_spec('rake'):\n    import rake\n"
+        "try:\n    from spade import maybe\nexcept ImportError:\n    pass\n"
+    ),
+    "peft/config.py": "import spade.handles\nclass LoraConfig: ...\n",
+}
+
+
 @pytest.fixture
 def index() -> Iterator[SmallIndex]:
     """Three packages, one of them with sdists alone."""
@@ -69,6 +80,7 @@ def index() -> Iterator[SmallIndex]:
         egg = {"rake.egg-info/requires.txt": "torch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
         index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
         index.sdist("rake", "0.1.1", "2023-01-06", {"src/rake/__init__.py": "teeth = 9", "setup.py": "", **egg})
+        index.wheel("peft", "0.17.0", "2024-01-05", USER, requires=("spade",))
         for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64"):
             index.wheel("bucket", "3.0", "2024-01-05", {"pail.py": "volume = 9"}, tags=tag)
         yield index
@@ -138,6 +150,15 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
 
 
+def test_what_a_release_takes_of_others_is_written_by_what_people_import(spade: Released, tmp_path: Path):
+    peft = Ledger(tmp_path / "ledger").package("peft")
+    assert peft is not None
+    assert peft.items("takes", "peft", "0.17.0") == (
+        *("rake @peft if rake", "spade.handles @peft.config", "spade:dig @peft"),
+    )
+    assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
+
+
 def test_names_that_are_not_recorded_are_unknown(spade: Released):
     assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
     assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
@@ -148,7 +169,7 @@ def test_names_that_are_not_recorded_are_unknown(spade: Released):
 def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(spade: Released, index: SmallIndex, tmp_path: Path):
     before = written(tmp_path)
     whole = [asked for asked in index.asked if not asked.endswith(".whl")]  # wheels are read by ranges
-    assert len(whole) == len(set(whole)) == 4
+    assert len(whole) == len(set(whole)) == 5
     index.asked.clear()
     assert harvest(index, tmp_path, "spade", "rake").returncode == 0
     assert written(tmp_path) == before and index.asked == []

@@ -14,6 +14,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urljoin
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -22,7 +23,7 @@ from package_index import Index
 from pip._internal.models.link import Link
 from pip._internal.network.lazy_wheel import HTTPRangeRequestUnsupported, LazyZipOverHTTP
 
-from harvesting.metadata import installed
+from harvesting.metadata import installed, modules
 from harvesting.releases import File, Release
 
 __all__ = ["LARGEST", "Kept", "Listing", "NotReadable"]
@@ -82,16 +83,20 @@ class Kept:
         kept = json.loads(path.read_bytes())
         return None if kept["metadata"] is None else (kept["metadata"], kept["names"])
 
-    def reading(self, project: str, release: Release, key: str, read: Callable[[ZipFile], Any]) -> Any:
-        """What ``read`` finds in the files of a release, kept as JSON under a key that says how it was read; None when
-        they cannot be read. Its metadata was asked for with them."""
-        path = self.work / "read" / project / f"{release.version}.json"
+    def reading(self, project: str, release: Release, kind: str, key: str, read: Callable[[str, set[str]], Any]) -> Any:
+        """What ``read`` finds in the files of a release, given the folder where they lie as installed and its top-level
+        modules; kept as JSON under a key that says how it was read. None when there are no files. The sources were
+        fetched with the release's metadata before."""
+        path = self.work / "read" / kind / project / f"{release.version}.json"
         if path.is_file():
             kept = json.loads(path.read_bytes())
             if kept["key"] == key:
                 return kept["found"]
-        with ZipFile(self._sources_of(project, release)) as sources:
-            found = read(sources) if sources.namelist() else None
+        found = None
+        with ZipFile(self._sources_of(project, release)) as sources, TemporaryDirectory(dir=self.work) as folder:
+            if sources.namelist():
+                sources.extractall(folder)  # noqa: S202  a zip of our own
+                found = read(folder, modules(sources.namelist()))
         _write(path, json.dumps({"key": key, "found": found}, indent=0).encode())
         return found
 
