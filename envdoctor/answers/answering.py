@@ -101,10 +101,8 @@ def _place(question: _Question) -> Answer:
 def _only_module_with(situation: Situation, name: str) -> str:
     """The one package that offers a name at its top, for messages that do not say where it was looked for."""
     found = []
-    for package in situation.ledger.packages():
-        released = situation.ledger.package(package)
-        if released is not None and released.by_names:
-            found += [module for module in released.modules if released.spans("offers", module, name)]
+    for released in situation.all_by_names():
+        found += [module for module in released.modules if released.spans("offers", module, name)]
     return found[0] if len(found) == 1 else ""
 
 

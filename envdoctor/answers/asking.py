@@ -40,8 +40,8 @@ def asking_module(situation: Situation, reading: Reading) -> tuple[str, str, boo
 def asker_of(situation: Situation, package: str, module: str, home: Home, asked: str) -> Asker:
     """What is known of the asker about ``asked`` (``transformers:HybridCache``) of the package of ``home``."""
     version = situation.version(package)
-    released = situation.ledger.package(package)
-    if released is None or not released.by_names:
+    released = situation.by_names(package)
+    if released is None:
         return Asker(package, module, version)
     taking = _asking(situation, released, asked)
     if not any(taking.has):

@@ -87,7 +87,7 @@ def found_by_table(situation: Situation, move: Move, kind: str, thing: str) -> F
     """The same by a row of the table."""
     installed = situation.version(move.package)
     there = move.has(installed) if installed else None
-    releases = move.releases.replace(" | ", " or ")
+    releases = None if move.releases == "<0" else move.releases.replace(" | ", " or ")
     return Found(Home(move.package, kind, thing, releases, installed=installed, there=there), None)
 
 

@@ -50,11 +50,9 @@ def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[
     if not re.match(r"[^\W\d][\w.]*\Z", name):
         return []
     found: list[Called] = []
-    for package in situation.ledger.packages():
-        released = situation.ledger.package(package)
-        if released is not None and released.by_names:
-            for subject in released.subjects_named("parameters", name):
-                found.append(Called(package, subject, tuple(_bases(situation, released, subject))))
+    for released in situation.all_by_names():
+        for subject in released.subjects_named("parameters", name):
+            found.append(Called(released.name, subject, tuple(_bases(situation, released, subject))))
     first = list(likely)
     near = [one for one in found if one.package in first]
     installed = [one for one in found if situation.version(one.package)]
@@ -66,8 +64,7 @@ def _bases(situation: Situation, released: Released, subject: str, depth: int = 
         one[1]: one for one in released.items_of("parameters", subject) if one[1].startswith("&")
     }.values():
         place = item[1:]
-        package = situation.ledger.owner(place)
-        base = situation.ledger.package(package) if package else None
+        base = situation.by_names(situation.ledger.owner(place))
         if base is not None and depth < _DEPTH:
             yield base.name, place
             yield from _bases(situation, base, place, depth + 1)
@@ -78,8 +75,8 @@ def keyword_homes(situation: Situation, called: Called, keyword: str) -> list[Fo
     the package itself where none does."""
     by_package: dict[str, History] = {}
     for package, subject in ((called.package, called.subject), *called.bases):
-        released = situation.ledger.package(package)
-        if released is None or not released.by_names:
+        released = situation.by_names(package)
+        if released is None:
             continue
         history = spans_history(released, released.spans("parameters", subject, keyword))
         by_package[package] = by_package[package] | history if package in by_package else history
@@ -87,7 +84,7 @@ def keyword_homes(situation: Situation, called: Called, keyword: str) -> list[Fo
     thing = f"{called.name}({keyword}=)"
     return [
         Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword))
-        for package, history in (taking or {called.package: by_package[called.package]}).items()
+        for package, history in (taking or dict(list(by_package.items())[:1])).items()
     ]
 
 
@@ -109,13 +106,11 @@ def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Fo
     """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
     positional arguments (``2``): a subclass of the user's has to take it."""
     name = method.rpartition(".")[2]
-    for package in situation.ledger.packages():
-        released = situation.ledger.package(package)
-        for subject in released.subjects_named("calls", name, whole=False) if released is not None else ():
-            assert released is not None
+    for released in situation.all_by_names():
+        for subject in released.subjects_named("calls", name, whole=False):
             items = released.items_of("calls", subject)
             spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
-            now = released.items("calls", subject, situation.version(package))
+            now = released.items("calls", subject, situation.version(released.name))
             there = None if isinstance(now, Unknown) else any(passes in item.split(" ") for item in now)
             thing = f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
             if spans:
@@ -125,8 +120,9 @@ def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Fo
 def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
     """The releases in which a class has a method of that name whose parameters the ledger knows."""
     for called in called_of(situation, f"{owner}.{member}", likely):
-        released = situation.ledger.package(called.package)
-        assert released is not None
+        released = situation.by_names(called.package)
+        if released is None:
+            continue
         spans = [(since, until) for _, _, since, until in released.items_of("parameters", called.subject)]
         there = released.listed("parameters", called.subject, situation.version(called.package))
         yield Found.read(situation, spans_history(released, spans), "member", f"{owner}.{member}", there)

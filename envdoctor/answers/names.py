@@ -34,11 +34,10 @@ def history_of(released: Released, module: str, name: str = "") -> History:
 def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
     """The releases of a package that have it, by the ledger where it has read names, else by the table of moved names;
     None when neither says anything."""
-    released = situation.ledger.package(package)
-    installed = situation.version(package)
+    released, installed = situation.by_names(package), situation.version(package)
     kind, thing = ("name" if name else "module"), place_text(module, name)
     moves = [move for move in name_moves(situation.matrix, module, name) if move.package == package]
-    if released is not None and released.by_names:
+    if released is not None:
         history = history_of(released, module, name)
         if any(history.has) or not moves:
             there = released.offers(module, name, installed) if name else released.listed("offers", module, installed)
@@ -52,8 +51,8 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     told = [moved_to(move) for move in name_moves(situation.matrix, module, name) if move.new or move.write]
     if told:
         return told[:1]
-    released = situation.ledger.package(package)
-    if released is None or not released.by_names:
+    released = situation.by_names(package)
+    if released is None:
         return []
     version = _judged(released, situation.version(package))
     places = released.items("moved", f"{module}:{name}", version) if name else ()

@@ -1,4 +1,4 @@
-"""Signs in a traceback that something stands in front of the installed package: a file of the user's, an empty folder."""
+"""Signs in a traceback that something stands in front of the installed package: the user's file, an empty folder."""
 
 from __future__ import annotations
 

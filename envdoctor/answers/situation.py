@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent
-from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
@@ -30,6 +31,17 @@ class Situation(NamedTuple):
         """The version of Python, "" when it is not known."""
         version = self.facts.value("python.version")
         return version if isinstance(version, str) and is_version(version) else ""
+
+    def by_names(self, package: str | None) -> Released | None:
+        """A package whose names the ledger has read, of one release at least; None for any other."""
+        released = self.ledger.package(package) if package else None
+        if released is None or not released.by_names or not any(release.read for release in released.releases):
+            return None
+        return released
+
+    def all_by_names(self) -> Iterator[Released]:
+        """Every package whose names the ledger has read."""
+        return filter(None, map(self.by_names, self.ledger.packages()))
 
     def version(self, package: str) -> str:
         """The installed version of a package, "" when it is not known or there is none."""

@@ -28,11 +28,10 @@ class Ways:
         return before(self._situation.facts, self._situation.matrix)
 
     def install(self, package: str, releases: Sequence[str], specifier: str = "") -> Way | None:
-        """The first of the releases that brings no error and breaks no requirement here. Where the installed version is
-        not known: the whole range, of several the newest."""
-        if not self._situation.version(package) and not self._situation.is_missing(package):
-            newest = specifier.rpartition(" or ")[2]
-            return self._way(package, newest) if releases or specifier else None
+        """The first of the releases that brings no error and breaks no requirement here; None when there is none. Of a
+        package that is not installed, or of no known version: the whole range, of several the newest."""
+        if not self._situation.version(package):
+            return self._way(package, specifier.rpartition(" or ")[2])
         objection: str | None = None
         candidates = Candidates(self._situation.facts, self._situation.matrix)
         for candidate in candidates.of_range(package, releases[:_TRIES]):

@@ -55,8 +55,6 @@ def _data(value: Any) -> dict[str, Any]:
 
 
 def _known(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: item
-        for name, item in data.items()
-        if item not in (None, "", []) and item is not False or name in ("there", "applies") and item is not None
-    }
+    """Without what is not known or not so; ``there`` and ``applies`` answer a question, and stay when they are false."""
+    answers = ("there", "applies")
+    return {name: item for name, item in data.items() if item or (name in answers and item is False)}

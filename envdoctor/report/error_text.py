@@ -71,7 +71,7 @@ def _parts(answer: Answer, page: Page) -> Iterator[list[str]]:
             yield page.labelled("", text)
     for rule in answer.rules:
         title = rule.title.in_language(page.lang)
-        text = page.say("{id}: {title}", id=rule.id, title=title)
+        text = page.say("{name}: {value}", name=rule.id, value=title)
         yield page.labelled("  " + page.say("rule"), text)
     for moved in answer.moved:
         if moved.source:

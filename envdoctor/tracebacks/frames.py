@@ -10,7 +10,7 @@ __all__ = ["Frame", "frames_of", "imported_in", "module_of"]
 
 
 class Frame(NamedTuple):
-    """``path`` as written, ``function`` ("" when it is not said), ``code`` the line of source below it ("" for none)."""
+    """``path`` as written, ``function`` ("" when it is not said), ``code`` the source line below ("" for none)."""
 
     path: str
     line: int
@@ -35,12 +35,10 @@ _SOURCE = re.compile(r"[/\\]src[/\\]((?:\w{1,100}[/\\]){1,30})(\w{1,100})\.py\b"
 
 def module_of(path: str) -> str:
     """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
-    found = None
-    for found in _SITE.finditer(path):
-        pass
-    found = found or _SOURCE.search(path)
-    if found is None:
+    places = list(_SITE.finditer(path)) or list(_SOURCE.finditer(path))
+    if not places:
         return ""
+    found = places[-1]
     parts = [part for part in re.split(r"[/\\]", found[1]) if part]
     if found[2] != "__init__":
         parts.append(found[2])

@@ -8,8 +8,8 @@ __all__ = ["spell_spans"]
 
 
 def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
-    """``>=4.46,<5.0`` for the versions that have it, several spans joined by `` or ``; empty when all have it, None when
-    none has. A bound is the next version of the list; there is none above the last."""
+    """``>=4.46,<5.0`` for the versions that have it, several spans joined by `` or ``; empty when all have it, None
+    when none has. A bound is the next version of the list; there is none above the last."""
     spans: list[str] = []
     start: int | None = None
     for place in range(len(versions) + 1):

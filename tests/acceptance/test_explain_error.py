@@ -1,0 +1,174 @@
+"""An error message answered: which releases have the name, where it went, who asked, what to install."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "envdoctor/report/schemas/error.schema.json").read_text(encoding="utf-8")
+)
+SITE = "/opt/venv/lib/python3.11/site-packages"
+PEFT = f'''Traceback (most recent call last):
+  File "/home/a/train.py", line 3, in <module>
+    from peft import LoraConfig
+  File "{SITE}/peft/peft_model.py", line 37, in <module>
+    from transformers import Cache, DynamicCache, EncoderDecoderCache, HybridCache, PreTrainedModel
+ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transformers/__init__.py)
+'''
+
+
+@pytest.fixture
+def explain(run, facts_file):
+    """``explain --error`` for facts, or for no versions in particular."""
+
+    def go(text, facts=None, *more):
+        where = ("--facts", facts_file(facts)) if facts is not None else ("--no-environment",)
+        return run("explain", "--no-config", "--error", text, *where, *more)
+
+    return go
+
+
+@pytest.fixture
+def answer(explain):
+    """The same as data, which its schema holds."""
+
+    def go(text, facts=None):
+        result = explain(text, facts, "--format", "json")
+        jsonschema.validate(result.json, SCHEMA)
+        assert result.code == (0 if result.json["known"] else 3)
+        return result.json
+
+    return go
+
+
+def commands(found):
+    return [command for way in found["ways"] for command in way.get("commands", [])]
+
+
+def test_a_package_that_asks_for_a_name_which_is_gone(answer):
+    found = answer(PEFT, {"pkg.peft": "0.17.0", "pkg.transformers": "5.23.0"})
+    (home,) = found["homes"]
+    assert (home["package"], home["releases"], home["there"]) == ("transformers", ">=4.42,<5.0", False)
+    assert (found["asker"]["package"], found["asker"]["version"]) == ("peft", "0.17.0")
+    assert "0.17.1" not in found["asker"]["fits"]
+    assert commands(found)[0] == f"python -m pip install peft=={found['asker']['fits'][0]}"
+
+
+def test_the_same_for_people(explain):
+    result = explain(PEFT, {"pkg.peft": "0.17.0", "pkg.transformers": "5.23.0"})
+    assert result.code == 0 and result.err == ""
+    assert "asked by   peft 0.17.0 (peft.peft_model)" in result.out
+    assert "transformers >=4.42,<5.0 has transformers.HybridCache" in result.out
+    assert "; transformers 5.23.0 does not" in result.out
+
+
+def test_a_name_that_moved_to_another_package(explain):
+    result = explain("ImportError: cannot import name 'load_metric' from 'datasets'", {"pkg.datasets": "3.1.0"})
+    assert "datasets <3.0 has datasets.load_metric" in result.out
+    assert "evaluate.load (evaluate >=0.1)" in result.out
+    assert "pip install 'evaluate>=0.1'" in result.out
+
+
+def test_a_keyword_that_was_renamed(answer):
+    found = answer(
+        "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'",
+        {"pkg.transformers": "4.55.0"},
+    )
+    assert found["homes"][0]["releases"] == "<4.51" and found["homes"][0]["there"] is False
+    assert found["moved"][0]["new"] == "eval_strategy="
+
+
+def test_a_name_of_a_package_whose_names_the_ledger_does_not_have(answer):
+    found = answer("AttributeError: module 'torch' has no attribute 'float8_e8m0fnu'", {"pkg.torch": "2.5.1"})
+    assert found["homes"][0]["releases"] == ">=2.7"
+
+
+def test_a_package_that_is_not_installed(explain):
+    result = explain("ModuleNotFoundError: No module named 'flash_attn'")
+    assert "flash_attn comes with flash-attn" in result.out and "pip install flash-attn" in result.out
+
+
+def test_an_installed_release_that_has_it_is_not_where_the_error_is_from(answer):
+    found = answer("ModuleNotFoundError: No module named 'torch._six'", {"pkg.torch": "1.13.1"})
+    assert [note["code"] for note in found["notes"]] == ["elsewhere"] and found["ways"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "about"),
+    [
+        (
+            "ImportError: cannot import name 'Dataset' from 'datasets' (/home/a/project/datasets.py)",
+            "shadow",
+            "/home/a/project/datasets.py",
+        ),
+        ("ImportError: cannot import name 'LoraConfig' from 'peft' (unknown location)", "no-files", "peft"),
+        (
+            "ModuleNotFoundError: No module named 'tokenizers.models'; 'tokenizers' is not a package",
+            "not-a-package",
+            "tokenizers",
+        ),
+        (
+            f'Traceback (most recent call last):\n  File "{SITE}/transformers/trainer.py", line 3, in <module>\n'
+            '    from datasets import Dataset\n  File "/home/a/datasets.py", line 1, in <module>\n    import peft.x\n'
+            "ModuleNotFoundError: No module named 'peft.x'",
+            "shadow",
+            "/home/a/datasets.py",
+        ),
+    ],
+)
+def test_files_in_front_of_an_installed_package(answer, text, code, about):
+    assert answer(text)["notes"] == [{"code": code, "about": about}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
+        "RuntimeError: Expected all tensors to be on the same device",
+        "ModuleNotFoundError: No module named 'my_project'",
+        "TypeError: train() got an unexpected keyword argument 'lr'",
+        "AttributeError: 'NoneType' object has no attribute 'shape'",
+        "it does not work",
+    ],
+)
+def test_other_errors_are_not_known(explain, text):
+    result = explain(text)
+    assert result.code == 3 and "Not known: " in result.out and result.err == ""
+
+
+def test_chinese(explain):
+    result = explain("AttributeError: module 'numpy' has no attribute 'float'", None, "--lang", "zh")
+    assert "numpy <1.24 含有 numpy.float" in result.out and "改写为 float" in result.out
+
+
+def test_standard_input_is_read_within_bounds():
+    command = [sys.executable, "-m", "envdoctor", "explain", "--no-config", "--no-environment", "--error", "-"]
+    text = b"\xff\x00\x1b[31mnoise\n" * 700_000 + b"ModuleNotFoundError: No module named 'torch._six'\n"
+    done = subprocess.run(command, input=text, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0 and b"torch <2.0 has torch._six" in done.stdout
+    too_much = subprocess.run(command, input=b"x" * (65 << 20), capture_output=True, timeout=120, check=False)
+    assert too_much.returncode == 3 and b"larger than 64 MiB" in too_much.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (("explain",), "Missing argument"),
+        (("explain", "torch-2-5-0-glm4-batch-nan", "--error", "x"), "give one of them"),
+        (("explain", "--error", "  "), "there is no text"),
+    ],
+)
+def test_wrong_use(run, arguments, fragment):
+    result = run(*arguments)
+    assert result.code == 2 and fragment in result.err
+
+
+def test_nothing_of_the_message_reaches_the_terminal_unclean(explain):
+    result = explain("ImportError: cannot import name 'x\x1b]0;y\x07' from 'peft' (hf_0123456789abcdefghij)")
+    assert "\x1b" not in result.out and "0123456789abcdefghij" not in result.out
