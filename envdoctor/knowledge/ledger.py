@@ -107,6 +107,16 @@ class Released:
             )
         return self._releases
 
+    @property
+    def read(self) -> list[str]:
+        """The releases whose files were read for names, in order."""
+        return self._of("offers")[0]
+
+    def place_of(self, version: str) -> int:
+        """Where a version stands among these, or would stand."""
+        key = order(version)
+        return 0 if key is None else bisect_left(self._of("offers")[1], key)
+
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
         found = self._at(section, version)
