@@ -65,15 +65,15 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
             start = os.path.join(cwd, os.path.expanduser(path))
             if files.is_folder(start):
                 below = list(_below(start, files, unread))
-                found.update((os.path.join(path, below_path), os.path.join(start, below_path)) for below_path in below)
+                found.update((os.path.normpath(os.path.join(path, name)), os.path.join(start, name)) for name in below)
                 if not below:
                     raise ObservationError(f"--code {printable(path)}: no Python file or notebook in this folder")
             elif not path.endswith(_ENDINGS) or not files.is_file(start):
                 what = "is neither a folder, nor a Python file (.py) or notebook (.ipynb)"
                 raise ObservationError(f"--code {printable(path)}: " + (what if os.path.exists(start) else "not found"))
             else:
-                found[path] = start
-                named.add(path)
+                found[os.path.normpath(path)] = start
+                named.add(os.path.normpath(path))
     except Spent as spent:
         unread.append(Unread(printable(", ".join(given)), str(spent), named=True))
     if len(found) > _MAX_FILES:
