@@ -44,7 +44,7 @@ _PROBLEMS = {
     "large": "it is too large to be parsed safely by Python before 3.11",
     "many": "it uses more names than can be told",
     "text": "it is not Python source text",
-    "notebook": "{}",
+    "notebook": "it is not a notebook of nbformat 3 or 4",
 }
 
 

@@ -124,9 +124,9 @@ def test_what_one_file_provides_is_there_for_all(read: Any):
         ("x.py", "x = " + "-" * 100_000 + "1", ""),
         ("x.py", b"#" * (3 << 20), "larger than 2 MiB"),
         ("x.py", "import a\n" + "a.b\n" * 30_000, "more names than can be told"),
-        ("x.ipynb", "import a", "no JSON"),
+        ("x.ipynb", "import a", "not a notebook"),
         ("x.ipynb", "[" * 100_000, ""),
-        ("x.ipynb", '{"cells": 1}', "no list of cells"),
+        ("x.ipynb", '{"cells": 1}', "not a notebook"),
     ],
 )
 def test_what_cannot_be_read_is_said(read: Any, name: str, content: str | bytes, reason: str):
