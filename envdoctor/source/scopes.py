@@ -39,8 +39,10 @@ class Scope:
         self._elsewhere: dict[str, Scope] = {}
 
     def bind(self, name: str, target: Target | None = None) -> None:
-        """One more meaning of a name."""
-        self._elsewhere.get(name, self).bound.setdefault(name, []).append(target)
+        """One more meaning of a name; of many that are alike two are kept, of different ones the first two kinds."""
+        meanings = self._elsewhere.get(name, self).bound.setdefault(name, [])
+        if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
+            meanings.append(target)
 
     def declare(self, statement: ast.Global | ast.Nonlocal) -> None:
         """Names that are bound further out."""
