@@ -57,7 +57,7 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: Released, version: str) -> str | None:
-    """The releases of a consumer that take nothing of the provider which that version does not have, as a constraint."""
+    """The releases of a consumer that take nothing of the provider which that version has not, as a constraint."""
     answers: dict[tuple[str, str], bool] = {}
 
     def fits(release: str) -> bool:

@@ -12,8 +12,7 @@ __all__ = ["Offers", "absolute", "read_offers", "statements"]
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
     rb"globals\(\)\s*\[[^\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["
-    rb"|setattr\(\s*(?:sys\.modules\[|this_module|_this)|\b_?module\s*=\s*sys\.modules\[__name__"
-    rb"|sys\.modules\[__name__\]\.__(?:dict|class)__"
+    rb"|setattr\(\s*(?:sys\.modules\[|_?module\b|this_module|_this)|sys\.modules\[__name__\]\.__(?:dict|class)__"
     rb"|\bexec\(|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\]\n]*\]\s*=[^=]|locals\(\)\.update",
     re.MULTILINE,
 )
@@ -127,7 +126,7 @@ class _Reading:
         for call in self._calls:
             if _called(call) == _DEFINED_BELOW:
                 known, below = True, next(filter(None, map(_last_text, call.args[:1])), "")
-        if below is None:  # for types alone: the modules that are loaded export the same names
+        if below is None:
             self.stars += self._for_types_stars
         return table, below, known or bool(self._for_types)
 
