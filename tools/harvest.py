@@ -36,7 +36,10 @@ LEDGER = HERE.parent / "matrices" / "ledger"
 #: What decides what is found in the files of a release: when it changes, they are read again.
 SOURCE = HERE.parent / "envdoctor" / "source"
 TABLES = HERE.parent / "matrices" / "tables"
-NAMES = [HERE / "harvesting/names.py", HERE / "harvesting/reading.py", SOURCE / "offers.py", SOURCE / "signatures.py"]
+NAMES = [
+    *(HERE / "harvesting" / f"{name}.py" for name in ("names", "reading", "demands")),
+    *(SOURCE / f"{name}.py" for name in ("offers", "signatures")),
+]
 TAKES = [
     *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
     *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),

@@ -93,7 +93,7 @@ class Released:
         self.modules = _head(data[:_HEAD], b"modules")
         self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
         self._releases: tuple[Release, ...] | None = None
-        self._basis: dict[str, tuple[list[str], list[Order]]] = {}
+        self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
         self._places: dict[str, tuple[int, int]] = {}
 
     @property
@@ -122,23 +122,19 @@ class Released:
         found = self._at(section, version)
         if isinstance(found, Unknown):
             return found
-        before, after = found
+        spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
         items = [
-            {item for since, until, items in spans if since <= place <= until for item in items}
-            for spans in [self._spans(section, subject)]
-            for place in (before, after)
+            {item for (since, until), items in spans if since <= place <= until for item in items} for place in found
         ]
-        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, before, after, version)
+        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *found, version)
 
     def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
         """Whether a subject has an item in a version."""
-        return self._answer(
-            section, version, [(since, until) for since, until, items in self._spans(section, subject) if item in items]
-        )
+        return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
 
     def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
         """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""
-        return self._answer(section, version, [(since, until) for since, until, _ in self._spans(section, subject)])
+        return self._answer(section, version, [span for span, _ in self._lines(section, subject)])
 
     def offers(self, module: str, name: str, version: str) -> bool | Unknown:
         """Whether ``from module import name`` finds the name in a version: what the module binds, or a module below it.
@@ -156,7 +152,7 @@ class Released:
             why = self.items("open", opened, version)
             if isinstance(why, Unknown) or why:
                 return why if isinstance(why, Unknown) else Unknown(f"{opened} of {self.name} {version}: {why[0]}")
-        left_out = name.startswith("_") or any(name in items for _, _, items in self._spans("offers", "*"))
+        left_out = name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
         if left_out and not self.spans("offers", module, name):
             return Unknown(f"the ledger does not say from where {name} can be taken")
         return False
@@ -188,8 +184,7 @@ class Released:
         versions = self._of(section)[0]
         return tuple(
             (versions[since], versions[until] if until < len(versions) - 1 else None)
-            for since, until, items in self._spans(section, subject)
-            if item in items
+            for (since, until), _ in self._lines(section, subject, item)
         )
 
     def specifier(self, section: str, subject: str, item: str) -> str | None:
@@ -197,11 +192,10 @@ class Released:
         when every release that was read has the item, None when none has. Bounds are releases that were read."""
         versions = self._of(section)[0]
         texts = []
-        for since, until, items in self._spans(section, subject):
-            if item in items:
-                low = [f">={_short(versions[since])}"] if since else []
-                high = [f"<{_short(versions[until + 1])}"] if until + 1 < len(versions) else []
-                texts.append(",".join(low + high))
+        for (since, until), _ in self._lines(section, subject, item):
+            low = [f">={_short(versions[since])}"] if since else []
+            high = [f"<{_short(versions[until + 1])}"] if until + 1 < len(versions) else []
+            texts.append(",".join(low + high))
         return " or ".join(texts) if texts else None
 
     def subjects(self, section: str) -> Iterator[str]:
@@ -275,17 +269,18 @@ class Released:
             version, day, python, *flags = line.split("\t")
             yield version, day, python, flags
 
-    def _of(self, section: str) -> tuple[list[str], list[Order]]:
-        """The versions that a section speaks of, and what they are ordered by."""
+    def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
+        """The versions that a section speaks of, what they are ordered by, and their places."""
         flag = BASIS.get(section, "read")
         if flag not in self._basis:
             versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
-            self._basis[flag] = versions, [key for version in versions if (key := order(version)) is not None]
+            orders = [key for version in versions if (key := order(version)) is not None]
+            self._basis[flag] = versions, orders, {version: place for place, version in enumerate(versions)}
         return self._basis[flag]
 
     def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
         """The places, among those a section speaks of, of a version itself or of its neighbours."""
-        versions, orders = self._of(section)
+        versions, orders, _ = self._of(section)
         key = order(version)
         if key is None:
             return Unknown(f"{version} is no version")
@@ -311,22 +306,21 @@ class Released:
         versions = self._of(section)[0]
         return Unknown(f"{self.name} {version} was not read, and {versions[before]} and {versions[after]} differ")
 
-    def _spans(self, section: str, subject: str) -> list[tuple[int, int, list[str]]]:
-        """The lines of a subject: places of the first and last release, and the items."""
+    def _lines(self, section: str, subject: str, item: str | None = None) -> Iterator[tuple[tuple[int, int], bytes]]:
+        """The lines of a subject, those with the item when one is given: the places of the first and the last release,
+        and what follows the subject."""
         start, end = self._place(section)
         head = b"\n" + subject.encode() + b"\t"
+        sought = b"" if item is None else b"\t" + item.encode()
         at = self._data.find(head, start - 1, end) if start < end else -1
-        if at < 0:
-            return []
-        versions = self._of(section)[0]
-        found = []
         while at >= 0 and self._data.startswith(head, at):
             stop = self._data.find(b"\n", at + 1)
-            span, *items = self._data[at + len(head) : stop].decode().split("\t")
-            since, _, until = span.partition("..")
-            found.append((versions.index(since), versions.index(until) if until else len(versions) - 1, items))
+            line = self._data[at + len(head) : stop]
+            if not sought or sought + b"\t" in line or line.endswith(sought):
+                since, _, until = line.partition(b"\t")[0].decode().partition("..")
+                places = self._of(section)[2]
+                yield (places[since], places[until] if until else len(places) - 1), line
             at = stop
-        return found
 
     def _place(self, section: str) -> tuple[int, int]:
         """Where the lines of a section begin and end, the last newline left out."""

@@ -82,7 +82,6 @@ class Importing:
         self._bodies: dict[tuple[str, int], list[ast.stmt] | None] = {}
         self._calling: list[tuple[str, int]] = []
         self._until = 0
-        self._below: dict[str, dict[str, str]] = {}
 
     # What the caller asks
 
@@ -388,10 +387,11 @@ class Importing:
 
     def _exported_below(self, module: str, folder: str) -> dict[str, str]:
         """The names in ``__all__`` of the modules in a folder of a package, and their modules."""
+        known = self.library.exported
         key = f"{module} {folder}"
-        if key not in self._below:
-            self._below[key] = dict(self._exports_in(f"{module}.{folder}" if folder else module, 0))
-        return self._below[key]
+        if key not in known:
+            known[key] = dict(self._exports_in(f"{module}.{folder}" if folder else module, 0))
+        return known[key]
 
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
         found = self.library.find(package)

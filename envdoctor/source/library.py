@@ -43,6 +43,7 @@ class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
     ``read`` holds the path of every file that was parsed: what was concluded from them holds while they stay the same.
+    ``exported`` is for who follows imports: what the modules in a folder export, found once.
     """
 
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
@@ -56,6 +57,7 @@ class Library:
         self._sources: dict[str, bytes] = {}
         self._functions: dict[str, dict[int, ast.FunctionDef]] = {}
         self.read: dict[str, None] = {}
+        self.exported: dict[str, dict[str, str]] = {}
 
     def find(self, name: str) -> Found | None:
         """The module of that dotted name; None when there is none below the folders."""

@@ -26,7 +26,7 @@ _PLAIN = {
     *("on_main_process", "rank_zero_only", "rank_zero_experiment", "profiling_decorator", "instrument_w_nvtx"),
     *("_defaults_from_env_vars", "_no_grad_context", "_compiler_disable"),
 }
-#: They take further keywords, which their arguments name.
+#: They take further keywords: the first text, or the names of what they are given.
 _MORE_KEYWORDS = {"deprecate_kwarg", "deprecated_kwargs"}
 _DATACLASS = {"dataclass"}
 _WITHOUT_PARAMETERS = {"object", "ABC", "Generic", "Protocol"}
@@ -173,19 +173,15 @@ def _decorated(decorators: list[ast.expr]) -> set[str] | None:
     for decorator in decorators:
         name = _last(decorator)
         if name in _MORE_KEYWORDS and isinstance(decorator, ast.Call):
-            more.update(_texts(decorator), (keyword.arg for keyword in decorator.keywords if keyword.arg))
+            texts = [one.value for one in decorator.args[:1] if isinstance(one, ast.Constant)]
+            texts += [one.arg for one in decorator.keywords if name == "deprecated_kwargs"]
+            more.update(text for text in texts if isinstance(text, str))
         elif name == "strict":  # of huggingface_hub: a dataclass whose values are checked
             given = decorator.keywords if isinstance(decorator, ast.Call) else []
             more.update("**" for keyword in given if keyword.arg == "accept_kwargs")
         elif name not in _PLAIN:
             return None
     return more
-
-
-def _texts(call: ast.Call) -> Iterator[str]:
-    for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            yield node.value
 
 
 def _is_property(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.source.importing import Importing, OutOfBudget
@@ -26,13 +26,18 @@ class Take(NamedTuple):
 
 
 def takes_of(
-    folder: str, tops: Iterable[str], entries: Iterable[tuple[str, str, str | None]], required: Iterable[str]
+    folder: str,
+    tops: Iterable[str],
+    entries: Iterable[tuple[str, str, str | None]],
+    required: Iterable[str],
+    among: Callable[[str], bool] = lambda distribution: True,
 ) -> list[Take]:
     """What the modules ``tops`` below a folder take from others, sorted.
 
     ``entries`` are (statement, module, name) of what is imported. ``required`` are distributions that are always beside
-    the package (normalised); the others are taken as absent first, then one by one as present: what is taken only then
-    needs them. What stands in a branch whose condition cannot be decided, or where a failure is caught, is left out.
+    the package (normalised). The others are taken as absent first, then one by one as present, those that are ``among``
+    the ones that matter: what is taken only then needs them. What stands in a branch whose condition cannot be decided,
+    or where a failure is caught, is left out.
     """
     own, entries = frozenset(tops), list(entries)
     library = Library([folder])
@@ -44,7 +49,7 @@ def takes_of(
         for statement, key in _followed(library, own, present, entries, asked):
             found.setdefault(key, (set(), frozenset() if beside is not None else frozenset("?")))[0].add(statement)
     optional = {normalise(key[0].partition(".")[0]) for key, (_, needs) in found.items() if needs} & asked
-    for one in sorted(optional):
+    for one in sorted(filter(among, optional)):
         for statement, key in _followed(library, own, always | {one}, entries, asked):
             statements, needs = found.setdefault(key, (set(), frozenset((one,))))
             if needs == frozenset("?"):

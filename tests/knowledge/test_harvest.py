@@ -35,11 +35,13 @@ OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
     "spade/handles.py": (
         "from dataclasses import dataclass\nimport os, numpy\n"
-        "class Handle:\n    def __init__(self, length): self.turn(1)\n    def turn(self, by, hard=False): ...\n"
+        "class _Base:\n    def __init__(self, length): ...\n    def grip(self, far): self.grip(1)\n"
+        "class Handle(_Base):\n    def __init__(self, length): self.turn(1)\n    def turn(self, by, hard=False): ...\n"
         "@dataclass\nclass HandleConfig:\n    length: int = 1\n"
     ),
     "spade/digging.py": "def dig(ground): ...\ndef old_dig(): ...\ndef _dig_deep(): ...\ndef _hidden(): ...\n",
-    "spade/checks.py": "require_version('numpy>=1.17,<2')\n",
+    "spade/checks.py": "pkgs_to_check_at_runtime = ['python', 'torch', 'tqdm']\nrequire_version('numpy>=1.17,<2')\n",
+    "spade/dependency_versions_table.py": "deps = {'python': 'python>=3.8', 'torch': 'torch>=2', 'tqdm': 'tqdm'}\n",
     "spade/models/one.py": "from ..handles import Handle\nclass One(Handle): ...\n",
     "spade/tests/test_one.py": "class Test: ...\n",
     "spade/_fast.cpython-311-x86_64-linux-gnu.so": "",
@@ -138,8 +140,11 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert spade.items("parameters", "spade.handles:Handle.turn", "1.1.0") == ("by", "hard")
     assert spade.items("alias", "spade:dig", "1.0.0") == ("spade.digging:dig",)
     assert spade.items("calls", "spade.handles:Handle.turn", "1.0.0") == ("1",)
+    assert spade.items("calls", "spade.handles:Handle", "1.0.0") == ("&spade.handles:_Base",)
+    assert spade.items("calls", "spade.handles:_Base.grip", "1.0.0") == ("1",)
+    assert spade.items("parameters", "spade.handles:_Base", "1.0.0") == ("length",)
     assert spade.items("calls", "spade.handles:Handle.turn", "1.1.0") == ("1 hard=",)
-    assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks",)
+    assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks", "torch>=2 @spade.checks")
     assert spade.spans("moved", "spade.digging:old_dig", "spade.extras:old_dig") == (("1.1.0", None),)
     rake, bucket = (Ledger(tmp_path / "ledger").package(name) for name in ("rake", "bucket"))
     assert rake is not None and bucket is not None

@@ -33,7 +33,7 @@ def read(source: str) -> dict[str, tuple[str, ...] | None]:
         ("def f(a, *rest, **options): ...", ("*", "**", "a")),
         ("@torch.no_grad()\ndef f(a): ...", ("a",)),
         ("@surprise\ndef f(a): ...", None),
-        ("@deprecate_kwarg('old', new_name='a', version='5.0')\ndef f(a): ...", ("a", "new_name", "old", "version")),
+        ("@deprecate_kwarg('old', new_name='a', version='5.0')\ndef f(a): ...", ("a", "old")),
         ("@deprecated_kwargs(old='a')\ndef f(a): ...", ("a", "old")),
         ("if x:\n    def f(a): ...\nelse:\n    def f(b): ...", ("a", "b")),
         ("try:\n    def f(a): ...\nexcept E:\n    @surprise\n    def f(b): ...", None),

@@ -6,6 +6,7 @@ sdist is fetched as a whole when it is no larger than :data:`LARGEST`. An interr
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import re
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -123,8 +125,11 @@ class Kept:
         raise NotReadable(why)
 
     def _wheel(self, file: File, wanted: Callable[[str], bool]) -> Listing:
-        time.sleep(self.pause)
-        with LazyZipOverHTTP(file.url, self.index.client) as lazy, ZipFile(lazy) as wheel:  # type: ignore[arg-type]
+        with (
+            self._turn(),
+            LazyZipOverHTTP(file.url, self.index.client) as lazy,
+            ZipFile(lazy) as wheel,  # type: ignore[arg-type]
+        ):
             infos = sorted(wheel.infolist(), key=lambda info: info.header_offset)
             ends = [*(info.header_offset for info in infos[1:]), wheel.start_dir]
             spans = [
@@ -149,8 +154,8 @@ class Kept:
         for url in self.index.finder.search_scope.get_index_urls_locations(project):
             if not url.startswith("http"):
                 continue
-            time.sleep(self.pause)
-            page = self.index.finder._link_collector.fetch_response(Link(url))
+            with self._turn():
+                page = self.index.finder._link_collector.fetch_response(Link(url))
             if page is None:
                 continue
             if "json" not in page.content_type:
@@ -169,11 +174,20 @@ class Kept:
                     )
 
     def _get(self, url: str) -> bytes:
-        time.sleep(self.pause)
-        response = self.index.client.get(url)
+        with self._turn():
+            response = self.index.client.get(url)
         response.raise_for_status()
         data: bytes = response.content
         return data
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One file at a time, though several harvests of different packages use the folder."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        with open(self.work / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            time.sleep(self.pause)
+            yield
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -238,9 +252,9 @@ def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
     kept = {name: b"" for name in names if name.endswith((".so", ".pyd"))}
     kept |= {name: data for name, data in members.items() if _is_code(name)}
     archive = io.BytesIO()
-    with ZipFile(archive, "w", ZIP_DEFLATED) as file:
+    with ZipFile(archive, "w") as file:
         for name in sorted(kept):
-            file.writestr(ZipInfo(installed(name), _DAY_ONE), kept[name], ZIP_DEFLATED)
+            file.writestr(ZipInfo(installed(name), _DAY_ONE), kept[name], ZIP_DEFLATED, compresslevel=1)
     return archive.getvalue()
 
 

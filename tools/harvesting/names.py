@@ -1,4 +1,4 @@
-"""What the files of one release say: the names that its modules offer, parameters, where things are defined, demands.
+"""What the files of one release say: the names that its modules offer, parameters, where things are defined.
 
 Nothing is imported. The files lie in a folder as they would be installed; compiled ones are empty there.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
@@ -17,15 +17,11 @@ from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.world import World
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 __all__ = ["Home", "Names"]
 
 #: Folders that are not for others.
 _NOT_OFFERED = {"tests", "test", "__pycache__"}
-#: Functions that demand a version, which their first argument says.
-_DEMANDING = {"require_version", "require_version_core", "check_version", "_check_version"}
 _COMPILED = (".so", ".pyd")
 _DEEPEST = 12
 
@@ -212,20 +208,10 @@ class Names:
         home = self.home(*item[1:].split(":"))
         return f"&{home.place}" if home is not None and home.name else item
 
-    def demands(self, module: str) -> Iterator[str]:
-        """Requirements that a module checks itself, as texts."""
+    def source(self, module: str) -> bytes:
+        """The text of a module; empty when it has none that can be parsed."""
         found = self.library.find(module)
-        if found is None or found.kind != "source" or self.offers(module) is None:
-            return
-        source = self.library.text(found.path)
-        if not any(name.encode() in source for name in _DEMANDING):
-            return
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-                name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
-                text = node.args[0].value
-                if name in _DEMANDING and isinstance(text, str) and _is_demand(text):
-                    yield text.replace(" ", "")
+        return self.library.text(found.path) if found is not None and self.offers(module) is not None else b""
 
     def served(self) -> list[str]:
         """The texts of finders that the package puts into ``sys.meta_path``: they may name modules without files."""
@@ -234,11 +220,3 @@ class Names:
             offers = self.offers(top)
             found.update(offers.finder or () if offers is not None else ())
         return sorted(found)
-
-
-def _is_demand(text: str) -> bool:
-    try:
-        requirement = read_requirement(text)
-        return bool(requirement.specifiers) and satisfies("1", requirement.specifiers) is not None
-    except (NotARequirement, NotASpecifier):
-        return False

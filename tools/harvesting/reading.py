@@ -9,9 +9,10 @@ methods, and how these call each other), of what the modules right below them de
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from harvesting.demands import demands
 from harvesting.names import Names
 
 __all__ = ["read"]
@@ -46,6 +47,7 @@ class _Reading:
         self.unlisted, self.private = frozenset(settings["unlisted"]), frozenset(settings["private"])
         self.surface = {*names.tops, *settings["surface"]}
         self.defined: dict[str, list[str]] = {}
+        self.done: set[tuple[str, bool]] = set()
         self.modules = [
             module for module in names.all_modules() if not module.rpartition(".")[2].startswith(_FOR_DEVELOPERS)
         ]
@@ -72,10 +74,11 @@ class _Reading:
             if defined and not self._is_thin(module):
                 self.defined[module] = defined
             self._callables(found, module, kept - out)
-            for text in self.names.demands(module):
+            for text in demands(self.names, module):
                 found["demands"]["*"].add(f"{text} @{module}")
         if not found["offers"]["*"]:
             del found["offers"]["*"]
+        found["calls"] = {place: ways for place, ways in found["calls"].items() if ways}
         return found
 
     def _is_kept_name(self, name: str) -> bool:
@@ -111,23 +114,36 @@ class _Reading:
             public = module in self.surface
             if not public and home.module != module:
                 continue  # recorded where it is defined
-            known = self.names.parameters(home.module)
             if public and home.module != module:
                 found["alias"][f"{module}:{name}"].add(home.place)
-            at_top = module in self.names.tops
-            for subject, items in self._of_callable(known, home.name, methods=at_top):
-                found["parameters"][f"{home.module}:{subject}"] |= set(items)
-            if at_top and home.kind == "class":
-                ways_of = self.names.calls(home.module)
-                for subject, ways in self._of_callable(ways_of, home.name, methods=True, private=True):
-                    found["calls"][f"{home.module}:{subject}"] |= set(ways)
+            self._add(found, home.module, home.name, methods=module in self.names.tops)
 
-    def _of_callable(
-        self, known: dict[str, Any], name: str, *, methods: bool, private: bool = False
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """What is known of a function or class, and of its methods."""
-        for subject, items in known.items():
-            top, _, method = subject.partition(".")
-            shown = private or not method.startswith("_") or method in _SPECIAL_METHODS
-            if top == name and items is not None and shown and (methods or not method):
-                yield subject, items
+    def _add(self, found: Sections, module: str, name: str, *, methods: bool) -> None:
+        """What can be given to a function or class, to its methods and its base classes in this package."""
+        place = f"{module}:{name}"
+        if (place, methods) in self.done:
+            return
+        self.done.add((place, methods))
+        known, ways_of = self.names.parameters(module), self.names.calls(module)
+        own = known.get(name) or ()
+        if known.get(name) is not None:
+            found["parameters"][place] |= set(own)
+        if methods:
+            found["calls"][place] |= set(ways_of.get(name, ()))
+            for subject, ways in ways_of.items():
+                if subject.startswith(f"{name}.") and ways != ("0",):
+                    found["calls"][f"{module}:{subject}"] |= set(ways)
+            for subject, items in known.items():
+                if subject.startswith(f"{name}.") and _is_told(subject.partition(".")[2], items or ()):
+                    found["parameters"][f"{module}:{subject}"] |= set(items or ())
+        for base in {item[1:] for item in (*own, *ways_of.get(name, ())) if item.startswith("&")}:
+            owner, _, inner = base.partition(":")
+            if owner.partition(".")[0] in self.names.tops and not self._is_thin(owner):
+                self._add(found, owner, inner, methods=methods)
+
+
+def _is_told(method: str, items: Collection[str]) -> bool:
+    """Whether the parameters of a method are kept: it is not private, and takes more than anything or nothing."""
+    if method.startswith("_") and method not in _SPECIAL_METHODS:
+        return False
+    return not all(item.startswith("*") for item in items)

@@ -36,19 +36,28 @@ class Taking:
         modules and its requirements as texts.
 
         What an entry ``module:name`` takes is what it takes beyond the entry ``module``: that one is imported first.
+        torch counts as required, though many declare it as an extra.
         """
         asked = {entry.statement: entry for entry in entries(self, {package[0]: package[1]})}
         beside = [read_requirement(text).name for text in required if ";" not in text]
         found: dict[str, set[str]] = defaultdict(set)
-        for take in takes_of(folder, tops, [(one.statement, one.module, one.name) for one in asked.values()], beside):
-            top = take.module.partition(".")[0]
-            if self.owners.get(top, normalise(top)) not in self.providers:
+        statements = [(one.statement, one.module, one.name) for one in asked.values()]
+        for take in takes_of(folder, tops, statements, [*beside, "torch"], self._is_provider):
+            if not self._is_provider(take.module):
                 continue
             item = f"{take.module}:{take.name}" if take.name else take.module
-            item += f" @{take.consumer}" + (f" if {' and '.join(take.needs)}" if take.needs else "")
+            item += f" @{take.consumer}" + (f" if {' and '.join(map(self._owner, take.needs))}" if take.needs else "")
             for entry in map(asked.__getitem__, take.entries):
                 found[f"{entry.module}:{entry.name}" if entry.name else entry.module].add(item)
         return {subject: sorted(items - found.get(_first(subject), set())) for subject, items in found.items()}
+
+    def _owner(self, module: str) -> str:
+        """The distribution of a module, or of one whose name was taken for its module's."""
+        top = module.partition(".")[0].replace("-", "_")
+        return self.owners.get(top, normalise(top))
+
+    def _is_provider(self, module: str) -> bool:
+        return self._owner(module) in self.providers
 
 
 def _first(subject: str) -> str:
