@@ -17,7 +17,7 @@ from envdoctor.answers.keywords import (
     member_moved,
     passing_homes,
 )
-from envdoctor.answers.names import home_of, moved_of, moved_to
+from envdoctor.answers.names import home_of, is_submodule, moved_of, moved_to
 from envdoctor.answers.shadows import shadow_of
 from envdoctor.answers.situation import Situation
 from envdoctor.answers.speaking import rules_about
@@ -71,12 +71,15 @@ def _place(question: _Question) -> Answer:
     shadow = shadow_of(situation, question.reading)
     if shadow is not None:
         kind, what = shadow
+        package = situation.ledger.owner(failure.module)
+        hidden = home_of(situation, package, failure.module, failure.name) if package else None
+        homes = (hidden.home,) if hidden is not None and hidden.home.releases is not None else ()
         way = (
             question.ways.again(situation.ledger.owner(what) or what)
             if kind == "no-files"
             else Way("rename", what=what)
         )
-        return Answer(question.reading, ways=(way,), notes=(shadow,))
+        return Answer(question.reading, homes, ways=(way,), notes=(shadow,))
     if failure.kind == "name" and not failure.module:
         failure = failure._replace(module=_only_module_with(situation, failure.name))
     module, name = failure.module, failure.name
@@ -89,6 +92,8 @@ def _place(question: _Question) -> Answer:
         return _whole_package(question, package)
     found = home_of(situation, package, module, name)
     moved = moved_of(situation, package, module, name)
+    if failure.kind == "attribute" and is_submodule(situation, package, module, name):
+        moved = [Moved(f"import {module}.{name}", package)]
     if found is None or (found.home.releases is None and found.home.doubt and not moved):
         return Answer(question.reading)
     asker = None
@@ -175,13 +180,13 @@ def _with_ways(question: _Question, found: Sequence[Found], moved: Sequence[Move
 def _keyword(question: _Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
-    found = [home for one in called for home in keyword_homes(situation, one, failure.name)]
+    moves = keyword_moved(situation, failure.callee, called, failure.name)
+    found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     taking = [one for one in found if one.home.releases is not None]
     if not taking and not failure.callee.endswith(("__init__", "__new__")):
         passing = list(passing_homes(situation, failure.callee, f"{failure.name}="))
         if passing:
             return _accepting(question, passing)
-    moves = keyword_moved(situation, failure.callee, called, failure.name)
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]

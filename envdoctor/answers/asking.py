@@ -10,8 +10,8 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.reading import Reading
-from envdoctor.versions.requirement import NotARequirement, read_requirement
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 __all__ = ["asker_of", "asking_module", "required_by"]
 
@@ -50,9 +50,7 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     without = [one for one in usable_releases(~taking, version, situation.python) if one != version]
     subjects = {subject for subject, _ in _lines(released, asked)} | set(released.modules)
     if home.installed and home.there is False:
-        fitting = (
-            one for one in without[:_TRIES] if _fits(situation, released, one, home.package, home.installed, subjects)
-        )
+        fitting = (one for one in without[:_TRIES] if _fits(situation, released, one, home, subjects))
         fits = tuple(one for one, _ in zip(fitting, range(_NAMED), strict=False))
     else:
         fits = tuple(without[:_NAMED])
@@ -95,14 +93,12 @@ def _counts(situation: Situation, item: str) -> bool:
     return not condition or situation.meets(condition) is not False
 
 
-def _fits(
-    situation: Situation, released: Released, version: str, beside: str, installed: str, subjects: Iterable[str]
-) -> bool:
+def _fits(situation: Situation, released: Released, version: str, home: Home, subjects: Iterable[str]) -> bool:
     """Whether what a release of the asker takes when it is imported is all in the installed release beside it, and its
     own requirement of that is met."""
+    beside, installed = home.package, home.installed
     other = situation.ledger.package(beside)
-    assert other is not None
-    if not _allowed(released, version, beside, installed):
+    if other is None or not _allowed(released, version, beside, installed):
         return False
     for subject in subjects:
         items = released.items("takes", subject, version)

@@ -13,7 +13,16 @@ from envdoctor.knowledge.moved_names import Move
 from envdoctor.versions.pep440 import NotASpecifier, nearest, satisfies
 from envdoctor.versions.spans import spell_spans
 
-__all__ = ["Found", "History", "found_by_table", "module_history", "name_history", "spans_history", "usable_releases"]
+__all__ = [
+    "Found",
+    "History",
+    "found_by_table",
+    "module_history",
+    "name_history",
+    "spans_history",
+    "subject_history",
+    "usable_releases",
+]
 
 
 class History(NamedTuple):
@@ -38,6 +47,12 @@ class History(NamedTuple):
             return NotImplemented
         has = tuple(one or two for one, two in zip(self.has, other.has, strict=True))
         return self._replace(has=has, doubt=self.doubt or other.doubt)
+
+    def also(self, moves: Iterable[Move]) -> History:
+        """The same with the releases that rows of the table name: they know what decorators take."""
+        rows = [move for move in moves if move.package == self.released.name and move.releases != "<0"]
+        more = tuple(any(move.has(version) is True for move in rows) for version in self.versions)
+        return self | self._replace(has=more)
 
     def releases(self) -> list[str]:
         """Every release that has it and was not withdrawn, in order; one that was not read when both its neighbours
@@ -117,10 +132,13 @@ def name_history(released: Released, module: str, name: str) -> History:
 
 def module_history(released: Released, module: str) -> History:
     """The releases that have a module."""
+    return subject_history(released, "offers", module)
+
+
+def subject_history(released: Released, section: str, subject: str) -> History:
+    """The releases in which a section of the ledger has a subject."""
     versions = tuple(release.version for release in released.releases if release.read)
-    return History(
-        released, versions, tuple(released.listed("offers", module, version) is True for version in versions)
-    )
+    return History(released, versions, tuple(released.listed(section, subject, one) is True for one in versions))
 
 
 def usable_releases(history: History, installed: str, python: str) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Moved
-from envdoctor.answers.history import Found, History, spans_history
+from envdoctor.answers.history import Found, History, spans_history, subject_history
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
@@ -30,29 +32,32 @@ _DEPTH = 8
 
 
 class Called(NamedTuple):
-    """A class, function or method of a package whose parameters the ledger knows: ``subject`` is its place there.
-    ``bases`` are the places of the classes it inherits from, with their packages; the nearest first."""
+    """A class, function or method of a package whose parameters the ledger knows. ``subjects`` are its places there:
+    one of each module that it was in. ``bases`` are the places of the classes it inherits from, with their packages."""
 
     package: str
-    subject: str
+    name: str
+    subjects: tuple[str, ...]
     bases: tuple[tuple[str, str], ...] = ()
 
     @property
-    def name(self) -> str:
-        """``TrainingArguments``, ``Trainer.compute_loss``."""
-        return self.subject.partition(":")[2]
+    def places(self) -> list[tuple[str, str]]:
+        """All places with their packages, its own first."""
+        return [*((self.package, subject) for subject in self.subjects), *self.bases]
 
 
 def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[Called]:
     """Those that a message may mean by ``TrainingArguments.__init__``: the ones of the ``likely`` packages when there
-    are any, the others last."""
-    name = callee.removesuffix(".__init__").removesuffix(".__new__").removeprefix("<lambda>.")
+    are any, else of those that are installed, else all."""
+    name = callee.removesuffix(".__init__").removesuffix(".__new__")
     if not re.match(r"[^\W\d][\w.]*\Z", name):
         return []
     found: list[Called] = []
     for released in situation.all_by_names():
-        for subject in released.subjects_named("parameters", name):
-            found.append(Called(released.name, subject, tuple(_bases(situation, released, subject))))
+        subjects = tuple(released.subjects_named("parameters", name))
+        if subjects:
+            bases = dict.fromkeys(base for one in subjects for base in _bases(situation, released, one))
+            found.append(Called(released.name, name, subjects, tuple(bases)))
     first = list(likely)
     near = [one for one in found if one.package in first]
     installed = [one for one in found if situation.version(one.package)]
@@ -60,46 +65,45 @@ def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[
 
 
 def _bases(situation: Situation, released: Released, subject: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    for _, item, _, _ in {
-        one[1]: one for one in released.items_of("parameters", subject) if one[1].startswith("&")
-    }.values():
-        place = item[1:]
-        base = situation.by_names(situation.ledger.owner(place))
+    for item in dict.fromkeys(item for _, item, _, _ in released.items_of("parameters", subject)):
+        base = situation.by_names(situation.ledger.owner(item[1:])) if item.startswith("&") else None
         if base is not None and depth < _DEPTH:
-            yield base.name, place
-            yield from _bases(situation, base, place, depth + 1)
+            yield base.name, item[1:]
+            yield from _bases(situation, base, item[1:], depth + 1)
 
 
-def keyword_homes(situation: Situation, called: Called, keyword: str) -> list[Found]:
+def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
     """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
-    the package itself where none does."""
+    the package itself where none does. ``moves`` are the rows of the table about it."""
     by_package: dict[str, History] = {}
-    for package, subject in ((called.package, called.subject), *called.bases):
+    for package, subject in called.places:
         released = situation.by_names(package)
-        if released is None:
-            continue
-        history = spans_history(released, released.spans("parameters", subject, keyword))
-        by_package[package] = by_package[package] | history if package in by_package else history
+        if released is not None:
+            history = spans_history(released, released.spans("parameters", subject, keyword)).also(moves)
+            by_package[package] = by_package[package] | history if package in by_package else history
     taking = {package: history for package, history in by_package.items() if any(history.has)}
     thing = f"{called.name}({keyword}=)"
     return [
-        Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword))
+        Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword, moves))
         for package, history in (taking or dict(list(by_package.items())[:1])).items()
     ]
 
 
-def _takes(situation: Situation, package: str, called: Called, keyword: str) -> bool | None:
+def _takes(
+    situation: Situation, package: str, called: Called, keyword: str, moves: Sequence[Move]
+) -> bool | Unknown | None:
     released, version = situation.ledger.package(package), situation.version(package)
     if released is None or not version:
         return None
-    answers = [
-        released.has("parameters", subject, keyword, version)
-        for owner, subject in ((called.package, called.subject), *called.bases)
-        if owner == package
-    ]
-    if True in answers:
+    if any(move.package == package and move.has(version) for move in moves):
         return True
-    return None if any(isinstance(answer, Unknown) for answer in answers) else False
+    places = [subject for owner, subject in called.places if owner == package]
+    return _any(released.has("parameters", subject, keyword, version) for subject in places)
+
+
+def _any(answers: Iterable[bool | Unknown]) -> bool | Unknown:
+    found = list(answers)
+    return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
 
 
 def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Found]:
@@ -118,19 +122,28 @@ def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Fo
 
 
 def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
-    """The releases in which a class has a method of that name whose parameters the ledger knows."""
-    for called in called_of(situation, f"{owner}.{member}", likely):
+    """The releases in which a class has a method of that name, of its own or of a class it inherits from. Attributes
+    that are set when an object is made are in no list: other releases may have it as one."""
+    for called in called_of(situation, owner, likely):
         released = situation.by_names(called.package)
+        places = [f"{subject}.{member}" for package, subject in called.places if package == called.package]
         if released is None:
             continue
-        spans = [(since, until) for _, _, since, until in released.items_of("parameters", called.subject)]
-        there = released.listed("parameters", called.subject, situation.version(called.package))
-        yield Found.read(situation, spans_history(released, spans), "member", f"{owner}.{member}", there)
+        history = reduce(or_, (subject_history(released, "parameters", place) for place in places))
+        version = situation.version(called.package)
+        there = _any(released.listed("parameters", place, version) for place in places) if version else None
+        if any(history.has):
+            doubt = "attributes of objects are not in the ledger"
+            yield Found.read(situation, history._replace(doubt=doubt), "member", f"{owner}.{member}", there)
 
 
 def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:
-    """The rows of the table about a keyword, for the callee or a class it inherits from."""
-    return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+    """The rows of the table about a keyword, for the callee or a class it inherits from; where the message does not say
+    the class, those of any, if they are of one package."""
+    if callee not in ("", "__init__", "__new__"):
+        return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
+    rows = list(keyword_moves(situation.matrix, ("*",), keyword))
+    return rows if len({(row.package, row.releases) for row in rows}) == 1 else []
 
 
 def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:
@@ -141,7 +154,7 @@ def member_moved(situation: Situation, owner: str, called: Iterable[Called], mem
 def _names(callee: str, called: Iterable[Called]) -> list[str]:
     names = [callee.removesuffix(".__init__").removesuffix(".__new__")]
     for one in called:
-        names += [one.name, *(subject.partition(":")[2] for _, subject in one.bases)]
+        names += [subject.partition(":")[2] for _, subject in one.places]
     return list(dict.fromkeys(names))
 
 

@@ -13,7 +13,7 @@ from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.moved_names import Move, name_moves
 
-__all__ = ["history_of", "home_of", "moved_of", "moved_to", "place_text"]
+__all__ = ["history_of", "home_of", "is_submodule", "moved_of", "moved_to", "place_text"]
 
 #: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
 _MODULES = 6
@@ -55,10 +55,22 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     if released is None:
         return []
     version = _judged(released, situation.version(package))
+    if released.offers(module, name, version) is True if name else released.listed("offers", module, version) is True:
+        return []
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)
     found = found or list(_elsewhere(released, module, name, version))
     return [_in_package(released, place) for place in found[:2]]
+
+
+def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
+    """Whether what is no attribute of a module is a module below it, which an import of its own makes one."""
+    released = situation.by_names(package)
+    if released is None:
+        return False
+    version = _judged(released, situation.version(package))
+    bound = released.has("offers", module, name, version) is True
+    return not bound and released.listed("offers", f"{module}.{name}", version) is True
 
 
 def moved_to(move: Move) -> Moved:
@@ -103,7 +115,10 @@ def _other_homes(released: Released, module: str, version: str) -> Iterator[str]
     """The module that has most of what this one had in its last release."""
     versions = [one for one, there in zip(*module_history(released, module)[1:3], strict=True) if there]
     had = released.items("offers", module, versions[-1]) if versions else ()
-    if isinstance(had, Unknown) or not had:
+    if isinstance(had, Unknown):
+        return
+    if not had:
+        yield from _namesakes(released, module, version)
         return
     counts: Counter[str] = Counter()
     names = sorted((name for name in had if not name.startswith("_")), key=lambda name: (-len(name), name))[:_SAMPLE]
@@ -116,6 +131,15 @@ def _other_homes(released: Released, module: str, version: str) -> Iterator[str]
     fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
     if fitting:
         yield min(fitting, key=lambda other: (-counts[other], -_alike(other, module), other.count("."), other))
+
+
+def _namesakes(released: Released, module: str, version: str) -> Iterator[str]:
+    """The one module that is called the same and lies elsewhere, for a module that was gone before the first release
+    that was read."""
+    last = f".{module.rpartition('.')[2]}"
+    same = [other for other in released.subjects("offers") if other.endswith(last)]
+    there = [other for other in same if released.listed("offers", other, version) is True]
+    yield from there if len(there) == 1 else ()
 
 
 def _alike(one: str, other: str) -> int:

@@ -1,4 +1,4 @@
-"""``envdoctor explain --error``: what is known of an error message, for the versions of an environment if one is given."""
+"""``envdoctor explain --error``: what is known of an error message, for given versions or for none."""
 
 from __future__ import annotations
 

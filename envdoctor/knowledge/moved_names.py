@@ -46,7 +46,8 @@ def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
 
 
 def keyword_moves(matrix: Matrix, called: Iterable[str], keyword: str) -> Iterator[Move]:
-    """The rows about a keyword of a function or class that goes by one of these names: ``TrainingArguments``."""
+    """The rows about a keyword of a function or class that goes by one of these names: ``TrainingArguments``, or
+    ``*`` for any."""
     yield from _of(matrix.rows("moved-names", "keyword"), called, keyword)
 
 
@@ -58,7 +59,9 @@ def member_moves(matrix: Matrix, classes: Iterable[str], member: str) -> Iterato
 def _of(rows: Iterable[Mapping[str, Any]], owners: Iterable[str], old: str) -> Iterator[Move]:
     names = tuple(owners)
     for row in rows:
-        if old in row["old"] and any(fnmatchcase(name, pattern) for pattern in row["of"] for name in names):
+        if old in row["old"] and any(
+            name == "*" or fnmatchcase(name, pattern) for pattern in row["of"] for name in names
+        ):
             yield _move(row)
 
 

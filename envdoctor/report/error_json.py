@@ -55,6 +55,6 @@ def _data(value: Any) -> dict[str, Any]:
 
 
 def _known(data: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not known or not so; ``there`` and ``applies`` answer a question, and stay when they are false."""
+    """Without what is not known or not so; ``there`` and ``applies`` are answers, and stay when they are false."""
     answers = ("there", "applies")
     return {name: item for name, item in data.items() if item or (name in answers and item is False)}

@@ -16,14 +16,14 @@ __all__ = ["render"]
 
 _LONGEST_MESSAGE = 300
 _NOTES = {
-    "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an import "
-    "in a circle, stands further up in the traceback",
+    "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an "
+    "import in a circle, stands further up in the traceback",
     "elsewhere": "{what} has it: the error is from another environment, or files of this one are not of that release",
     "mixed": "{what} asks for its own name: its files are of two releases, or changed after it was imported",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
     "shadow": "{what} stands in front of the installed package of that name",
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
-    "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or a folder of your own",
+    "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or one of your own",
 }
 
 
@@ -99,6 +99,8 @@ def _home(home: Home, page: Page) -> str:
         text = page.say("every release of {package} has {thing}", **_words(home))
     else:
         text = page.say("{package} {releases} has {thing}", **_words(home))
+    if home.doubt and home.releases != "":
+        text += page.say(", others perhaps too")
     if home.first:
         text = page.bracket(text, page.say("read: {first} to {last}", first=home.first, last=home.last))
     if home.installed and home.kind != "passes":

@@ -86,19 +86,33 @@ def _numpy_removed(message: str) -> Failure | None:
     return found and Failure("attribute", message, "numpy", found[1])
 
 
+def _no_lazy_attribute(message: str) -> Failure | None:
+    """huggingface_hub's own wording."""
+    found = _search(rf"\bNo ({_DOTTED}) attribute (\w{{1,200}})", message)
+    return found and Failure("attribute", message, found[1], found[2])
+
+
 def _no_member(message: str) -> Failure | None:
     found = _search(
         rf"(?:'({_DOTTED})' object|type object '({_DOTTED})'|class '({_DOTTED})') has no attribute '(\w{{1,200}})'",
         message,
     )
-    return found and Failure("member", message, name=found[4], callee=found[1] or found[2] or found[3])
+    if found is not None:
+        return Failure("member", message, name=found[4], callee=found[1] or found[2] or found[3])
+    # The tokenizers of transformers say it without quotes; a class is written with a capital.
+    found = _search(r"(?<![\w.'])([A-Z]\w{1,100}) has no attribute '?(\w{1,200})", message)
+    return found and Failure("member", message, name=found[2], callee=found[1])
 
 
 def _no_keyword(message: str) -> Failure | None:
     found = _search(
         r"(?<![\w.<>])([\w.<>]{1,200})\(\) got (?:some |an )?unexpected keyword arguments?:? '?(\w{1,200})'?", message
     )
-    return found and Failure("keyword", message, name=found[2], callee=found[1])
+    if found is not None:
+        # Markdown takes the underscores of __init__ for bold print.
+        return Failure("keyword", message, name=found[2], callee=re.sub(r"(^|\.)init\Z", r"\1__init__", found[1]))
+    found = _search(r"unexpected keyword arguments?:? '(\w{1,200})'", message)
+    return found and Failure("keyword", message, name=found[1])
 
 
 def _invalid_keyword(message: str) -> Failure | None:
@@ -163,6 +177,7 @@ _FORMS: tuple[tuple[str, Callable[[str], Failure | None]], ...] = (
     ("was removed in the NumPy", _numpy_removed),
     ("has no attribute", _no_attribute),
     ("has no attribute", _no_member),
+    (" attribute ", _no_lazy_attribute),
     ("unexpected keyword argument", _no_keyword),
     ("invalid keyword argument", _invalid_keyword),
     ("HfArgumentParser", _unused_key),

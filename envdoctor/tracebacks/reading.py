@@ -144,6 +144,9 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: 
         return failure._replace(module=found[1]) if found else failure
     if failure.kind in ("keyword", "arguments") and failure.callee in ("__init__", "__new__", ""):
         called = re.findall(r"([^\W\d]\w{0,100})\(", code[:500])
-        called = [name for name in called if name[0].isupper()] or called
+        named = [name for name in called if name[0].isupper()]
+        if not named and frames and frames[-1].function.isidentifier():
+            return failure._replace(callee=frames[-1].function)  # cls(...) or super().__init__(...): who calls it
+        called = named or called
         return failure._replace(callee=f"{called[0]}.{failure.callee or '__init__'}") if called else failure
     return failure

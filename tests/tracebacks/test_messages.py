@@ -28,7 +28,7 @@ def test_a_module_that_is_missing(message, module):
 @pytest.mark.parametrize(
     ("message", "module", "place", "circular"),
     [
-        ("cannot import name 'X' from 'peft.utils' (%s/peft/utils/__init__.py)" % SITE, "peft.utils", True, False),
+        (f"cannot import name 'X' from 'peft.utils' ({SITE}/peft/utils/__init__.py)", "peft.utils", True, False),
         ("cannot import name 'X' from 'peft' (unknown location)", "peft", True, False),
         ("cannot import name 'X' from 'peft'", "peft", False, False),
         ("cannot import name 'X' from peft", "peft", False, False),
@@ -36,12 +36,12 @@ def test_a_module_that_is_missing(message, module):
         ("cannot import name X", "", False, False),
         (
             "cannot import name 'X' from partially initialized module 'peft' (most likely due to a circular import) "
-            "(%s/peft/__init__.py)" % SITE,
+            f"({SITE}/peft/__init__.py)",
             "peft",
             True,
             True,
         ),
-        ("cannot import name 'X' from 'peft' (%s/peft/__init__.py). Did you mean: 'Y'?" % SITE, "peft", True, False),
+        (f"cannot import name 'X' from 'peft' ({SITE}/peft/__init__.py). Did you mean: 'Y'?", "peft", True, False),
         (r"cannot import name 'X' from 'peft' (C:\env\Lib\site-packages\peft\__init__.py)", "peft", True, False),
     ],
 )
@@ -71,6 +71,7 @@ def test_python_3_13_suspects_a_file_of_the_users():
             "torch",
             "X",
         ),
+        ("No huggingface_hub attribute hf_api", "huggingface_hub", "hf_api"),
         ("'np.float_' was removed in the NumPy 2.0 release. Use 'np.float64' instead.", "numpy", "float_"),
     ],
 )
@@ -84,6 +85,7 @@ def test_an_attribute_of_a_module(message, module, name):
     [
         ("'DynamicCache' object has no attribute 'get_max_length'", "DynamicCache", "get_max_length"),
         ("type object 'Accelerator' has no attribute 'X'", "Accelerator", "X"),
+        ("BertTokenizer has no attribute batch_encode_plus. Did you mean: 'x'?", "BertTokenizer", "batch_encode_plus"),
     ],
 )
 def test_a_member_of_a_class(message, owner, name):
@@ -99,6 +101,8 @@ def test_a_member_of_a_class(message, owner, name):
         ("load_dataset() got an unexpected keyword argument 'x'", "load_dataset", "x"),
         ("f.<locals>.g() got an unexpected keyword argument 'x'. Did you mean 'y'?", "f.<locals>.g", "x"),
         ("'x' is an invalid keyword argument for print()", "print", "x"),
+        ("LoraConfig.init() got an unexpected keyword argument 'x'", "LoraConfig.__init__", "x"),
+        ("unexpected keyword argument 'x'", "", "x"),
         ("Some keys are not used by the HfArgumentParser: ['x', 'y']", "", "x"),
     ],
 )

@@ -26,7 +26,7 @@ ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transf
 LAZY = f'''Traceback (most recent call last):
   File "{SITE}/transformers/modeling_utils.py", line 37, in <module>
     from huggingface_hub import split_torch_state_dict_into_shards
-ImportError: cannot import name 'split_torch_state_dict_into_shards' from 'huggingface_hub' ({SITE}/huggingface_hub/__init__.py)
+ImportError: cannot import name 'split_torch_state_dict_into_shards' from 'huggingface_hub' ({SITE}/h.py)
 
 The above exception was the direct cause of the following exception:
 
@@ -138,6 +138,15 @@ def test_older_pythons_do_not_say_the_class_and_the_code_does():
         "TypeError: __init__() got an unexpected keyword argument 'tokenizer'\n"
     )
     assert read_error(text).failure.callee == "SFTTrainer.__init__"
+
+
+def test_what_is_called_through_a_variable_goes_by_the_function_that_calls_it():
+    text = (
+        f'  File "{SITE}/transformers/modeling_utils.py", line 2611, in from_pretrained\n'
+        "    model = cls(config, *model_args, **model_kwargs)\n"
+        "TypeError: __init__() got an unexpected keyword argument 'load_in_4bit'\n"
+    )
+    assert read_error(text).failure.callee == "from_pretrained"
 
 
 @pytest.mark.parametrize(

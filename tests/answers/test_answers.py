@@ -1,0 +1,211 @@
+"""Answers from a small ledger: a library, and a package that asks it for names."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import pytest
+
+from envdoctor.answers.answering import answer_to
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger_schema import complaints
+from envdoctor.tracebacks.reading import read_error
+
+GARDEN = """envdoctor-ledger	1
+package	garden
+modules	garden
+depth	names
+[releases]
+1.0.0	2023-01-05	-	metadata	read
+1.0.1	2023-02-05	-	metadata
+1.1.0	2023-03-05	-	metadata	read
+1.2.0	2023-04-05	-	metadata	read	yanked
+2.0.0	2024-01-05	>=3.10	metadata	read
+[offers]
+garden	1.0.0..1.1.0	Fence
+garden	1.0.0..	Bed
+garden	1.1.0..	Gate
+garden.beds	1.0.0..	Bed
+garden.lazy	1.0.0..
+garden.old	1.0.0..1.2.0	rake_leaves	water_plants
+garden.parts	2.0.0..	Fence
+garden.work	2.0.0..	rake_leaves	water_plants
+[open]
+garden.lazy	1.0.0..	it has a __getattr__
+[parameters]
+garden.beds:Base	1.0.0..1.2.0	width
+garden.beds:Base	1.0.0..	length
+garden.beds:Base	2.0.0..	breadth
+garden.beds:Bed	1.0.0..	&garden.beds:Base	soil
+garden.beds:Bed.dig	1.0.0..1.1.0	self
+[calls]
+garden.beds:Bed.grow	2.0.0..	2 hours=
+[moved]
+garden:Fence	1.2.0..	garden.parts:Fence
+"""
+SPADE = """envdoctor-ledger	1
+package	spade
+modules	spade
+depth	names
+[releases]
+0.1.0	2023-01-05	-	metadata	read
+0.2.0	2023-02-05	-	metadata	read
+0.3.0	2023-03-05	-	metadata	read
+0.4.0	2024-03-05	-	metadata	read
+[requires]
+*	0.1.0..	garden>=1.0	leafblower>=3
+*	0.4.0..	garden>=3
+[offers]
+spade	0.1.0..	Spade
+[takes]
+spade	0.1.0..0.2.0	garden:Fence @spade.core
+spade	0.1.0..	garden:Bed @spade.core
+"""
+FROM_SPADE = """Traceback (most recent call last):
+  File "/x/site-packages/spade/core.py", line 3, in <module>
+    from garden import Fence
+ImportError: cannot import name 'Fence' from 'garden' (/x/site-packages/garden/__init__.py)
+"""
+
+
+@pytest.fixture
+def answer(tmp_path, matrix):
+    """The answer to a text, for packages with their versions (None: not installed)."""
+    for name, text in (("garden", GARDEN), ("spade", SPADE)):
+        assert list(complaints(name, text.encode())) == []
+        (tmp_path / f"{name}.txt").write_text(text)
+    small = copy(matrix)
+    small.ledger = Ledger(tmp_path)
+
+    def ask(text, **installed):
+        facts = FactSet(
+            Fact(f"pkg.{name}", ABSENT if version is None else version, "test", "given")
+            for name, version in installed.items()
+        )
+        return answer_to(read_error(text), Situation(small, facts))
+
+    return ask
+
+
+def test_the_releases_that_have_a_name(answer):
+    (home,) = answer("cannot import name 'Fence' from 'garden'").homes
+    assert (home.package, home.releases, home.first, home.last) == ("garden", "<1.2", "1.0.0", "2.0.0")
+
+
+def test_where_it_went_is_what_the_harvest_saw(answer):
+    (moved,) = answer("cannot import name 'Fence' from 'garden'").moved
+    assert (moved.new, moved.package, moved.releases) == ("garden.parts.Fence", "garden", ">=2.0")
+
+
+def test_a_module_went_where_most_of_its_names_are(answer):
+    found = answer("No module named 'garden.old'")
+    assert found.homes[0].releases == "<2.0"
+    assert found.moved[0].new == "garden.work"
+
+
+def test_the_installed_release_is_judged(answer):
+    found = answer("cannot import name 'Gate' from 'garden'", garden="1.0.0")
+    assert (found.homes[0].installed, found.homes[0].there) == ("1.0.0", False)
+    assert found.ways[0].pins == ("garden==1.1.0",)
+
+
+def test_between_two_releases_that_differ_nothing_is_said(answer):
+    assert answer("cannot import name 'Gate' from 'garden'", garden="1.0.1").homes[0].there is None
+
+
+def test_withdrawn_releases_are_not_offered(answer):
+    found = answer("cannot import name 'Fence' from 'garden'", garden="2.0.0")
+    assert found.ways[0].pins == ("garden==1.1.0",)
+
+
+def test_what_is_there_was_asked_for_in_another_environment(answer):
+    found = answer("cannot import name 'Gate' from 'garden'", garden="2.0.0")
+    assert found.notes == (("elsewhere", "garden 2.0.0"),) and found.ways == ()
+
+
+def test_the_releases_of_who_asks_that_do_without(answer):
+    found = answer(FROM_SPADE, garden="2.0.0", spade="0.2.0")
+    assert (found.asker.package, found.asker.version, found.asker.asks) == ("spade", "0.2.0", "<0.3")
+    assert found.asker.fits == ("0.3.0",), "0.4.0 asks for garden>=3"
+    assert found.ways[0].pins == ("spade==0.3.0",)
+    assert found.ways[1].pins == ("garden==1.1.0",)
+
+
+def test_an_asker_without_versions(answer):
+    found = answer(FROM_SPADE)
+    assert found.asker.fits == ("0.4.0", "0.3.0")
+    assert found.ways[0].pins == ("spade==0.4.0",)
+
+
+def test_a_package_that_asks_itself_has_files_of_two_releases(answer):
+    text = FROM_SPADE.replace("spade/core.py", "garden/beds.py")
+    found = answer(text, garden="2.0.0")
+    assert found.notes == (("mixed", "garden"),)
+    assert "--force-reinstall" in found.ways[0].commands[0]
+
+
+def test_what_the_asker_requires_and_nobody_else_knows(answer):
+    text = FROM_SPADE.replace("cannot import name 'Fence' from 'garden'", "No module named 'leafblower'")
+    found = answer(text.replace("ImportError", "ModuleNotFoundError"))
+    assert found.homes[0].package == "leafblower" and found.ways[0].pins == ("leafblower>=3",)
+
+
+def test_a_keyword_of_a_base_class(answer):
+    found = answer("Bed.__init__() got an unexpected keyword argument 'width'", garden="2.0.0")
+    (home,) = found.homes
+    assert (home.package, home.thing, home.releases, home.there) == ("garden", "Bed(width=)", "<2.0", False)
+
+
+def test_a_method_that_a_class_lost(answer):
+    (home,) = answer("'Bed' object has no attribute 'dig'").homes
+    assert (home.thing, home.releases) == ("Bed.dig", "<1.2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MyBed.grow() got an unexpected keyword argument 'hours'",
+        "grow() got an unexpected keyword argument 'hours'",
+        "MyBed.grow() takes 2 positional arguments but 3 were given",
+    ],
+)
+def test_a_method_of_the_users_that_is_called_in_a_new_way(answer, text):
+    found = answer(text)
+    assert (found.homes[0].kind, found.homes[0].releases) == ("passes", ">=2.0")
+    assert found.ways[0].kind == "accept"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot import name 'anything' from 'garden.lazy'",
+        "cannot import name 'x' from 'my_garden'",
+        "MyBed.weed() got an unexpected keyword argument 'hours'",
+        "'Tree' object has no attribute 'dig'",
+        "No module named 'leafblower'",
+    ],
+)
+def test_what_cannot_be_told_is_not_known(answer, text):
+    assert not answer(text).known
+
+
+def test_a_name_without_its_module_is_that_of_the_one_package_that_has_it(answer):
+    assert answer("cannot import name 'Fence'").homes[0].thing == "garden.Fence"
+
+
+def test_a_module_that_must_be_imported_itself(answer):
+    (moved,) = answer("module 'garden' has no attribute 'beds'", garden="2.0.0").moved
+    assert moved.new == "import garden.beds"
+
+
+def test_a_module_that_was_gone_before_the_first_release_read(answer):
+    found = answer("No module named 'garden.tools.work'")
+    assert found.homes[0].releases is None and found.moved[0].new == "garden.work"
+
+
+def test_a_keyword_without_its_class_is_one_of_the_table(answer):
+    found = answer("__init__() got an unexpected keyword argument 'use_seedable_sampler'")
+    assert found.homes[0].package == "accelerate"

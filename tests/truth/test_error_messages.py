@@ -1,0 +1,108 @@
+"""Error messages of public threads, each with what is true of the released files: right, missed, or wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.answers.answer import Answer, Home
+from envdoctor.answers.answering import answer_to
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.tracebacks.reading import read_error
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import is_version, order, satisfies
+
+#: What the ledger and the tables speak of.
+SINCE = "2023-01-01"
+MESSAGES = Path(__file__).resolve().parents[2] / "fixtures" / "errors" / "messages.toml"
+
+
+def within(version: str, releases: str) -> bool:
+    """Whether a release is in spans joined by ``or``."""
+    return any(satisfies(version, part) for part in releases.replace("|", " or ").split(" or "))
+
+
+def claimed(home: Home, ledger: Ledger) -> list[str]:
+    """The releases that an answer speaks of: those that were read for names, or that the metadata lists."""
+    released = ledger.package(home.package)
+    if released is None:
+        return []
+    listed = [one.version for one in released.releases if one.read or (not home.first and one.date >= SINCE)]
+    if not home.first:
+        return listed
+    low, high = order(home.first), order(home.last)
+    return [version for version in listed if low <= order(version) <= high]
+
+
+def judged(entry: Mapping[str, Any], answer: Answer, ledger: Ledger) -> tuple[str, str]:
+    """``right``, ``missed`` or ``wrong``, with the reason."""
+    if entry["kind"] == "other":
+        return ("right", "") if not answer.known else ("wrong", f"answered: {answer.homes} {answer.notes}")
+    if not answer.known:
+        return "missed", "not known"
+    new = {moved.new.rstrip("=") for moved in answer.moved}
+    place = entry.get("moved_to", "").rstrip("=") in new
+    for home in answer.homes:
+        if home.package != entry["package"]:
+            return "wrong", f"{home.package} is asked about, not {entry['package']}"
+        if home.kind == "package":
+            return "right", ""
+        versions = claimed(home, ledger)
+        apart = [
+            one
+            for one in versions
+            if within(one, entry["has"]) is not (home.releases is not None and within(one, home.releases))
+            and (not home.doubt or not within(one, entry["has"]))
+        ]
+        if apart:
+            return "wrong", f"{home.releases!r} is said, {entry['has']!r} is true: {', '.join(apart[:5])}"
+        if home.releases is None and not place and entry["has"] != "<0":
+            return "missed", f"gone before {home.first}, the first release that was read"
+        return "right", ""
+    return ("right", "") if place else ("missed", f"no releases: {answer.notes or answer.moved}")
+
+
+def outcomes(matrix: Matrix, entries: list[Mapping[str, Any]]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Every message whose truth is established, answered for the versions that its thread tells."""
+    found = []
+    for entry in entries:
+        if entry["kind"] != "other" and "has" not in entry:
+            continue
+        facts = FactSet(
+            Fact(f"pkg.{normalise(name)}", version, "the thread", "given")
+            for name, version in entry["versions"].items()
+            if is_version(version)
+        )
+        answer = answer_to(read_error(entry["text"]), Situation(matrix, facts))
+        found.append((*judged(entry, answer, matrix.ledger), entry))
+    return found
+
+
+@pytest.fixture(scope="module")
+def answered(matrix: Matrix) -> list[tuple[str, str, Mapping[str, Any]]]:
+    return outcomes(matrix, load_toml(MESSAGES)["message"])
+
+
+def told(answered: list[tuple[str, str, Mapping[str, Any]]]) -> str:
+    counts = Counter((entry["kind"], outcome) for outcome, _, entry in answered)
+    lines = [f"{kind} {outcome}: {count}" for (kind, outcome), count in sorted(counts.items())]
+    lines += [f"{outcome}: {entry['text']!r}: {why}" for outcome, why, entry in answered if outcome != "right"]
+    return "\n".join(lines)
+
+
+def test_nine_of_ten_are_answered_right_and_none_wrong(answered):
+    asked = [outcome for outcome, _, entry in answered if entry["kind"] != "other"]
+    report = told(answered)
+    print(report)
+    assert len(asked) >= 120
+    assert "wrong" not in {outcome for outcome, _, _ in answered}, report
+    assert asked.count("right") >= 0.9 * len(asked), report
