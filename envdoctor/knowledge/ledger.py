@@ -242,8 +242,8 @@ class Released:
         """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
         was read). Of a line without items the item is empty."""
         versions = self._of(section)[0]
-        for since, until, items in self._spans(section, subject):
-            for item in items or [""]:
+        for (since, until), line in self._lines(section, subject):
+            for item in line.decode().split("\t")[1:] or [""]:
                 yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
 
     def beginning(self, section: str, start: str) -> Iterator[tuple[str, str, str, str | None]]:
