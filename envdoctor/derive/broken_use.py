@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to, without
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
 from envdoctor.versions.names import normalise
@@ -55,11 +56,13 @@ class _Judged:
     def __init__(self, value: Callable[[str], Value], matrix: Matrix) -> None:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
+        self._asked: dict[tuple[str, Asked], None] = {}
+        self._fitting: dict[str, Sequence[str]] = {}
 
     def add(self, item: Mapping[str, Value]) -> None:
         """Judge one use."""
         module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
-        if not isinstance(module, str) or not isinstance(kind, str) or isinstance(lacks, Absent):
+        if not isinstance(module, str) or not isinstance(kind, str):
             return
         asked = _asked(module, kind, item)
         moves = self._moves(asked)
@@ -76,8 +79,9 @@ class _Judged:
             if kind in ("module", "name") and lacks in (None, top):
                 broken = _Broken(owner, "package", top, None, Asked(top))
         elif isinstance(version, str):
+            self._asked[owner, asked] = None
             seen = lacks if isinstance(lacks, str) and lacks != top else None
-            broken = self._broken(owner, asked, version, moves, seen)
+            broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
         if broken is not None:
             self._keep(broken, item)
 
@@ -145,19 +149,32 @@ class _Judged:
             "call": _as_written(broken) if broken.call else ABSENT,
             "reach": min(reaches, key=_REACH.index),
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
-            "cause": " ".join(text for text in (has, moved) if isinstance(text, str)) or broken.what,
         }
 
     def _has(self, broken: _Broken) -> Value:
-        """The releases that have it: those that were read, else those that the table names."""
+        """The releases that have it, and besides it all else that the code uses of the package where there are such:
+        those that were read, else those that the table names."""
         released = self._ledger.package(broken.package)
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            row = releases_with(self._ledger, released, broken.asked, broken.installed, self._version)
-            if isinstance(row, Unknown) or row:
-                return row if isinstance(row, Unknown) else range_of(released, row)
+            row = self._whole(released, broken.installed)
+            if not row:
+                row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
+            if row:
+                return range_of(released, row)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
+
+    def _whole(self, released: Released, installed: str) -> Sequence[str]:
+        """The nearest releases of a package with which nothing that the code uses of it is broken."""
+        if released.name not in self._fitting:
+            broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
+            row = releases_with(self._ledger, released, broken, installed, self._version)
+            uses = [asked for owner, asked in self._asked if owner == released.name]
+            self._fitting[released.name] = _first_row(
+                without(self._ledger, released, uses, row, self._version), released, installed
+            )
+        return self._fitting[released.name]
 
     def _moved_to(self, broken: _Broken) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):
@@ -170,6 +187,18 @@ class _Judged:
     def _version(self, package: str) -> str | None:
         version = self._value(f"pkg.{package}")
         return version if isinstance(version, str) else None
+
+
+def _first_row(versions: Sequence[str], released: Released, near: str) -> Sequence[str]:
+    """The unbroken row of releases nearest to a version."""
+    rows: list[list[str]] = []
+    for version in versions:
+        if rows and released.read.index(version) == released.read.index(rows[-1][-1]) + 1:
+            rows[-1].append(version)
+        else:
+            rows.append([version])
+    at = released.place_of(near)
+    return min(rows, key=lambda row: min(abs(released.read.index(one) - at) for one in (row[0], row[-1])), default=())
 
 
 def _told(move: Move, kind: str) -> str:

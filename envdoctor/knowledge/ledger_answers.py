@@ -3,16 +3,15 @@ method; in one release, and in which releases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
-from envdoctor.versions.pep440 import order
 from envdoctor.versions.spans import spell_spans
 
-__all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to"]
+__all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to", "without"]
 
 _HOPS = 8
 _NOT_READ = Unknown("the ledger does not say which parameters it takes")
@@ -68,29 +67,37 @@ def answer(
 
 
 def releases_with(
-    ledger: Ledger, released: Released, asked: Asked, near: str, other: VersionOf
-) -> tuple[str, ...] | Unknown:
-    """The releases that were read and have it, of one unbroken row: that nearest to the version ``near``, the newer of
-    two that are equally near. Empty when none that was read has it."""
-    read = [release.version for release in released.releases if release.read]
-    has = [answer(ledger, released, asked, version, other) is None for version in read]
+    ledger: Ledger, released: Released, asked: Iterable[Asked], near: str, other: VersionOf
+) -> tuple[str, ...]:
+    """The releases that were read and have all of it, of one unbroken row: that nearest to the version ``near``, the
+    newer of two that are equally near. Empty when none that was read has it."""
+    wanted = tuple(asked)
     rows: list[list[int]] = []
-    for place, one in enumerate(has):
-        if one and rows and rows[-1][-1] == place - 1:
+    for place, version in enumerate(released.read):
+        if any(answer(ledger, released, one, version, other) is not None for one in wanted):
+            continue
+        if rows and rows[-1][-1] == place - 1:
             rows[-1].append(place)
-        elif one:
+        else:
             rows.append([place])
-    here, orders = order(near), [order(version) for version in read]
-    if here is None:
-        return Unknown(f"{near} is no version")
-    at = sum(one is not None and one < here for one in orders)
+    at = released.place_of(near)
     rows.sort(key=lambda row: (min(abs(row[0] - at), abs(row[-1] - at)), -row[0]))
-    return tuple(read[place] for place in rows[0]) if rows else ()
+    return tuple(released.read[place] for place in rows[0]) if rows else ()
+
+
+def without(
+    ledger: Ledger, released: Released, asked: Iterable[Asked], versions: Sequence[str], other: VersionOf
+) -> tuple[str, ...]:
+    """Those of some releases that lack nothing of what is asked for, as far as is known."""
+    left = tuple(versions)
+    for one in asked:
+        left = tuple(v for v in left if not isinstance(answer(ledger, released, one, v, other), Lacking))
+    return left
 
 
 def range_of(released: Released, row: Sequence[str]) -> str:
     """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
-    read = [release.version for release in released.releases if release.read]
+    read = released.read
     return spell_spans(read, [version in row for version in read]) or ""
 
 

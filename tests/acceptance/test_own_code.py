@@ -61,7 +61,9 @@ def test_releases_that_still_have_them_are_content(judged: Any):
 
 
 def test_what_the_code_provides_for_is_not_told(judged: Any):
-    guarded = "try:\n    from datasets import load_metric\nexcept ImportError:\n    from evaluate import load as load_metric"
+    guarded = (
+        "try:\n    from datasets import load_metric\nexcept ImportError:\n    from evaluate import load as load_metric"
+    )
     assert judged(guarded, {"datasets": "3.0.0"}) == (0, [])
 
 
@@ -153,9 +155,14 @@ def installed(folder: Path, name: str, version: str, files: Mapping[str, str]) -
 
 
 def test_installed_files_are_asked_where_no_release_is_known(run: Any, tmp_path: Path):
-    files = {"spade/__init__.py": "class Handle:\n    def __init__(self, length): ...\n", "spade/deep.py": "def dig(): ..."}
+    files = {
+        "spade/__init__.py": "class Handle:\n    def __init__(self, length): ...\n",
+        "spade/deep.py": "def dig(): ...",
+    }
     installed(tmp_path / "site", "spade", "2.0", files)
-    source = "from spade import Handle, Blade\nfrom spade.deep import dig\nHandle(length=1)\nHandle(width=2)\nimport nowhere"
+    source = (
+        "from spade import Handle, Blade\nfrom spade.deep import dig\nHandle(length=1)\nHandle(width=2)\nimport nowhere"
+    )
     written(tmp_path, "train.py", source)
     result = run("check", "--path", "site", "--code", "train.py", "--format", "json", "--no-gpu")
     findings = {one["item"]["what"]: one for one in result.json["findings"] if one["id"].startswith("use-")}

@@ -119,7 +119,12 @@ def test_what_is_there_or_not_known_is_not_told(broken: Any, version: str | None
 
 def test_a_name_that_went(broken: Any):
     (item,) = broken([NAME], spade="2.0.0")
-    assert (item["package"], item["kind"], item["what"], item["installed"]) == ("spade", "name", "spade.old_dig", "2.0.0")
+    assert (item["package"], item["kind"], item["what"], item["installed"]) == (
+        "spade",
+        "name",
+        "spade.old_dig",
+        "2.0.0",
+    )
     assert (item["has"], item["moved_to"], item["reach"], item["place"]) == ("<2.0", "spade.dig", "start", ("a.py:1",))
 
 

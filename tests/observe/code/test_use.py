@@ -66,7 +66,9 @@ def test_a_file_is_read_once(read: Any):
 
 
 def test_code_of_others_in_a_folder_is_passed_over(read: Any):
-    files = {f"{folder}/x.py": "import trl" for folder in (".git", "__pycache__", "env/lib/site-packages", "node_modules")}
+    files = {
+        f"{folder}/x.py": "import trl" for folder in (".git", "__pycache__", "env/lib/site-packages", "node_modules")
+    }
     facts = read({**files, "venv/pyvenv.cfg": "", "venv/x.py": "import trl", "train.py": "import peft"}, ".")
     assert list(uses(facts)) == ["peft"]
 
@@ -97,7 +99,12 @@ def test_modules_of_a_package_are_no_top_level_modules_of_its_siblings(read: Any
 
 
 def test_modules_up_to_the_root_of_the_project_are_its_own(read: Any):
-    files = {"pyproject.toml": "", "kit/__init__.py": "", "src/tools/__init__.py": "", "scripts/x/train.py": "import kit, tools, peft"}
+    files = {
+        "pyproject.toml": "",
+        "kit/__init__.py": "",
+        "src/tools/__init__.py": "",
+        "scripts/x/train.py": "import kit, tools, peft",
+    }
     assert list(uses(read(files, "scripts/x/train.py"))) == ["peft"]
 
 
