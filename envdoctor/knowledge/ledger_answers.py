@@ -14,6 +14,7 @@ from envdoctor.versions.spans import spell_spans
 __all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to", "without"]
 
 _HOPS = 8
+_TAKES_ANY = Unknown("it hands on any keyword")
 _NOT_READ = Unknown("the ledger does not say which parameters it takes")
 
 
@@ -48,7 +49,7 @@ VersionOf = Callable[[str], str | None]
 def answer(
     ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
 ) -> Lacking | Unknown | None:
-    """What a release lacks of what is asked for; None when it has it."""
+    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may refuse one later."""
     lacking = _name(released, asked.module, asked.name, version)
     if lacking is not None or not (asked.keyword or asked.parameters is not None):
         return lacking
@@ -57,8 +58,9 @@ def answer(
         taken = _parameters(ledger, released, place, version, other, _HOPS)
         if isinstance(taken, Unknown):
             return taken
-        fits = asked.keyword in taken or "**" in taken
-        return None if fits else Lacking("keyword", asked.dotted)
+        if asked.keyword in taken:
+            return None
+        return _TAKES_ANY if "**" in taken else Lacking("keyword", asked.dotted)
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls

@@ -36,8 +36,9 @@ class Places:
         return None if found is None else ".".join([found, *rest])
 
     def takes(self, place: str, keyword: str) -> bool | None:
-        """Whether what stands at a place takes a keyword; None when that cannot be told."""
-        return accepts(place, keyword, self._items)
+        """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
+        takes = accepts(place, keyword, self._items)
+        return takes if takes is not True or accepts(place, keyword, self._named) else None
 
     def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
         """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
@@ -55,6 +56,9 @@ class Places:
             if inherited is None or inherited:
                 return inherited
         return ()
+
+    def _named(self, place: str) -> tuple[str, ...] | None:
+        return tuple(item for item in self._items(place) or () if item != "**")
 
     def _items(self, place: str) -> tuple[str, ...] | None:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place

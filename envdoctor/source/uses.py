@@ -189,7 +189,7 @@ class _Reader:
             for alias in node.names:
                 self._mention(alias.name.rpartition(".")[2], place)
                 target = self._foreign(alias.name)
-                self._use("module", target, node, place)
+                self._use("module", target, alias, place)
             return
         target = self._foreign(node.module) if node.module and not node.level else None
         for alias in node.names:
@@ -197,7 +197,7 @@ class _Reader:
             if alias.name == "*":
                 self._use("module", target, node, place)
             elif target is not None:
-                self._use("name", Target(target.module, alias.name), node, place)
+                self._use("name", Target(target.module, alias.name), alias, place)
 
     def _foreign(self, module: str) -> Target | None:
         return Target(module) if is_foreign(module, self._own) else None

@@ -249,8 +249,8 @@ def test_decorated_functions_and_tests_count_as_called():
 
 
 def test_lines_are_those_of_the_source():
-    source = "from t import T\n\nT(\n    1,\n    a=2,\n)"
-    assert [(use.kind, use.line) for use in found(source).uses] == [("name", 1), ("keyword", 5)]
+    source = "from t import (\n    S,\n    T,\n)\nT(\n    1,\n    a=2,\n)"
+    assert [(use.kind, use.line) for use in found(source).uses] == [("name", 2), ("name", 3), ("keyword", 7)]
 
 
 def test_too_many_uses_are_not_told():

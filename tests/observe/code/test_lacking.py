@@ -84,7 +84,8 @@ def test_names_and_modules(installed: Installed, module: str, name: str, lacks: 
     [
         ("make", "b", False),
         ("make", "c", "c"),
-        ("inner.loose", "c", False),
+        ("inner.loose", "a", False),
+        ("inner.loose", "c", None),
         ("Thing", "length", False),
         ("Thing", "width", "width"),
         ("inner.Settings", "size", False),
