@@ -109,7 +109,8 @@ class _Judged:
         if isinstance(lacking, Unknown):
             told = move is not None and move.has(version) is False
             lacking = _lacking(asked, asked.keyword or asked.dotted) if told else None
-        if lacking is None or (asked.keyword and lacking.kind != "keyword"):
+        part = "keyword" if asked.keyword else "override" if asked.parameters is not None else ""
+        if lacking is None or (part and lacking.kind != part):
             return None  # where the name itself is missing, that is another use
         what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
         if lacking.kind in ("module", "name"):
