@@ -27,6 +27,7 @@ metadata = ["bucket"]
 rake = "last"
 [reading]
 thin = ["spade.models"]
+lean = ["rake"]
 unlisted = []
 surface = []
 private = ["_dig_deep"]
@@ -34,7 +35,7 @@ private = ["_dig_deep"]
 OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
     "spade/handles.py": (
-        "from dataclasses import dataclass\nimport os, numpy\n"
+        "from dataclasses import dataclass\nimport os, numpy\nfrom .digging import dig\n"
         "class _Base:\n    def __init__(self, length): ...\n    def grip(self, far): self.grip(1)\n"
         "class Handle(_Base):\n    def __init__(self, length): self.turn(1)\n    def turn(self, by, hard=False): ...\n"
         "@dataclass\nclass HandleConfig:\n    length: int = 1\n"
@@ -57,6 +58,10 @@ NEW = {
 }
 
 
+RAKE = {
+    "src/rake/__init__.py": "teeth = 9\nfrom spade import dig\nfrom .tines import tine\n",
+    "src/rake/tines.py": "from . import teeth\ndef tine(): ...\n",
+}
 #: A package that people import by statements of the shipped table.
 USER = {
     "peft/__init__.py": (
@@ -81,7 +86,7 @@ def index() -> Iterator[SmallIndex]:
         index.wheel("spade", "1.1.0", "2023-04-05", NEW, requires=("numpy>=2",))
         egg = {"rake.egg-info/requires.txt": "torch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
         index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
-        index.sdist("rake", "0.1.1", "2023-01-06", {"src/rake/__init__.py": "teeth = 9", "setup.py": "", **egg})
+        index.sdist("rake", "0.1.1", "2023-01-06", {**RAKE, "setup.py": "", **egg})
         index.wheel("peft", "0.17.0", "2024-01-05", USER, requires=("spade",))
         for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64"):
             index.wheel("bucket", "3.0", "2024-01-05", {"pail.py": "volume = 9"}, tags=tag)
@@ -128,10 +133,10 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert spade.items("wheels", "*", "0.9.0") == ("sdist",)
     assert spade.modules == ("spade",)
     assert spade.items("offers", "spade", "1.0.1") == ("Handle", "HandleConfig", "dig", "old_dig")
-    assert spade.items("offers", "spade.handles", "1.0.0") == ("Handle", "HandleConfig", "numpy")
+    assert spade.items("offers", "spade.handles", "1.0.0") == ("Handle", "HandleConfig", "dig")
     assert spade.items("offers", "spade.digging", "1.0.0") == ("_dig_deep", "dig", "old_dig")
     assert spade.items("offers", "spade.models.one", "1.0.0") == ("One",)
-    assert spade.items("offers", "*", "1.0.0") == ("Handle", "dataclass", "os")
+    assert spade.items("offers", "*", "1.0.0") == ("Handle", "dataclass", "numpy", "os")
     assert spade.listed("offers", "spade.tests.test_one", "1.0.0") is False
     assert spade.items("open", "spade._fast", "1.0.0") == ("it is compiled",)
     assert spade.items("parameters", "spade.handles:HandleConfig", "1.0.0") == ("length",)
@@ -150,7 +155,8 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert rake is not None and bucket is not None
     assert [release.read for release in rake.releases] == [False, True]
     assert rake.items("requires", "*", "0.1.1") == ('old; python_version < "3.9"', "torch")
-    assert rake.has("offers", "rake", "teeth", "0.1.1") is True
+    assert rake.items("offers", "rake", "0.1.1") == ("dig", "teeth", "tine")
+    assert rake.items("offers", "rake.tines", "0.1.1") == ("tine",)
     assert bucket.modules == ("pail",) and not bucket.by_names
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
 

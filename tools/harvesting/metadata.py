@@ -13,6 +13,7 @@ __all__ = ["installed", "modules", "required"]
 #: Folders beside the package that some releases install by mistake, and what an sdist has beside it.
 _NOT_MODULES = {
     *("tests", "test", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools"),
+    *("accelerator", "blackwell", "cicd", "hopper", "op_builder", "studio", "unsloth_compiled_cache"),
     *("build", "dist", "setup", "conftest", "csrc", "ci", "assets", "bin", "src", "cmake", "requirements", "docker"),
 }
 

@@ -1,7 +1,8 @@
 """What the ledger keeps of one release's files: enough for imports, attributes and calls that people write.
 
-Names of a module are kept unless they are private or come from the standard library. Below the packages that are
-``thin`` (hundreds of models, each with the same imports) only what a module defines is kept. Names left out stand
+Names of a module are kept unless they are private, come from the standard library, or from another package into a
+module that is no package itself. Of packages that are ``lean`` only what a module defines is kept, of those that are
+``thin`` (hundreds of models, each with the same imports) also no parameters. Names left out stand
 together under the subject ``*``: of these nothing is known. Parameters are kept of what top-level modules offer (with
 methods, and how these call each other), of what the modules right below them define, and of configuration classes.
 """
@@ -30,7 +31,7 @@ Sections = dict[str, dict[str, set[str]]]
 def read(names: Names, settings: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The sections of one release as items by subject, sorted; what modules define; texts of finders.
 
-    Of the settings ``thin``, ``unlisted``, ``surface`` and ``private`` are used; tools/harvest.toml says what they are.
+    The settings are those of ``[reading]``; tools/harvest.toml says what they are.
     """
     reading = _Reading(names, settings)
     sections = {
@@ -44,6 +45,7 @@ class _Reading:
     def __init__(self, names: Names, settings: Mapping[str, Sequence[str]]) -> None:
         self.names = names
         self.thin = tuple(f"{module}." for module in settings["thin"])
+        self.lean = tuple(f"{module}." for module in settings["lean"])
         self.unlisted, self.private = frozenset(settings["unlisted"]), frozenset(settings["private"])
         self.surface = {*names.tops, *settings["surface"]}
         self.defined: dict[str, list[str]] = {}
@@ -89,11 +91,17 @@ class _Reading:
         offers = self.names.offers(module)
         if offers is None:
             return set()
+        found = self.names.library.find(module)
+        hands_on = found is not None and bool(found.paths) and not self._is_thin(module)
+        defines_only = f"{module}.".startswith((*self.thin, *self.lean))
         out = set()
         for name in offered:
             origin = offers.names.get(name, "")
             source = origin.removeprefix("module ").partition(":")[0] if ":" in origin or " " in origin else ""
-            if source and (self._is_thin(module) or source.partition(".")[0] in self.names.standard):
+            top = source.partition(".")[0]
+            if not source or (hands_on and top not in self.names.standard):
+                continue
+            if top in self.names.standard or defines_only or top not in self.names.tops:
                 out.add(name)
         if self._is_thin(module):
             for star in offers.stars:
@@ -124,7 +132,8 @@ class _Reading:
         if (place, methods) in self.done:
             return
         self.done.add((place, methods))
-        known, ways_of = self.names.parameters(module), self.names.calls(module)
+        known = self.names.parameters(module)
+        ways_of = self.names.calls(module) if methods else {}
         own = known.get(name) or ()
         if known.get(name) is not None:
             found["parameters"][place] |= set(own)
