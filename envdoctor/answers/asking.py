@@ -107,7 +107,7 @@ def _fits(situation: Situation, released: Released, version: str, home: Home, su
             module, _, name = place.partition(":")
             if situation.ledger.owner(module) != beside or not _counts(situation, item):
                 continue
-            there = other.offers(module, name, installed) if name else other.listed("offers", module, installed)
+            there = other.offers(module, name, installed) if name else other.exists(module, installed)
             if there is False:
                 return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Home
@@ -120,19 +120,23 @@ def spans_history(released: Released, spans: Iterable[tuple[str, str | None]]) -
 def name_history(released: Released, module: str, name: str) -> History:
     """The releases in which ``from module import name`` finds it: bound there, or a module below it."""
     found = spans_history(released, released.spans("offers", module, name))
-    found |= module_history(released, f"{module}.{name}")
-    if all(found.has):
-        return found
-    for version, there in zip(found.versions, found.has, strict=True):
-        reasons = () if there else released.items("open", module, version)
-        if not isinstance(reasons, Unknown) and reasons:
-            return found._replace(doubt=reasons[0])
-    return found
+    found |= subject_history(released, "offers", f"{module}.{name}")
+    return _doubted(found, lambda version: released.offers(module, name, version))
 
 
 def module_history(released: Released, module: str) -> History:
     """The releases that have a module."""
-    return subject_history(released, "offers", module)
+    found = subject_history(released, "offers", module)
+    return _doubted(found, lambda version: released.exists(module, version))
+
+
+def _doubted(history: History, answer: Callable[[str], bool | Unknown]) -> History:
+    """With the reason why a release that seems to lack it may have it, when there is one."""
+    for version, there in zip(history.versions, history.has, strict=True):
+        given = True if there else answer(version)
+        if isinstance(given, Unknown):
+            return history._replace(doubt=given.reason)
+    return history
 
 
 def subject_history(released: Released, section: str, subject: str) -> History:

@@ -40,7 +40,7 @@ def home_of(situation: Situation, package: str, module: str, name: str = "") -> 
     if released is not None:
         history = history_of(released, module, name)
         if any(history.has) or not moves:
-            there = released.offers(module, name, installed) if name else released.listed("offers", module, installed)
+            there = released.offers(module, name, installed) if name else released.exists(module, installed)
             return Found.read(situation, history, kind, thing, there)
     return found_by_table(situation, moves[0], kind, thing) if moves else None
 
@@ -55,7 +55,7 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     if released is None:
         return []
     version = _judged(released, situation.version(package))
-    if released.offers(module, name, version) is True if name else released.listed("offers", module, version) is True:
+    if (released.offers(module, name, version) if name else released.exists(module, version)) is True:
         return []
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)

@@ -1,0 +1,60 @@
+"""Keywords, positional arguments and members that a class or function does not take or have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envdoctor.answers.answer import Answer, Way
+from envdoctor.answers.history import Found, found_by_table
+from envdoctor.answers.keywords import (
+    as_moved,
+    called_of,
+    keyword_homes,
+    keyword_moved,
+    member_homes,
+    member_moved,
+    passing_homes,
+)
+from envdoctor.answers.names import moved_to
+from envdoctor.answers.question import Question, caller, distinct, with_ways
+
+__all__ = ["arguments_answer", "keyword_answer", "member_answer"]
+
+
+def keyword_answer(question: Question) -> Answer:
+    situation, failure = question.situation, question.failure
+    called = called_of(situation, failure.callee, question.likely)
+    moves = keyword_moved(situation, failure.callee, called, failure.name)
+    found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
+    taking = [one for one in found if one.home.releases is not None]
+    if not taking and not failure.callee.endswith(("__init__", "__new__")):
+        passing = list(passing_homes(situation, failure.callee, f"{failure.name}="))
+        if passing:
+            return _accepting(question, passing)
+    if not taking and moves:
+        thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
+        taking = [found_by_table(situation, moves[0], "keyword", thing)]
+    moved = [as_moved(move) for move in moves if move.new or move.write][:1]
+    return with_ways(question, distinct(taking or found), moved, caller(question))
+
+
+def arguments_answer(question: Question) -> Answer:
+    given = int(question.failure.name) - 1  # the message counts self
+    return _accepting(question, passing_homes(question.situation, question.failure.callee, str(given)))
+
+
+def _accepting(question: Question, found: Iterable[Found]) -> Answer:
+    """A method of the user's own that is called in another way than it can take."""
+    homes = tuple(one.home for one in distinct(found))
+    return Answer(question.reading, homes, ways=(Way("accept", what=question.failure.name),) if homes else ())
+
+
+def member_answer(question: Question) -> Answer:
+    situation, failure = question.situation, question.failure
+    called = called_of(situation, failure.callee, question.likely)
+    found = list(member_homes(situation, failure.callee, failure.name, question.likely))
+    moves = member_moved(situation, failure.callee, called, failure.name)
+    if not found and moves:
+        found = [found_by_table(situation, moves[0], "member", f"{failure.callee}.{failure.name}")]
+    moved = [moved_to(move) for move in moves if move.new or move.write][:1]
+    return with_ways(question, distinct(found), moved, caller(question))

@@ -1,0 +1,80 @@
+"""One question to the ledger, and what all answers have in common: who asks, what is offered to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from envdoctor.answers.answer import Answer, Asker, Moved, Way
+from envdoctor.answers.history import Found
+from envdoctor.answers.situation import Situation
+from envdoctor.answers.ways import Ways
+from envdoctor.tracebacks.failure import Failure
+from envdoctor.tracebacks.reading import Reading
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
+
+__all__ = ["Question", "caller", "distinct", "with_ways", "within"]
+
+_MOST_HOMES = 2
+
+
+class Question(NamedTuple):
+    """What is asked: the text as read, where it is looked up, and who asked (empty: code of the user's own)."""
+
+    reading: Reading
+    failure: Failure
+    situation: Situation
+    asking: str
+    asking_in: str
+    ways: Ways
+
+    @property
+    def likely(self) -> list[str]:
+        """The packages that the text itself shows."""
+        modules = [*self.reading.statements, *(frame.module for frame in self.reading.frames if frame.module)]
+        return [owner for module in dict.fromkeys(modules) if (owner := self.situation.ledger.owner(module))]
+
+
+def within(versions: Sequence[str], specifier: str) -> list[str]:
+    try:
+        return [version for version in versions if satisfies(version, specifier)]
+    except NotASpecifier:
+        return list(versions)
+
+
+def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved], asker: Asker | None) -> Answer:
+    """The answer with what to do: another release of who asks, of who is asked, or of who has it now."""
+    situation, failure = question.situation, question.failure
+    notes: list[tuple[str, str]] = [("circular", failure.module)] if failure.circular else []
+    ways: list[Way | None] = []
+    for one in found:
+        home = one.home
+        if home.there is True:
+            notes.append(("elsewhere", f"{home.package} {home.installed}"))
+            continue
+        if question.asking == home.package and failure.kind in ("module", "name"):
+            notes.append(("mixed", home.package))
+            ways.append(question.ways.again(home.package))
+        if asker is not None and asker.fits:
+            ways.append(question.ways.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
+        if home.releases is not None:
+            ways.append(question.ways.install(home.package, one.usable(situation), home.releases))
+    packages = {one.home.package for one in found}
+    for new in moved:
+        if new.package and new.package not in packages and not situation.version(new.package):
+            ways.append(question.ways.install(new.package, (), new.releases))
+    homes = tuple(one.home for one in found)
+    offered = tuple(dict.fromkeys(way for way in ways if way is not None))
+    return Answer(question.reading, homes, tuple(moved), asker, offered, notes=tuple(notes))
+
+
+def caller(question: Question) -> Asker | None:
+    if not question.asking:
+        return None
+    return Asker(question.asking, question.asking_in, question.situation.version(question.asking))
+
+
+def distinct(found: Iterable[Found]) -> list[Found]:
+    """One of each package and thing, the ones that are installed first."""
+    unique = list({(one.home.package, one.home.thing): one for one in found}.values())
+    return sorted(unique, key=lambda one: not one.home.installed)[:_MOST_HOMES]
