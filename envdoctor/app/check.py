@@ -67,7 +67,13 @@ def check(
         from envdoctor.install.plan import with_plan
 
         judgement = with_plan(judgement, rules)
-    notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *tried]
+    notices = [
+        *gathered.notices,
+        *_code_not_given(gathered, sources or Sources()),
+        *renamed,
+        *ignore_notices(judgement, policy, matrix),
+        *tried,
+    ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         text = f"--require {', '.join(missing)}: not known, or not there, so the run does not count"
@@ -89,6 +95,21 @@ def check(
         probe_commands=commands,
         unjudged=[missed.text for missed in gathered.unjudged],
     )
+
+
+def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
+    """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
+    if sources.code or gathered.target.kind in ("facts", "none", "root"):
+        return []
+    from shlex import quote
+
+    from envdoctor.app.code_hint import training_code
+
+    found = training_code(str(sources.cwd))
+    if not found:
+        return []
+    shown = found[0] if len(found) == 1 else "."
+    return [Notice("note", f"{found[0]} was not judged: --code {quote(shown)} checks what your own code uses")]
 
 
 def _named_probes(judgement: Judgement) -> list[str]:

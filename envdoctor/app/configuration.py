@@ -15,13 +15,14 @@ __all__ = ["Configuration", "find_configuration", "load_configuration"]
 
 
 class Configuration(NamedTuple):
-    """What the file says; None and empty where it says nothing. ``matrix`` holds absolute folders."""
+    """What the file says; None and empty where it says nothing. ``code`` and ``matrix`` hold absolute paths."""
 
     path: Path | None = None
     fail_on: str | None = None
     fail_confidence: str | None = None
     lang: str | None = None
     model: str | None = None
+    code: tuple[Path, ...] = ()
     matrix: tuple[Path, ...] = ()
     require: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
@@ -94,6 +95,7 @@ def load_configuration(path: Path) -> Configuration:
         fail_confidence=said.get("fail-confidence"),
         lang=said.get("lang"),
         model=said.get("model"),
+        code=tuple(path.parent / name for name in _list(said.get("code", []))),
         matrix=tuple(path.parent / name for name in _list(said.get("matrix", []))),
         require=tuple(_list(said.get("require", []))),
         assignments=tuple(f"{key}={_spelled(item)}" for key, item in _flat(said.get("set", {}))),
@@ -115,6 +117,7 @@ def _complaints(said: Mapping[str, Any]) -> Iterable[str]:
             "fail-confidence": one_of(*CONFIDENCES),
             "lang": one_of("auto", "en", "zh"),
             "model": TEXT,
+            "code": either(TEXT, TEXTS),
             "matrix": either(TEXT, TEXTS),
             "require": either(TEXT, TEXTS),
             "set": settings,

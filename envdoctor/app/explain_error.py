@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Answer
@@ -44,7 +43,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     reading = read_error(text)
     if reading.failure is None:
         return Explained(answer_to(reading, Situation(matrix, FactSet())), None)
-    gathered = collect_facts(replace(sources, gpu=False, model=None), matrix) if sources is not None else None
+    gathered = collect_facts(sources._replace(gpu=False, model=None), matrix) if sources is not None else None
     facts = gathered.facts if gathered is not None else FactSet()
     return Explained(answer_to(reading, Situation(matrix, facts)), gathered)
 

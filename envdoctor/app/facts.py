@@ -26,14 +26,16 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first. ``hash`` reads large files of the model, to
-    compare them with a pin. ``cwd`` is the working directory unless it is given."""
+    those of the configuration file ``configured_in``, which come first. ``code`` are scripts, notebooks and folders of
+    the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the working
+    directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
     root: str | None = None
     facts: str | None = None
     model: str | None = None
+    code: Sequence[str] = ()
     assignments: Sequence[str] = ()
     configured: Sequence[str] = ()
     configured_in: str = "configuration"
@@ -66,7 +68,7 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
-    """Read the sources in order: environment and machine, model, assignments; then derive what follows from them.
+    """Read the sources in order: environment and machine, model, code, assignments; then derive what follows from them.
 
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
@@ -84,13 +86,15 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
         facts = observe_environment(environment, request)
         if sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
+        if sources.code:
+            facts = _with_code(facts, request._replace(layout=environment.layout), sources)
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
     notices = [Notice("warning", note) for note in notes_of(environment, facts)]
     if environment.target.kind != "facts":
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(facts, environment.target, sources.model, cut_short(environment))
+    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code)
     return Gathered(facts, environment.target, tuple(notices), missed)
 
 
@@ -112,6 +116,14 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     source = resolve(str(sources.model), cwd=sources.folder(), environ=sources.environ, aliases=aliases)
     facts.drop("model.")
     return gather(request._replace(facts=facts, model=source), ["model"])
+
+
+def _with_code(facts: FactSet, request: Request, sources: Sources) -> FactSet:
+    from envdoctor.observe.gather import gather
+
+    for key in ("use", "code."):
+        facts.drop(key)
+    return gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
 
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:

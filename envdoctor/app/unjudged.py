@@ -1,5 +1,6 @@
 """What a run could not judge although it looks complete: a clean report about nothing would be believed."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -9,6 +10,9 @@ from envdoctor.observe.target import Target
 __all__ = ["Unjudged", "unjudged"]
 
 
+_MOST_UNREAD = 5
+
+
 class Unjudged(NamedTuple):
     """A sentence about it; ``asked``: the question of this run was about it, which makes the run incomplete."""
 
@@ -16,8 +20,11 @@ class Unjudged(NamedTuple):
     asked: bool
 
 
-def unjudged(facts: FactSet, target: Target, model: str | None, cut_short: str | None) -> tuple[Unjudged, ...]:
-    """Of an environment and the model that was asked for. Of a facts file nothing is missed: its reader knows it.
+def unjudged(
+    facts: FactSet, target: Target, model: str | None, cut_short: str | None, code: Sequence[str] = ()
+) -> tuple[Unjudged, ...]:
+    """Of an environment, and the model and the code that were asked for. Of a facts file nothing is missed: its reader
+    knows it.
 
     ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left.
     """
@@ -35,4 +42,16 @@ def unjudged(facts: FactSet, target: Target, model: str | None, cut_short: str |
     pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
     if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
         found.append(Unjudged(f"{model} and its pin: {pin.reason}", asked=True))
-    return tuple(found)
+    return (*found, *(_unread_code(facts, code) if code else ()))
+
+
+def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
+    """What was not read of the code: a whole folder is read as far as it can be, a file that was named must be."""
+    read, unread = facts.value("code.files"), facts.value("code_unread")
+    if isinstance(read, Unknown):
+        yield Unjudged(f"{', '.join(code)}: {read.reason}", asked=True)
+    items = unread.items if isinstance(unread, Records) else ()
+    for item in items[:_MOST_UNREAD]:
+        yield Unjudged(f"{item.get('place')}: {item.get('reason')}", asked=not read or item.get("named") is True)
+    if len(items) > _MOST_UNREAD:
+        yield Unjudged(f"{len(items) - _MOST_UNREAD} more files of the code could not be read", asked=False)

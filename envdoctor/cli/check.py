@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, hash_option, source_options, sources_of
+from envdoctor.cli.options import (
+    code_option,
+    configuration_of,
+    configuration_options,
+    hash_option,
+    source_options,
+    sources_of,
+)
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -14,17 +21,19 @@ __all__ = ["command"]
 
 @click.command("check")
 @source_options
+@code_option
 @hash_option
 @configuration_options
 @report_options
 @click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
 @click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known and there (gpu,model).")
 def command(**options: Any) -> int:
-    """Judge the installed environment for a model and a recipe.
+    """Judge the installed environment for a model, a recipe and your own code.
 
     \b
     envdoctor check
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
+    envdoctor check --code train.py
     envdoctor check --python .venv/bin/python --format json
     """
     from envdoctor.app.check import check

@@ -11,6 +11,7 @@ import click
 from envdoctor.app.configuration import Configuration
 
 __all__ = [
+    "code_option",
     "configuration_of",
     "configuration_options",
     "environment_options",
@@ -64,6 +65,14 @@ def source_options(function: Function) -> Function:
             function
         )
     )
+
+
+code_option = click.option(
+    "--code",
+    metavar="PATH",
+    multiple=True,
+    help="Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
+)
 
 
 #: Object ids are those of the content: what is not read to the end stays unknown.
@@ -143,6 +152,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         root=options["root"],
         facts=options["facts"],
         model=options["model"] if options.get("model") is not None else configuration.model,
+        code=options.get("code") or tuple(_near(path) for path in configuration.code),
         assignments=options["assignments"],
         configured=configuration.assignments,
         configured_in=configuration.path.name if configuration.path else "configuration",
@@ -150,3 +160,11 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         hash=options.get("hash", False),
         cache=not options["no_cache"],
     )
+
+
+def _near(path: Path) -> str:
+    """A path of the configuration as the user would type it here."""
+    from envdoctor.app.facts import working_directory
+
+    here = working_directory()
+    return str(path.relative_to(here)) if here is not None and path.is_relative_to(here) else str(path)

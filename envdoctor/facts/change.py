@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from envdoctor.facts.factset import FactSet
@@ -59,12 +59,20 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
         if _depends((pattern,), key):
             items = tuple(item for item in items if all(_named(item.get(column)) != package for column in columns))
             incomplete = incomplete or f"{key} was changed"
-    stale = {name for name, column in spec.columns.items() if _depends(column.depends_on, key)}
-    if stale:
-        items = tuple({name: cell for name, cell in item.items() if name not in stale} for item in items)
-    if items is fact.value.items and incomplete == fact.value.incomplete:
+    for name, column in spec.columns.items():
+        whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
+        if _depends(column.depends_on, key) or whose:
+            items = tuple(_without(name, item, whose, package) for item in items)
+    if items == fact.value.items and incomplete == fact.value.incomplete:
         return fact
     return fact._replace(value=Records(items, incomplete))
+
+
+def _without(name: str, item: Mapping[str, Value], whose: Sequence[str], package: str) -> Mapping[str, Value]:
+    """The item without a column; where the column is about a package, only when it is this one."""
+    if whose and all(_named(item.get(about)) != package for about in whose):
+        return item
+    return {column: cell for column, cell in item.items() if column != name} if name in item else item
 
 
 def _named(cell: Value | None) -> str:

@@ -46,10 +46,12 @@ class FactSpec(NamedTuple):
     ask for; a report need not print it beside the rule's words.
     ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
     ``first`` are those that a reader asks for first.
-    ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
+    ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart,
+    ``edit`` the one with the places where a user would edit (empty: none has).
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
-    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes.
+    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes, or
+    of a column's own ``concerns`` only its value in that item.
     """
 
     key: str
@@ -72,6 +74,7 @@ class FactSpec(NamedTuple):
     answer: bool = False
     names: Mapping[str, str] = {}
     first: tuple[str, ...] = ()
+    edit: str = ""
 
 
 class Registry:
@@ -171,6 +174,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         absent=entry.get("absent", {}),
         answer=entry.get("answer", False),
         first=tuple(entry.get("first", ())),
+        edit=entry.get("edit", ""),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
     )
 

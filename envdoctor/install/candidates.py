@@ -150,6 +150,19 @@ class Candidates(NamedTuple):
     def _released(self) -> Mapping[str, list[str]]:
         return self.matrix.part("releases", "releases")
 
+    def _of_ledger(self, name: str) -> list[str]:
+        """The releases in the ledger that were not withdrawn and that this Python may have."""
+        package = self.matrix.ledger.package(name)
+        python = self.facts.value("python.version")
+        return [
+            release.version
+            for release in (package.releases if package is not None else ())
+            if not release.yanked
+            and not (
+                isinstance(python, str) and release.requires_python and not satisfies(python, release.requires_python)
+            )
+        ]
+
     def versions(self, name: str, specifier: str) -> list[str]:
         """The releases of a package that satisfy a specifier, the nearest to the installed one first. Of a package
         whose releases are not known: the one that an exact specifier names."""
@@ -158,6 +171,9 @@ class Candidates(NamedTuple):
         released = self._released().get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
+            if not fitting and (known := self._of_ledger(name)):
+                released = known
+                fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:
             return []
         if released and not fitting:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, place_of, spell
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
@@ -112,7 +112,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
-    places = dict.fromkeys(place_of(fact.origin) for fact in found)
+    places = [*(fact.origin for fact in found), *_edited(rule, match, matrix.registry)]
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -133,7 +133,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         caveats=caveats,
         settled_by=_settled_by(match, read, matrix.registry),
         item=item,
-        locations=tuple(Location(*place) for place in places if place),
+        locations=tuple(dict.fromkeys(filter(None, map(Location.of, places)))),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
@@ -209,6 +209,13 @@ def _identity(rule: Rule, match: Match, registry: Registry) -> dict[str, str]:
         for column in columns
         if column in match.item and not isinstance(match.item[column], (Unknown, Absent))
     }
+
+
+def _edited(rule: Rule, match: Match, registry: Registry) -> tuple[str, ...]:
+    """The places that the record names for editing."""
+    spec = registry.find(rule.each) if rule.each is not None else None
+    places = match.item.get(spec.edit, ()) if spec is not None and match.item is not None else ()
+    return places if isinstance(places, tuple) else ()
 
 
 def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:

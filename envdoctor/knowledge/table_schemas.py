@@ -168,6 +168,7 @@ _FACT = {"type": one_of(*TYPES), "meaning": TEXT}
 _OF_ANY_FACT = {
     "privacy": one_of("public", "path", "host"),
     "depends_on": TEXTS,
+    "concerns": mapping(TEXT, TEXTS),
     "label": WORDS,
     "absent": WORDS,
     "values": either(TEXTS, mapping(TEXT, table({}, {"en": TEXT, "zh": TEXT}))),
@@ -192,8 +193,8 @@ _OTHERS: Mapping[str, Check] = {
                     {
                         **_OF_ANY_FACT,
                         "identity": TEXTS,
+                        "edit": TEXT,
                         "first": TEXTS,
-                        "concerns": mapping(TEXT, TEXTS),
                         "columns": mapping(TEXT, table(_FACT, _OF_ANY_FACT)),
                         "names": table({}, dict.fromkeys(("public", "path", "host"), TEXTS)),
                     },

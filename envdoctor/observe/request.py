@@ -22,9 +22,9 @@ class Request(NamedTuple):
     """What to look at.
 
     ``environ`` and ``cwd`` are the caller's. ``layout`` is the environment on disk, ``model`` the model's files; None
-    where there is nothing to look at. ``facts`` are those that earlier observations gave. ``rows`` gives the rows of a
-    table of the matrix, ``variables`` are the environment variables to be read, each with its privacy. ``cache`` is
-    envdoctor's cache folder (None: neither read nor written).
+    where there is nothing to look at; ``code`` are the paths of the user's own scripts. ``facts`` are those that
+    earlier observations gave. ``rows`` gives the rows of a table of the matrix, ``variables`` are the environment variables to
+    be read, each with its privacy. ``cache`` is envdoctor's cache folder (None: neither read nor written).
 
     ``platform`` is ``linux``, ``windows`` or ``darwin``. ``root`` stands for ``/`` in every path of the machine that is
     read. ``gpu`` is False under ``--no-gpu``. ``nvml_library`` replaces the search for NVIDIA's library,
@@ -35,6 +35,7 @@ class Request(NamedTuple):
     cwd: str = os.sep
     layout: "Layout | None" = None
     model: "ModelSource | None" = None
+    code: tuple[str, ...] = ()
     facts: FactSet = FactSet()
     rows: Callable[..., Sequence[Mapping[str, Any]]] = _no_rows
     variables: Mapping[str, str] = {}

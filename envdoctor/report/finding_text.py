@@ -84,7 +84,7 @@ def _said(findings: Sequence[Finding], page: Page) -> list[str]:
     for message, case in listed:
         lines += page.lines(message, "  ", "  ")
         places = dict.fromkeys(place for members in case.values() for finding in members for place in finding.locations)
-        lines += [f"  --> {place.path}" + (f":{place.line}" if place.line is not None else "") for place in places]
+        lines += [f"  --> {place}" for place in places]
         for words, members in case.items():
             own = _items(members, message, page) + [word for word in words if alone or word not in common]
             if own:

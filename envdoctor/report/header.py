@@ -24,6 +24,7 @@ __all__ = [
 
 #: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
 _ALWAYS, _USUALLY = 2, 9
+_SCRIPTS = 3
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
@@ -36,7 +37,8 @@ def header_lines(report: Report, page: Page) -> list[str]:
     machine = _machine(facts, page)
     if machine:
         lines += page.items(machine, separator="   ")
-    for label, text in ((page.say("Model"), _model(facts, page)), (page.say("Recipe"), _recipe(facts, page))):
+    labels = (page.say("Model"), page.say("Code"), page.say("Recipe"))
+    for label, text in zip(labels, (_model(facts, page), _code(facts, page), _recipe(facts, page)), strict=True):
         if text:
             lines += page.labelled(label, text)
     return lines
@@ -167,6 +169,12 @@ def _model(facts: FactSet, page: Page) -> str:
         text += f" @ {revision[:7]}"
     more = page.say("family {name}", name=family) if family else page.say("type {name}", name=kind) if kind else ""
     return page.bracket(text, more or page.not_known(page.name("model.family")))
+
+
+def _code(facts: FactSet, page: Page) -> str:
+    files = _texts(facts.value("code.files"))
+    named = page.separated([shortened(name, 100) for name in files[:_SCRIPTS]])
+    return page.bracket(named, page.say("{n} more", n=len(files) - _SCRIPTS) if len(files) > _SCRIPTS else "")
 
 
 def _recipe(facts: FactSet, page: Page) -> str:

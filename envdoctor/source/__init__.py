@@ -1,1 +1,1 @@
-"""Python source as syntax trees: what modules offer, what importing them takes. Nothing is imported or run."""
+"""Python source as syntax trees: what a module offers, what it takes, what a script uses. Pure functions."""

@@ -107,6 +107,11 @@ class Importing:
         """Whether a module has a name, or a submodule of it; None when that cannot be told."""
         return self._has(module, name, set())
 
+    def exported_below(self, module: str) -> Mapping[str, str]:
+        """The names that a package offers because the modules in its folder export them, and these modules."""
+        offers = self._offers(module)
+        return {} if offers is None or offers.below is None else self._exported_below(module, offers.below)
+
     # What expressions ask
 
     @property

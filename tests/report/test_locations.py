@@ -6,6 +6,7 @@ import pytest
 from known import given, judged
 
 from envdoctor.facts.values import place_of
+from envdoctor.judge.finding import Location
 from envdoctor.knowledge.matrix import load_matrix
 
 GLM4 = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf"}
@@ -32,4 +33,4 @@ def test_a_finding_names_each_place_that_its_facts_come_from_once() -> None:
     facts = given(GLM4, matrix.registry)
     facts.update(given({"recipe.batch_size": 2, "recipe.attn": "sdpa"}, matrix.registry, origin="train.yaml:14"))
     (finding,) = [found for found in judged(facts, matrix).findings if found.id == "torch-2-5-0-glm4-batch-nan"]
-    assert finding.locations == (("train.yaml", 14),)
+    assert finding.locations == (Location("train.yaml", 14),)

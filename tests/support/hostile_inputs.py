@@ -26,6 +26,7 @@ from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import RuleError, parse_rule
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.models.json_object import JsonProblem, parse_object
+from envdoctor.observe.code.reading import read_uses
 from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.python_code import answer
@@ -70,6 +71,13 @@ PIECES = (
 CODE = (
     b"import os\nfrom a import b\nclass C(D):\n    def f(self, x=1, *y, z: int = 2, **k):\n        return g(f'{x}')\n"
 )
+SCRIPT = (
+    b"import numpy as np\nfrom trl import T\nclass C(T):\n    def f(self, x=1, *, y):\n        super().f(z=np.float)\n"
+    b"try:\n    C(a=1)\nexcept TypeError:\n    pass\nif is_a_available():\n    x = [b for b in np.c.d]\n"
+)
+NOTEBOOK = json.dumps(
+    {"cells": [{"cell_type": "code", "source": f"%%time\n{SCRIPT.decode()}!ls\nx = !ls\n"}] * 3, "nbformat": 4}
+).encode()
 PICKLE = b"\x80\x02}q\x00(X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
 PICKLE += b"ctorch\nFloatStorage\n"
 PICKLE += b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x02K\x02\x86K\x02K\x01\x86\x89}tRu."
@@ -185,6 +193,8 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "configuration", (from_file(configuration), (UsageProblem,), toml)
     yield "config.json", (config, (JsonProblem,), models)
     yield "code", (lambda content: answer([content]), (), [CODE, CODE * 50])
+    yield "script", (partial(read_uses.answer, own=(), notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
+    yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
     yield (
         "header",

@@ -72,6 +72,8 @@ class Names:
     """One release in a folder. ``modules`` are its top-level modules, ``standard`` those of the standard library."""
 
     _known: ClassVar[dict[tuple[str, str, bytes], Any]] = {}
+    #: The tree that was parsed last.
+    _tree: ClassVar[dict[bytes, ast.Module]] = {}
 
     def __init__(self, folder: str, modules: Iterable[str], standard: frozenset[str]) -> None:
         self.folder = folder
@@ -196,9 +198,13 @@ class Names:
         if offers is None or found is None:
             return {}
         source = self.library.text(found.path)
-        key = what.__name__, module, sha256(source).digest()
+        digest = sha256(source).digest()
+        key = what.__name__, module, digest
         if key not in self._known:
-            self._known[key] = what(ast.parse(source), module, offers.names)
+            if digest not in self._tree:
+                self._tree.clear()
+                self._tree[digest] = ast.parse(source)
+            self._known[key] = what(self._tree[digest], module, offers.names)
         return self._known[key]
 
     def _based(self, item: str) -> str:

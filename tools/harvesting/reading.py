@@ -132,7 +132,8 @@ class _Reading:
         if (place, methods) in self.done:
             return
         self.done.add((place, methods))
-        known, ways_of = self.names.parameters(module), self.names.calls(module)
+        known = self.names.parameters(module)
+        ways_of = self.names.calls(module) if methods else {}
         own = known.get(name) or ()
         if known.get(name) is not None:
             found["parameters"][place] |= set(own)

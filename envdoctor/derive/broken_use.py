@@ -1,0 +1,236 @@
+"""What the user's code uses and the installed releases do not have, by the ledger of released packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.derive.running import Derived
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to, without
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.versions.names import normalise
+
+INPUTS = ("use", "pkg.*")
+OUTPUTS = ("broken_use",)
+
+#: From what runs for sure to what may never run.
+_REACH = ("start", "branch", "call", "unused")
+_MOST_PLACES = 5
+
+
+def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+    """``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
+
+    What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
+    list says what is known to fail, and is complete when the uses are.
+    """
+    uses = value("use")
+    if not isinstance(uses, Records):
+        return {}
+    judged = _Judged(value, matrix)
+    for item in uses:
+        if item.get("guarded") is not True:
+            judged.add(item)
+    return {"broken_use": Derived(Records(judged.records(), uses.incomplete), "the code and the ledger of releases")}
+
+
+class _Broken(NamedTuple):
+    """One thing that is missing, before its places are known. ``asked`` is what was asked for, for other releases;
+    ``move`` what the table moved-names says of it."""
+
+    package: str
+    kind: str
+    what: str
+    installed: str | None
+    asked: Asked
+    call: str = ""
+    move: Move | None = None
+
+
+class _Judged:
+    """The uses that fail, by what is missing."""
+
+    def __init__(self, value: Callable[[str], Value], matrix: Matrix) -> None:
+        self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
+        self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
+        self._asked: dict[tuple[str, Asked], None] = {}
+        self._fitting: dict[str, Sequence[str]] = {}
+
+    def add(self, item: Mapping[str, Value]) -> None:
+        """Judge one use."""
+        module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
+        if not isinstance(module, str) or not isinstance(kind, str):
+            return
+        asked = _asked(module, kind, item)
+        moves = self._moves(asked)
+        top = module.partition(".")[0]
+        there = item.get("package")
+        owner = there if isinstance(there, str) else self._owner(top) or (moves[0].package if moves else None)
+        version = self._value(f"pkg.{owner}") if owner is not None else None
+        broken: _Broken | None = None
+        if owner is None:
+            if lacks == top and kind in ("module", "name"):
+                broken = _Broken(normalise(top), "unknown-module", top, None, Asked(top))
+        elif isinstance(version, Absent):
+            # Where a distribution of another name brings the module, its files are there.
+            if kind in ("module", "name") and lacks in (None, top):
+                broken = _Broken(owner, "package", top, None, Asked(top))
+        elif isinstance(version, str):
+            self._asked[owner, asked] = None
+            seen = lacks if isinstance(lacks, str) and lacks != top else None
+            broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
+        if broken is not None:
+            self._keep(broken, item)
+
+    def _owner(self, top: str) -> str | None:
+        """The distribution that a top-level module comes from."""
+        owner = self._ledger.owner(top)
+        if owner is None:
+            rows = (*self._matrix.rows("module-distributions"), *self._matrix.rows("stack-modules", "module"))
+            owner = next((str(row["name"]) for row in rows if row["module"] == top), None)
+        if owner is None and not isinstance(self._value(f"pkg.{normalise(top)}"), (Absent, Unknown)):
+            owner = normalise(top)
+        return owner
+
+    def records(self) -> tuple[Mapping[str, Value], ...]:
+        """One record for each thing, in the order in which the code uses them."""
+        return tuple(self._record(*found) for found in self._found.values())
+
+    def _broken(
+        self, owner: str, asked: Asked, version: str, moves: Sequence[Move], lacks: str | None
+    ) -> _Broken | None:
+        """What a release lacks: by its installed files (``lacks``), else by the files of the releases, else by the
+        table."""
+        move = next((one for one in moves if one.package == owner), None)
+        lacking = _lacking(asked, lacks) if lacks is not None else self._by_releases(owner, asked, version)
+        if isinstance(lacking, Unknown):
+            told = move is not None and move.has(version) is False
+            lacking = _lacking(asked, asked.keyword or asked.dotted) if told else None
+        part = "keyword" if asked.keyword else "override" if asked.parameters is not None else ""
+        if lacking is None or (part and lacking.kind != part):
+            return None  # where the name itself is missing, that is another use
+        what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
+        if lacking.kind in ("module", "name"):
+            module, _, name = lacking.what.rpartition(".")
+            asked = Asked(lacking.what) if lacking.kind == "module" else Asked(module, name)
+        return _Broken(owner, lacking.kind, what, version, asked, lacking.call, move)
+
+    def _by_releases(self, owner: str, asked: Asked, version: str) -> Lacking | Unknown | None:
+        released = self._ledger.package(owner)
+        if released is None or not released.by_names:
+            return Unknown("the ledger has no names of this package")
+        return answer(self._ledger, released, asked, version, self._version)
+
+    def _moves(self, asked: Asked) -> list[Move]:
+        """The rows of the table about what is asked for."""
+        if asked.keyword:
+            return list(keyword_moves(self._matrix, [asked.name, asked.name.rpartition(".")[2]], asked.keyword))
+        if asked.parameters is not None:
+            return []
+        return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
+
+    def _keep(self, broken: _Broken, item: Mapping[str, Value]) -> None:
+        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
+        where, reach = item.get("place"), item.get("reach")
+        places += where if isinstance(where, tuple) else ()
+        reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
+
+    def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
+        has, moved = self._has(broken), self._moved_to(broken)
+        return {
+            "package": broken.package,
+            "kind": broken.kind,
+            "what": broken.what,
+            "installed": broken.installed or ABSENT,
+            "has": has,
+            "moved_to": moved,
+            "call": _as_written(broken) if broken.call else ABSENT,
+            "reach": min(reaches, key=_REACH.index),
+            "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
+        }
+
+    def _has(self, broken: _Broken) -> Value:
+        """The releases that have it, and besides it all else that the code uses of the package where there are such:
+        those that were read, else those that the table names."""
+        released = self._ledger.package(broken.package)
+        if broken.installed is None:
+            return ABSENT
+        if released is not None and released.by_names:
+            row = self._whole(released, broken.installed)
+            if not row:
+                row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
+            if row:
+                return range_of(released, row)
+        return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
+
+    def _whole(self, released: Released, installed: str) -> Sequence[str]:
+        """The nearest releases of a package with which nothing that the code uses of it is broken."""
+        if released.name not in self._fitting:
+            broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
+            row = releases_with(self._ledger, released, broken, installed, self._version)
+            uses = [asked for owner, asked in self._asked if owner == released.name]
+            self._fitting[released.name] = _first_row(
+                without(self._ledger, released, uses, row, self._version), released, installed
+            )
+        return self._fitting[released.name]
+
+    def _moved_to(self, broken: _Broken) -> Value:
+        if broken.move is not None and (broken.move.new or broken.move.write):
+            return _told(broken.move, broken.kind)
+        released = self._ledger.package(broken.package)
+        if released is None or broken.installed is None or broken.kind not in ("module", "name"):
+            return ABSENT
+        return went_to(released, broken.what, broken.installed) or ABSENT
+
+    def _version(self, package: str) -> str | None:
+        version = self._value(f"pkg.{package}")
+        return version if isinstance(version, str) else None
+
+
+def _first_row(versions: Sequence[str], released: Released, near: str) -> Sequence[str]:
+    """The unbroken row of releases nearest to a version."""
+    rows: list[list[str]] = []
+    for version in versions:
+        if rows and released.read.index(version) == released.read.index(rows[-1][-1]) + 1:
+            rows[-1].append(version)
+        else:
+            rows.append([version])
+    at = released.place_of(near)
+    return min(rows, key=lambda row: min(abs(released.read.index(one) - at) for one in (row[0], row[-1])), default=())
+
+
+def _told(move: Move, kind: str) -> str:
+    """The new name, with ``=`` for a keyword; what to write where that is no name."""
+    if not move.new:
+        return move.write["en"]
+    return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
+
+
+def _as_written(broken: _Broken) -> str:
+    """``2 num_items_in_batch=`` as ``compute_loss(_, _, num_items_in_batch=_)``."""
+    count, *keywords = broken.call.split(" ")
+    words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
+    return f"{broken.what.rpartition('.')[2]}({', '.join(words)})"
+
+
+def _lacking(asked: Asked, lacks: str) -> Lacking:
+    """What the installed files lack, as the ledger would say it."""
+    if asked.keyword and lacks == asked.keyword:
+        return Lacking("keyword", asked.dotted)
+    if asked.parameters is not None and not lacks.startswith(asked.module.partition(".")[0]):
+        return Lacking("override", asked.dotted, lacks)
+    is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
+    return Lacking("module" if is_module else "name", lacks)
+
+
+def _asked(module: str, kind: str, item: Mapping[str, Value]) -> Asked:
+    name, keyword, parameters = item.get("name"), item.get("keyword"), item.get("parameters")
+    return Asked(
+        module,
+        name if isinstance(name, str) else "",
+        keyword if kind == "keyword" and isinstance(keyword, str) else "",
+        parameters if kind == "override" and isinstance(parameters, tuple) else None,
+    )

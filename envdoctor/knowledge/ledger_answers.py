@@ -1,0 +1,206 @@
+"""What the ledger says of one thing that code asks of a package: a dotted name, a keyword of a call, an overridden
+method; in one release, and in which releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.source.overriding import can_be_called
+from envdoctor.versions.spans import spell_spans
+
+__all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to", "without"]
+
+_HOPS = 8
+_TAKES_ANY = Unknown("it hands on any keyword")
+_NOT_READ = Unknown("the ledger does not say which parameters it takes")
+
+
+class Asked(NamedTuple):
+    """What is asked of a package: ``module`` and, below it, a dotted ``name``; of what is found there the ``keyword``,
+    or that it can be overridden by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
+
+    module: str
+    name: str = ""
+    keyword: str = ""
+    parameters: tuple[str, ...] | None = None
+
+    @property
+    def dotted(self) -> str:
+        """``transformers.Trainer.compute_loss``."""
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+
+class Lacking(NamedTuple):
+    """What is not there: a ``module``, a ``name``, a ``keyword``, or the ``override`` that does not fit; ``what`` is
+    the dotted name of the module or of what lies in one, ``call`` how an overridden method is called."""
+
+    kind: str
+    what: str
+    call: str = ""
+
+
+#: The installed version of another distribution; None when it is not known, or not there.
+VersionOf = Callable[[str], str | None]
+
+
+def answer(
+    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+) -> Lacking | Unknown | None:
+    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may refuse it."""
+    lacking = _name(released, asked.module, asked.name, version)
+    if lacking is not None or not (asked.keyword or asked.parameters is not None):
+        return lacking
+    place = place_of(released, asked.module, asked.name, version)
+    if asked.keyword:
+        taken = _parameters(ledger, released, place, version, other, _HOPS)
+        if isinstance(taken, Unknown):
+            return taken
+        if asked.keyword in taken:
+            return None
+        return _TAKES_ANY if "**" in taken else Lacking("keyword", asked.dotted)
+    calls = _calls(ledger, released, place, version, other, _HOPS)
+    if isinstance(calls, Unknown):
+        return calls
+    unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
+    return None if unfit is None else Lacking("override", asked.dotted, unfit)
+
+
+def releases_with(
+    ledger: Ledger, released: Released, asked: Iterable[Asked], near: str, other: VersionOf
+) -> tuple[str, ...]:
+    """The releases that were read and have all of it, of one unbroken row: that nearest to the version ``near``, the
+    newer of two that are equally near. Empty when none that was read has it."""
+    wanted = tuple(asked)
+    rows: list[list[int]] = []
+    for place, version in enumerate(released.read):
+        if any(answer(ledger, released, one, version, other) is not None for one in wanted):
+            continue
+        if rows and rows[-1][-1] == place - 1:
+            rows[-1].append(place)
+        else:
+            rows.append([place])
+    at = released.place_of(near)
+    rows.sort(key=lambda row: (min(abs(row[0] - at), abs(row[-1] - at)), -row[0]))
+    return tuple(released.read[place] for place in rows[0]) if rows else ()
+
+
+def without(
+    ledger: Ledger, released: Released, asked: Iterable[Asked], versions: Sequence[str], other: VersionOf
+) -> tuple[str, ...]:
+    """Those of some releases that lack nothing of what is asked for, as far as is known."""
+    left = tuple(versions)
+    for one in asked:
+        left = tuple(v for v in left if not isinstance(answer(ledger, released, one, v, other), Lacking))
+    return left
+
+
+def range_of(released: Released, row: Sequence[str]) -> str:
+    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
+    read = released.read
+    return spell_spans(read, [version in row for version in read]) or ""
+
+
+def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
+    """Whether a release has a module; the first of the packages around it that is missing."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        inner = ".".join(parts[:count])
+        there = released.exists(inner, version)
+        if there is True:
+            continue
+        if there is False and count > 1:
+            # A package that makes names up may make up modules, and what it binds itself may be one by another name.
+            bound = released.offers(".".join(parts[: count - 1]), parts[count - 1], version)
+            there = Unknown(f"{inner} is no file of its own") if bound is True else bound
+        if there is False:
+            return Lacking("module", inner)
+        return there if isinstance(there, Unknown) else Unknown("not known")
+    return None
+
+
+def place_of(released: Released, module: str, name: str, version: str) -> str:
+    """Where a public name is defined, as ``module:Qualified.name``; the name itself when nothing else is known."""
+    parts = name.split(".")
+    while len(parts) > 1 and released.listed("offers", f"{module}.{parts[0]}", version) is True:
+        module, parts = f"{module}.{parts[0]}", parts[1:]
+    place = f"{module}:{parts[0]}"
+    for _ in range(_HOPS):
+        found = released.items("alias", place, version)
+        if isinstance(found, Unknown) or len(found) != 1:
+            break
+        place = found[0]
+    return ".".join([place, *parts[1:]])
+
+
+def went_to(released: Released, dotted: str, version: str) -> str | None:
+    """The new dotted name of one that went, by the files of the releases themselves; None when it is not known."""
+    module, _, name = dotted.rpartition(".")
+    found = released.items("moved", f"{module}:{name}", version)
+    return found[0].replace(":", ".") if not isinstance(found, Unknown) and len(found) == 1 else None
+
+
+def _name(released: Released, module: str, name: str, version: str) -> Lacking | Unknown | None:
+    missing = known_module(released, module, version)
+    if missing is not None:
+        return missing
+    for part in filter(None, name.split(".")):
+        there = released.offers(module, part, version)
+        if there is not True:
+            return Lacking("name", f"{module}.{part}") if there is False else there
+        if released.has("offers", module, part, version) is not False:
+            return None  # a name, and what it stands for is not followed
+        module = f"{module}.{part}"
+    return None
+
+
+def _parameters(  # noqa: PLR0917 (a question and how far it may go)
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> set[str] | Unknown:
+    """The names of the parameters, with those of the base classes."""
+    if released.listed("parameters", place, version) is not True or not hops:
+        return _NOT_READ
+    items = released.items("parameters", place, version)
+    if isinstance(items, Unknown):
+        return items
+    taken = {item for item in items if not item.startswith("&")}
+    for base in (item[1:] for item in items if item.startswith("&")):
+        elsewhere = _elsewhere(ledger, released, base, version, other)
+        if isinstance(elsewhere, Unknown):
+            return elsewhere
+        inherited = _parameters(ledger, elsewhere[0], base, elsewhere[1], other, hops - 1)
+        if isinstance(inherited, Unknown):
+            return inherited
+        taken |= inherited
+    return taken
+
+
+def _elsewhere(
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf
+) -> tuple[Released, str] | Unknown:
+    """The package that a place belongs to, and its version."""
+    if place.partition(".")[0].partition(":")[0] in released.modules:
+        return released, version
+    owner = ledger.package(ledger.owner(place.partition(":")[0]) or "")
+    installed = other(owner.name) if owner is not None else None
+    return (owner, installed) if owner is not None and installed else Unknown(f"{place} is not known")
+
+
+def _calls(  # noqa: PLR0917
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> tuple[str, ...] | Unknown:
+    """How a method is called by its class, or by the base classes that it has it from."""
+    items = released.items("calls", place, version)
+    if isinstance(items, Unknown) or items or not hops:
+        return items
+    owner, _, method = place.rpartition(".")
+    bases = released.items("calls", owner, version)
+    for base in (one[1:] for one in bases if one.startswith("&")) if not isinstance(bases, Unknown) else ():
+        found = _elsewhere(ledger, released, base, version, other)
+        if not isinstance(found, Unknown):
+            inherited = _calls(ledger, found[0], f"{base}.{method}", found[1], other, hops - 1)
+            if isinstance(inherited, Unknown) or inherited:
+                return inherited
+    return ()

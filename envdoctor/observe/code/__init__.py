@@ -1,0 +1,1 @@
+"""The user's own scripts, folders and notebooks (``--code``): what they use of other distributions."""

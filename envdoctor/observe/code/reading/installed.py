@@ -1,0 +1,81 @@
+"""What of the code's uses the installed files lack: asked of a bounded child that parses these files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.observe.request import Request
+from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.versions.names import normalise
+
+__all__ = ["completed"]
+
+_SECONDS = 40.0
+_MEMORY_MIB = 1536
+_OUTPUT = 8 << 20
+
+
+def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
+    """The items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing, absent
+    when nothing is; left out for what cannot be told."""
+    dists = request.value("dist")
+    asked = [item for item in items if item["guarded"] is not True]
+    if request.layout is None or not isinstance(dists, Records) or not asked:
+        return tuple(items)
+    child = run_child(
+        own_python("envdoctor.observe.code.reading.lacking"),
+        json.dumps(_question(request, dists, asked)).encode(),
+        seconds=_SECONDS,
+        memory_mib=_MEMORY_MIB,
+        output_limit=_OUTPUT,
+    )
+    *lines, _ = child.stdout.split(b"\n")
+    answers = dict(zip(map(id, asked), map(json.loads, lines), strict=False))
+    owner = _owners(request, {str(one["name"]) for one in dists})
+    return tuple(_answered(item, answers.get(id(item)), owner) for item in items)
+
+
+def _answered(
+    item: Mapping[str, Value], answer: str | bool | None, owner: Callable[[str], str | None]
+) -> Mapping[str, Value]:
+    package = owner(str(item["module"]).partition(".")[0])
+    if answer is None:
+        return item
+    return {**item, "package": package or ABSENT, "lacks": answer if isinstance(answer, str) else ABSENT}
+
+
+def _owners(request: Request, installed: Collection[str]) -> Callable[[str], str | None]:
+    """Which distribution a top-level module comes from, as far as tables or its own name tell."""
+    named = {row["module"]: row["name"] for row in request.rows("module-distributions")}
+    named |= {row["module"]: row["name"] for row in request.rows("stack-modules", "module")}
+
+    def owner(top: str) -> str | None:
+        return named.get(top) or next((name for name in (normalise(top),) if name in installed), None)
+
+    return owner
+
+
+def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """What the child is told, as JSON holds it."""
+    place = request.place
+    finders = any("finder" in line or "__editable__" in file for file, line in place.import_lines)
+    installed = {str(one["name"]): one["version"] for one in dists if isinstance(one.get("version"), str)}
+    return {
+        "folders": list(place.site_packages),
+        "root": place.files.root,
+        "python": place.python_version if isinstance(place.python_version, str) else None,
+        "platform": "linux" if place.kind == "root" else request.platform,
+        "versions": installed,
+        "owners": {row["module"]: row["name"] for row in request.rows("module-distributions")},
+        "complete": dists.incomplete is None and place.incomplete is None and not finders,
+        "uses": [
+            [_plain(item[column]) for column in ("kind", "module", "name", "keyword", "parameters")] for item in asked
+        ],
+    }
+
+
+def _plain(cell: Value) -> Any:
+    return "" if cell is ABSENT else list(cell) if isinstance(cell, tuple) else cell

@@ -1,0 +1,116 @@
+"""A notebook as one Python file: its code cells in order, without IPython's magics; which cell a line is from."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["NotANotebook", "Notebook", "parse_notebook"]
+
+_MOST_CELLS = 20_000
+#: Magics of a whole cell after which Python follows; any other hands the cell to something else.
+_PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
+#: ``%time x``, ``!pip install x``, ``?x``, ``x?``, ``files = !ls``, ``out = %sql ...``.
+_NOT_PYTHON = re.compile(r"\s*(?:[%!?]|[\w., \t]+=[ \t]*[%!]|[\w.]+\?{1,2}\s*\Z)")
+_AWAIT = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+class NotANotebook(ValueError):
+    """The file is no notebook; the message is a clause."""
+
+
+class Notebook(NamedTuple):
+    """``tree`` holds the statements of all cells that could be parsed; ``unread`` the others, each with the line at
+    fault. ``starts`` are the cells' first lines in the tree, ``cells`` their numbers (from 1, all cells counted)."""
+
+    tree: ast.Module
+    unread: tuple[tuple[int, int], ...]
+    starts: tuple[int, ...]
+    cells: tuple[int, ...]
+
+    def place(self, line: int) -> tuple[int, int]:
+        """The number of the cell and the line in it."""
+        at = bisect_right(self.starts, line) - 1
+        return self.cells[at], line - self.starts[at] + 1
+
+
+def parse_notebook(content: bytes) -> Notebook:
+    """The code of a notebook (nbformat 3 and 4). Raises :class:`NotANotebook`."""
+    tree = ast.Module([], [])
+    unread: list[tuple[int, int]] = []
+    starts, numbers = [1], [1]
+    line = 1
+    for number, source in _cells(content):
+        try:
+            part = _parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            unread.append((number, getattr(error, "lineno", None) or 1))
+            continue
+        starts.append(line)
+        numbers.append(number)
+        for statement in part.body:
+            ast.increment_lineno(statement, line - 1)
+        tree.body += part.body
+        line += source.count("\n") + 1
+    return Notebook(tree, tuple(unread), tuple(starts), tuple(numbers))
+
+
+def _cells(content: bytes) -> Iterator[tuple[int, str]]:
+    try:
+        document: Any = json.loads(content)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise NotANotebook("it is no JSON") from error
+    if not isinstance(document, dict):
+        raise NotANotebook("it is no notebook")
+    cells = document.get("cells")
+    if cells is None and isinstance(document.get("worksheets"), list):
+        sheets = [sheet for sheet in document["worksheets"] if isinstance(sheet, dict)]
+        cells = [cell for sheet in sheets for cell in sheet.get("cells") or ()]
+    if not isinstance(cells, list) or len(cells) > _MOST_CELLS:
+        raise NotANotebook("it has no list of cells" if not isinstance(cells, list) else "it has too many cells")
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", cell.get("input"))
+        if isinstance(source, list) and all(isinstance(piece, str) for piece in source):
+            source = "".join(source)
+        if not isinstance(source, str):
+            raise NotANotebook(f"its cell {number} has no source")
+        yield number, source.replace("\r\n", "\n")
+
+
+def _parse(source: str) -> ast.Module:
+    """The cell as it is, else without its magics. A magic of the whole cell decides whether it is Python."""
+    first = re.match(r"\s*%%(\w*)[^\n]*", source)
+    if first is not None:
+        if first[1] not in _PYTHON_CELLS:
+            return ast.Module([], [])
+        source = "\n" * first[0].count("\n") + source[first.end() :]
+    try:
+        return _compiled(source)
+    except SyntaxError:
+        return _compiled(_without_magics(source))
+
+
+def _compiled(source: str) -> ast.Module:
+    tree = compile(source, "<cell>", "exec", _AWAIT, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def _without_magics(source: str) -> str:
+    """Each line that only IPython understands, and those that continue it, as ``pass`` where it stood."""
+    lines: list[str] = []
+    continued = False
+    for line in source.split("\n"):
+        if continued or _NOT_PYTHON.match(line):
+            indent = re.match(r"\s*", line)
+            lines.append("" if continued else f"{indent[0] if indent else ''}pass")
+            continued = line.rstrip().endswith("\\")
+        else:
+            lines.append(line)
+    return "\n".join(lines)

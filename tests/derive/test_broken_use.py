@@ -1,0 +1,206 @@
+"""What the code uses and the installed releases do not have: by installed files, by the ledger, by the table."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.derive import derive
+from envdoctor.facts.change import change
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import parse_value
+from envdoctor.facts.values import Fact, Records
+from envdoctor.knowledge.matrix import Matrix, load_source
+
+ROOT = Path(__file__).resolve().parents[2]
+SPADE = """envdoctor-ledger	1
+package	spade
+modules	spade
+depth	names
+[releases]
+1.0.0	2023-01-05	-	read
+2.0.0	2024-02-05	-	read
+3.0.0	2025-02-05	-	read
+[requires]
+[wheels]
+[offers]
+spade	1.0.0..	Handle	Trainer	dig
+spade	1.0.0..1.0.0	bore	old_dig
+spade.extras	1.0.0..1.0.0	more
+[open]
+[parameters]
+spade:Handle	1.0.0..	length
+spade:Handle	1.0.0..1.0.0	width
+spade:Handle	3.0.0..	depth
+[alias]
+[calls]
+spade:Trainer.step	2.0.0..	1 hard=
+[takes]
+[demands]
+[moved]
+spade:old_dig	2.0.0..	spade:dig
+"""
+MOVED = """schema = 1
+[table]
+title = "x"
+as_of = 2026-11-22
+source_note = "x"
+[[name]]
+old = ["spade:bore"]
+package = "spade"
+releases = "<2"
+new = "drill:bore"
+level = "observed"
+source = "pkg:pypi/spade@2.0.0"
+[[name]]
+old = ["hammer:hit"]
+package = "hammer"
+releases = "<1.24"
+write = { en = "strike it yourself", zh = "x" }
+level = "observed"
+source = "pkg:pypi/hammer@2.0.0"
+[[keyword]]
+of = ["Handle", "*Grip"]
+old = ["width"]
+package = "spade"
+releases = "<2"
+new = "length"
+level = "observed"
+source = "pkg:pypi/spade@2.0.0"
+"""
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    home = tmp_path_factory.mktemp("matrices")
+    for folder in ("rules", "tables", "ledger"):
+        (home / folder).mkdir()
+    shutil.copy(ROOT / "matrices" / "facts.toml", home)
+    (home / "tables" / "moved-names.toml").write_text(MOVED)
+    (home / "ledger" / "spade.txt").write_text(SPADE)
+    return load_source(home, source="test")
+
+
+def given(tools: Matrix, key: str, value: object) -> Fact:
+    spec = tools.registry.find(key)
+    assert spec is not None
+    return Fact(key, parse_value(spec, value), "test", "given")
+
+
+@pytest.fixture
+def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
+    """The items of ``broken_use`` for uses and versions of packages."""
+
+    def derived(uses: list[dict[str, Any]], **packages: str | None) -> list[Mapping[str, Any]]:
+        facts = FactSet([given(tools, "use", [{"reach": "start", "guarded": False, **use} for use in uses])])
+        facts.update(given(tools, f"pkg.{name}", version) for name, version in packages.items())
+        derive(facts, tools)
+        found = facts.value("broken_use")
+        assert isinstance(found, Records)
+        return list(found)
+
+    return derived
+
+
+NAME = {"kind": "name", "module": "spade", "name": "old_dig", "place": ["a.py:1"]}
+KEYWORD = {"kind": "keyword", "module": "spade", "name": "Handle", "keyword": "width", "place": ["a.py:2"]}
+OVERRIDE = {"kind": "override", "module": "spade", "name": "Trainer.step", "parameters": ["x"], "place": ["a.py:3"]}
+
+
+@pytest.mark.parametrize("version", ["1.0.0", None])
+def test_what_is_there_or_not_known_is_not_told(broken: Any, version: str | None):
+    packages = {"spade": version} if version else {}
+    assert broken([NAME, KEYWORD, OVERRIDE], **packages) == []
+
+
+def test_a_name_that_went(broken: Any):
+    (item,) = broken([NAME], spade="2.0.0")
+    assert (item["package"], item["kind"], item["what"], item["installed"]) == (
+        "spade",
+        "name",
+        "spade.old_dig",
+        "2.0.0",
+    )
+    assert (item["has"], item["moved_to"], item["reach"], item["place"]) == ("<2.0", "spade.dig", "start", ("a.py:1",))
+
+
+def test_the_table_knows_places_outside_of_the_package(broken: Any):
+    (item,) = broken([{**NAME, "name": "bore"}], spade="3.0.0")
+    assert (item["has"], item["moved_to"]) == ("<2.0", "drill.bore")
+
+
+def test_keywords_and_overrides(broken: Any):
+    keyword, override = broken([KEYWORD, OVERRIDE], spade="3.0.0")
+    assert (keyword["what"], keyword["has"], keyword["moved_to"]) == ("spade.Handle(width=)", "<2.0", "length=")
+    assert (override["what"], override["call"], override["has"]) == ("spade.Trainer.step", "step(_, hard=_)", "<2.0")
+
+
+def test_a_keyword_that_is_too_new(broken: Any):
+    (item,) = broken([{**KEYWORD, "keyword": "depth"}], spade="2.0.0")
+    assert item["has"] == ">=3.0"
+
+
+def test_a_missing_name_is_told_once_and_not_with_its_keywords(broken: Any):
+    uses = [NAME, {**NAME, "kind": "attribute", "place": ["b.py:7"], "reach": "call"}, {**KEYWORD, "name": "old_dig"}]
+    (item,) = broken(uses, spade="2.0.0")
+    assert item["place"] == ("a.py:1", "b.py:7") and item["reach"] == "start"
+
+
+def test_a_missing_module_stands_for_its_names(broken: Any):
+    uses = [{**NAME, "module": "spade.extras", "name": name} for name in ("more", "less")]
+    (item,) = broken(uses, spade="2.0.0")
+    assert (item["kind"], item["what"], item["has"]) == ("module", "spade.extras", "<2.0")
+
+
+def test_guarded_uses_are_left_out(broken: Any):
+    assert broken([{**NAME, "guarded": True}], spade="2.0.0") == []
+
+
+def test_a_package_that_is_not_installed(broken: Any):
+    uses = [NAME, {"kind": "attribute", "module": "spade", "name": "dig"}, {"kind": "module", "module": "spade.extras"}]
+    (item,) = broken(uses, spade=None)
+    assert (item["package"], item["kind"], item["what"]) == ("spade", "package", "spade")
+
+
+def test_packages_that_the_ledger_does_not_know_are_judged_by_the_table(broken: Any):
+    use = {"kind": "attribute", "module": "hammer", "name": "hit"}
+    (item,) = broken([use], hammer="2.4.6")
+    assert (item["has"], item["moved_to"]) == ("<1.24", "strike it yourself")
+    assert broken([use], hammer="1.23.5") == []
+    assert broken([{**use, "name": "hold"}], hammer="2.4.6") == []
+
+
+def test_installed_files_come_before_the_ledger(broken: Any):
+    there = {**NAME, "package": "spade", "lacks": None}
+    gone = {"kind": "name", "module": "spade", "name": "dig", "package": "spade", "lacks": "spade.dig"}
+    (item,) = broken([there, gone], spade="2.0.0")
+    assert item["what"] == "spade.dig"
+
+
+def test_a_module_that_nobody_brings(broken: Any):
+    use = {"kind": "module", "module": "own_tools.deep", "lacks": "own_tools", "package": None}
+    (item,) = broken([use])
+    assert (item["kind"], item["what"]) == ("unknown-module", "own_tools")
+
+
+def test_another_release_is_judged_by_the_ledger_again(tools: Matrix):
+    use = {**NAME, "package": "spade", "lacks": "spade.old_dig", "reach": "start", "guarded": False}
+    other = {"kind": "name", "module": "hammer", "name": "nail", "package": "hammer", "lacks": "hammer.nail"}
+    other |= {"reach": "start", "guarded": False}
+    facts = FactSet([given(tools, "use", [use, other])])
+    facts.update(given(tools, f"pkg.{name}", version) for name, version in (("spade", "2.0.0"), ("hammer", "1.0")))
+    after = change(facts, [given(tools, "pkg.spade", "1.0.0")], tools.registry)
+    derive(after, tools)
+    found = after.value("broken_use")
+    assert isinstance(found, Records) and [item["what"] for item in found] == ["hammer.nail"]
+
+
+def test_unread_code_leaves_the_list_incomplete(tools: Matrix):
+    uses = given(tools, "use", [])._replace(value=Records((), "train.py: it is not Python"))
+    facts = FactSet([uses])
+    derive(facts, tools)
+    assert facts.value("broken_use") == Records((), "train.py: it is not Python")

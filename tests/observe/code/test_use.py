@@ -1,0 +1,171 @@
+"""What ``--code`` reads: files, folders, notebooks; what is the project's own; what could not be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.values import Records, Value
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.observe.code.use import observe
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.request import Request
+
+
+@pytest.fixture
+def read(tmp_path: Path, matrix: Matrix) -> Callable[..., Mapping[str, Value]]:
+    """Write files below a folder and observe the paths as somebody there would give them."""
+
+    def observed(files: Mapping[str, str | bytes], *paths: str, cwd: str = "") -> Mapping[str, Value]:
+        for name, content in files.items():
+            place = tmp_path / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content.encode() if isinstance(content, str) else content)
+        facts = observe(Request({}, cwd=str(tmp_path / cwd), code=paths, rows=matrix.rows))
+        return {fact.key: fact.value for fact in facts}
+
+    return observed
+
+
+def uses(facts: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
+    """Places by dotted name."""
+    found = facts["use"]
+    assert isinstance(found, Records)
+    return {".".join(filter(None, (str(item["module"]), _text(item["name"])))): item["place"] for item in found}  # type: ignore[misc]
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def unread(facts: Mapping[str, Value]) -> dict[str, tuple[str, bool]]:
+    found = facts["code_unread"]
+    assert isinstance(found, Records)
+    return {str(item["place"]): (str(item["reason"]), bool(item["named"])) for item in found}
+
+
+def notebook(*cells: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]})
+
+
+def test_a_script_a_folder_and_a_notebook(read: Any):
+    files = {"train.py": "import peft", "more/a.py": "\nimport peft", "nb.ipynb": notebook("x = 1", "\nimport trl")}
+    facts = read(files, "train.py", "more", "nb.ipynb")
+    assert uses(facts) == {"peft": ("train.py:1", "more/a.py:2"), "trl": ("nb.ipynb:cell 2:2",)}
+    assert facts["code.files"] == ("train.py", "more/a.py", "nb.ipynb")
+    assert unread(facts) == {} and facts["use"].incomplete is None
+
+
+def test_a_file_is_read_once(read: Any):
+    facts = read({"a/train.py": "import peft"}, "a/train.py", "a")
+    assert uses(facts) == {"peft": ("a/train.py:1",)}
+
+
+def test_code_of_others_in_a_folder_is_passed_over(read: Any):
+    files = {
+        f"{folder}/x.py": "import trl" for folder in (".git", "__pycache__", "env/lib/site-packages", "node_modules")
+    }
+    facts = read({**files, "venv/pyvenv.cfg": "", "venv/x.py": "import trl", "train.py": "import peft"}, ".")
+    assert list(uses(facts)) == ["peft"]
+
+
+def test_links_to_folders_are_not_followed(read: Any, tmp_path: Path):
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    assert list(uses(read({"inside/a.py": "import peft", "b.py": "import trl"}, "inside"))) == ["peft"]
+
+
+def test_modules_beside_the_script_are_its_own(read: Any):
+    files = {"a/train.py": "import utils, data.x, peft", "a/utils.py": "", "a/data/x.py": ""}
+    assert list(uses(read(files, "a/train.py"))) == ["peft"]
+
+
+def test_a_file_beside_the_script_hides_a_distribution_of_its_name(read: Any):
+    assert uses(read({"a/train.py": "import datasets", "a/datasets.py": ""}, "a/train.py")) == {}
+
+
+@pytest.mark.parametrize("other", ["datasets/data.csv", "datasets/read.py", "deeper/datasets.py"])
+def test_a_folder_of_such_a_name_or_a_file_elsewhere_does_not(read: Any, other: str):
+    assert list(uses(read({"a/train.py": "import datasets", f"a/{other}": ""}, "a"))) == ["datasets"]
+
+
+def test_modules_of_a_package_are_no_top_level_modules_of_its_siblings(read: Any):
+    files = {"kit/__init__.py": "", "kit/datasets.py": "", "kit/train.py": "import datasets, kit.datasets"}
+    assert list(uses(read(files, "."))) == ["datasets"]
+
+
+def test_modules_up_to_the_root_of_the_project_are_its_own(read: Any):
+    files = {
+        "pyproject.toml": "",
+        "kit/__init__.py": "",
+        "src/tools/__init__.py": "",
+        "scripts/x/train.py": "import kit, tools, peft",
+    }
+    assert list(uses(read(files, "scripts/x/train.py"))) == ["peft"]
+
+
+def test_what_one_file_defines_another_may_call(read: Any):
+    source = "def f():\n    import a\ndef g():\n    import b\n"
+    facts = read({"lib.py": source, "main.py": "from lib import f\nf()"}, ".")
+    reach = {str(item["module"]): item["reach"] for item in facts["use"]}
+    assert reach == {"a": "call", "b": "unused"}
+
+
+def test_what_one_file_provides_is_there_for_all(read: Any):
+    facts = read({"a.py": "import numpy as np\nnp.float = float", "b.py": "import numpy\nnumpy.float"}, ".")
+    assert {item["guarded"] for item in facts["use"] if item["name"] == "float"} == {True}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.py", "print 'x'", "not Python that this interpreter can parse (line 1)"),
+        ("x.py", b"a = 1\0", "not Python"),
+        ("x.py", b"# coding: no-such\nimport a", "not Python"),
+        ("x.py", b"\xff\xfe\x00import a", "not Python"),
+        ("x.py", "(" * 5000, "not Python"),
+        ("x.py", "x = " + "-" * 100_000 + "1", ""),
+        ("x.py", b"#" * (3 << 20), "larger than 2 MiB"),
+        ("x.py", "import a\n" + "a.b\n" * 30_000, "more names than can be told"),
+        ("x.ipynb", "import a", "not a notebook"),
+        ("x.ipynb", "[" * 100_000, ""),
+        ("x.ipynb", '{"cells": 1}', "not a notebook"),
+    ],
+)
+def test_what_cannot_be_read_is_said(read: Any, name: str, content: str | bytes, reason: str):
+    facts = read({name: content, "good.py": "import peft"}, name, "good.py")
+    assert list(uses(facts)) == ["peft"]
+    ((place, (why, named)),) = unread(facts).items()
+    assert place == name and reason in why and named
+    assert facts["use"].incomplete.startswith(f"{name}: ")
+
+
+def test_a_cell_that_cannot_be_read_costs_that_cell(read: Any):
+    facts = read({"x.ipynb": notebook("import peft", "print 'x'")}, "x.ipynb")
+    assert list(uses(facts)) == ["peft"] and list(unread(facts)) == ["x.ipynb:cell 2:1"]
+
+
+def test_a_pipe_in_a_folder_is_passed_over(read: Any, tmp_path: Path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.py")
+    assert list(uses(read({"a.py": "import peft"}, "."))) == ["peft"]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("gone.py", "not found"), ("notes.txt", "neither a folder"), ("empty", "no Python file"), ("", "no Python file")],
+)
+def test_paths_without_code_are_refused(read: Any, tmp_path: Path, path: str, why: str):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ObservationError, match=why):
+        read({"notes.txt": "", "data/x.csv": ""}, path)
+
+
+def test_names_with_control_characters_are_escaped(read: Any):
+    facts = read({"a\x1b[31m.py": "import peft"}, ".")
+    assert uses(facts)["peft"] == ("a\\x1b[31m.py:1",)

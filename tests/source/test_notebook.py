@@ -1,0 +1,80 @@
+"""Notebooks as Python: code cells alone, magics left out, every line with its cell."""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+
+import pytest
+
+from envdoctor.source.notebook import NotANotebook, parse_notebook
+
+
+def notebook(*cells: str, **more: object) -> bytes:
+    code = [{"cell_type": "code", "source": cell} for cell in cells]
+    return json.dumps({"cells": code, "nbformat": 4, **more}).encode()
+
+
+def read(*cells: str) -> str:
+    return ast.unparse(parse_notebook(notebook(*cells)).tree)
+
+
+def test_a_line_knows_its_cell():
+    document = {"cells": [{"cell_type": "markdown", "source": "# x"}, {"cell_type": "code", "source": ["a\n", "b"]}]}
+    document["cells"].append({"cell_type": "code", "source": "\nc"})
+    book = parse_notebook(json.dumps(document).encode())
+    assert [book.place(statement.lineno) for statement in book.tree.body] == [(2, 1), (2, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("!pip install x\nimport a", "pass\nimport a"),
+        ("%matplotlib inline\nimport a", "pass\nimport a"),
+        ("if x:\n    !ls\n    a = 1", "if x:\n    pass\n    a = 1"),
+        ("files = !ls\nimport a", "pass\nimport a"),
+        ("out, err = %sql select\nimport a", "pass\nimport a"),
+        ("a?\nimport b", "pass\nimport b"),
+        ("?a\nimport b", "pass\nimport b"),
+        ("!pip install x \\\n  y \\\n  z\nimport a", "pass\nimport a"),
+        ("%%time\nimport a", "import a"),
+        ("%%bash\nimport a", ""),
+        ("%%writefile x.py\nimport a", ""),
+        ("x = '''\n!not a magic\n'''", "x = '\\n!not a magic\\n'"),
+        ("await f()", "await f()"),
+        ("a = 10 % b", "a = 10 % b"),
+    ],
+)
+def test_what_only_ipython_understands_is_left_out(cell: str, code: str):
+    assert read(cell) == code
+
+
+def test_lines_stay_where_they_were_below_a_magic_of_the_cell():
+    book = parse_notebook(notebook("\n%%time\n\nimport a"))
+    assert book.place(book.tree.body[0].lineno) == (1, 4)
+
+
+def test_a_cell_that_is_no_python_costs_that_cell():
+    book = parse_notebook(notebook("import a", "print 'x'", "import b"))
+    assert ast.unparse(book.tree) == "import a\nimport b" and book.unread == ((2, 1),)
+
+
+def test_notebooks_of_format_3():
+    document = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import a"]}]}], "nbformat": 3}
+    assert ast.unparse(parse_notebook(json.dumps(document).encode()).tree) == "import a"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"cells": 1}', b"\xff\xfe", b'{"cells": [{"cell_type": "code", "source": 1}]}', b"import a"],
+)
+def test_what_is_no_notebook_is_said(content: bytes):
+    with pytest.raises(NotANotebook):
+        parse_notebook(content)
+
+
+def test_long_lines_of_names_take_no_time():
+    began = time.process_time()
+    assert parse_notebook(notebook("word " * 20_000 + "\nprint x")).unread
+    assert time.process_time() - began < 2
