@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from envdoctor.facts.registry import TYPES
+from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.knowledge.schema import (
     ANY,
     DATE,
@@ -39,6 +40,7 @@ _PROOF = {"level": _LEVEL, "source": SOURCE}
 _NAME = text("a normalised name of a package", lambda given: given == normalise(given))
 _CC = text('a compute capability such as "8.6"', re.compile(r"\d{1,2}\.\d\Z").match)
 _ARCH = text('an architecture such as "sm_90" or "compute_90"', re.compile(r"(sm|compute)_\d{2,3}[af]?\Z").match)
+_STATEMENT = text("`import module` or `from module import name`", parse_statement)
 _RELEASE_OR_RANGE = either(VERSION, SPECIFIER)
 _GPU_KINDS = ("data-center", "workstation", "consumer", "embedded")
 
@@ -77,6 +79,13 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "cuda-wheels": {"component": _rows({"name": _NAME}, key="name")},
     "cxx-standards": {"row": _rows({"key": RELEASES, "cxx_standard": NUMBER, "gcc": DOTTED})},
+    "entry-statements": {
+        "row": _rows(
+            {"name": _NAME, "statements": list_of(_STATEMENT)},
+            {"versions": SPECIFIER, "needs_gpu": FLAG},
+            key="name versions",
+        )
+    },
     "gpu-code": {
         "row": _rows({"key": _CC}, {"except": list_of(_CC), "only": list_of(_CC), "until_cuda": DOTTED}),
         "ptx": table({**_PROOF, "since": _CC}),

@@ -1,0 +1,57 @@
+"""What people import of the installed packages: the table entry-statements, for the links, the probe and the benchmark.
+
+A statement takes one module or one name, so that its text names the entry that works or fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.pep440 import is_version, satisfies
+
+__all__ = ["Entry", "entries", "parse_statement"]
+
+_WORD = r"[A-Za-z_]\w*"
+_STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_WORD}))?\Z", re.ASCII)
+
+
+class Entry(NamedTuple):
+    """``statement`` as people write it, the ``package`` whose name it takes (normalised), the ``module`` and in it the
+    ``name`` (None: the module itself). ``needs_gpu``: it fails on a machine without an accelerator."""
+
+    statement: str
+    package: str
+    module: str
+    name: str | None
+    needs_gpu: bool
+
+
+def parse_statement(statement: str) -> tuple[str, str | None]:
+    """``trl`` and ``SFTTrainer`` of ``from trl import SFTTrainer``, ``trl`` and None of ``import trl``.
+
+    Raises ValueError for any other form of statement.
+    """
+    match = _STATEMENT.match(statement)
+    if match is None or statement.startswith("from ") != (match[2] is not None):
+        raise ValueError(f"neither `import module` nor `from module import name`: {statement[:60]!r}")
+    return match[1], match[2]
+
+
+def entries(matrix: Matrix, installed: Mapping[str, str]) -> Iterator[Entry]:
+    """The entries of these packages (normalised names with their versions), in the order of the table.
+
+    Of a package whose version is none by PEP 440 only the statements that every release has.
+    """
+    for row in matrix.rows("entry-statements"):
+        version = installed.get(row["name"])
+        if version is not None and _has(row, version):
+            for statement in row["statements"]:
+                yield Entry(statement, row["name"], *parse_statement(statement), bool(row.get("needs_gpu")))
+
+
+def _has(row: Mapping[str, Any], version: str) -> bool:
+    versions = row.get("versions")
+    return versions is None or (is_version(version) and satisfies(version, versions))

@@ -1,0 +1,45 @@
+"""What people import of the installed packages, by their versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from envdoctor.knowledge.entry_statements import Entry, entries, parse_statement
+from envdoctor.knowledge.matrix import load_matrix
+
+
+def statements(**installed):
+    return [entry.statement for entry in entries(load_matrix(), installed)]
+
+
+def test_a_statement_gives_its_package_module_and_name():
+    found = {entry.statement: entry for entry in entries(load_matrix(), {"trl": "1.16.0", "peft": "0.17.0"})}
+    assert found["from trl import SFTTrainer"] == Entry("from trl import SFTTrainer", "trl", "trl", "SFTTrainer", False)
+    assert found["import peft"] == Entry("import peft", "peft", "peft", None, False)
+
+
+def test_names_of_later_releases_are_not_asked_of_earlier_ones():
+    assert "from trl import GRPOTrainer" in statements(trl="0.14.0")
+    assert "from trl import GRPOTrainer" not in statements(trl="0.13.0")
+
+
+def test_a_package_that_is_not_installed_is_not_asked():
+    assert statements(numpy="2.4.6") == ["import numpy"]
+
+
+def test_a_version_that_is_none_leaves_the_names_of_every_release():
+    assert statements(peft="unknown") == [
+        "import peft",
+        "from peft import LoraConfig",
+        "from peft import get_peft_model",
+        "from peft import PeftModel",
+    ]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import a as b", "from a import b, c", "from a import *", "from .a import b", "import a import b", "a"],
+)
+def test_other_forms_of_statements_are_refused(statement):
+    with pytest.raises(ValueError, match="neither"):
+        parse_statement(statement)
