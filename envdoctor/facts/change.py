@@ -55,9 +55,9 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
         return fact
     items, incomplete = fact.value.items, fact.value.incomplete
     package = key.partition(".")[2]
-    for pattern, column in spec.concerns.items():
+    for pattern, columns in spec.concerns.items():
         if _depends((pattern,), key):
-            items = tuple(item for item in items if _named(item.get(column)) != package)
+            items = tuple(item for item in items if all(_named(item.get(column)) != package for column in columns))
             incomplete = incomplete or f"{key} was changed"
     stale = {name for name, column in spec.columns.items() if _depends(column.depends_on, key)}
     if stale:

@@ -51,7 +51,7 @@ class FactSpec(NamedTuple):
     ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart.
 
     ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
-    ``concerns`` names, by such a pattern, the column that says which package an item is about: only that item goes.
+    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes.
     """
 
     key: str
@@ -62,7 +62,7 @@ class FactSpec(NamedTuple):
     columns: Mapping[str, FactSpec] = {}
     identity: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
-    concerns: Mapping[str, str] = {}
+    concerns: Mapping[str, tuple[str, ...]] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     spellings: Mapping[str, str] = {}
     only_said: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         columns=columns,
         identity=tuple(entry.get("identity", ())),
         depends_on=tuple(entry.get("depends_on", ())),
-        concerns=entry.get("concerns", {}),
+        concerns={key: tuple(columns) for key, columns in entry.get("concerns", {}).items()},
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
         only_said=tuple(entry.get("only_said", ())),

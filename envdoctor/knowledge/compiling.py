@@ -1,4 +1,5 @@
-"""Compiling the matrix for the wheel: an index of conditions, the texts apart, and one file a table."""
+"""Compiling the matrix for the wheel: an index of conditions, the texts apart, one file a table, and the ledger as it
+is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["compile_matrix"]
 
 
 def compile_matrix(source: Path, target: Path) -> None:
-    """Write ``index.json``, ``texts.jsonl`` and the tables of ``source`` (a matrices folder) into ``target``.
+    """Write ``index.json``, ``texts.jsonl``, tables and ledger of ``source`` (a matrices folder) into ``target``.
 
     A wheel never carries a rule that cannot be evaluated: raises :class:`MatrixError` for a broken one.
     """
@@ -41,6 +42,9 @@ def compile_matrix(source: Path, target: Path) -> None:
     for path in (*source.glob("*.toml"), *(source / "tables").glob("*.toml")):
         if path.name != "facts.toml":
             (target / f"{path.stem}.json").write_bytes(_dump(load_toml(path)))
+    (target / "ledger").mkdir(exist_ok=True)
+    for path in (source / "ledger").glob("*.txt"):
+        (target / "ledger" / path.name).write_bytes(path.read_bytes())
 
 
 def _entry(rule: Rule, texts: list[int]) -> list[Any]:

@@ -6,10 +6,9 @@ A statement takes one module or one name, so that its text names the entry that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import is_version, satisfies
 
 __all__ = ["Entry", "entries", "parse_statement"]
@@ -40,12 +39,18 @@ def parse_statement(statement: str) -> tuple[str, str | None]:
     return match[1], match[2]
 
 
-def entries(matrix: Matrix, installed: Mapping[str, str]) -> Iterator[Entry]:
+class _Tables(Protocol):
+    """Whoever gives the rows of a table: the matrix, or the request of an observation."""
+
+    def rows(self, table: str, part: str = "row", /) -> Sequence[Mapping[str, Any]]: ...
+
+
+def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of these packages (normalised names with their versions), in the order of the table.
 
     Of a package whose version is none by PEP 440 only the statements that every release has.
     """
-    for row in matrix.rows("entry-statements"):
+    for row in tables.rows("entry-statements"):
         version = installed.get(row["name"])
         if version is not None and _has(row, version):
             for statement in row["statements"]:

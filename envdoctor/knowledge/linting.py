@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge.conditions import Condition, bounds
+from envdoctor.knowledge.ledger_schema import LARGEST, complaints
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
@@ -59,10 +60,11 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
 
 
 def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """Complaints about tables and registry of a checkout, as (file, complaint); those of a wheel were linted before."""
-    complaints = list(_documents(matrix.home))
-    yield from complaints
-    if not complaints:
+    """Complaints about tables, ledger and registry of a checkout, as (file, complaint); those of a wheel were linted
+    before."""
+    found = [*_documents(matrix.home), *_ledger(matrix.home)]
+    yield from found
+    if not found:
         yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
         yield from (("retired.toml", problem) for problem in _retired(matrix))
         yield from (("families.toml", problem) for problem in _families(matrix))
@@ -79,12 +81,22 @@ def _documents(home: Path) -> Iterator[tuple[str, str]]:
             yield path.relative_to(home).as_posix(), problem
 
 
+def _ledger(home: Path) -> Iterator[tuple[str, str]]:
+    size = 0
+    for path in sorted((home / "ledger").glob("*")):
+        data = path.read_bytes()
+        size += len(data)
+        yield from ((f"ledger/{path.name}", problem) for problem in complaints(path.name.removesuffix(".txt"), data))
+    if size > LARGEST:
+        yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
+
+
 def _registry(matrix: Matrix) -> Iterator[str]:
     known = {spec.key for spec in matrix.registry}
     for spec in matrix.registry:
         if spec.help not in matrix.registry.help_texts:
             yield f"{spec.key}: help: there is no advice {spec.help!r}"
-        for column in (*spec.identity, *spec.concerns.values()):
+        for column in (*spec.identity, *(column for columns in spec.concerns.values() for column in columns)):
             if column not in spec.columns:
                 yield f"{spec.key}: {column} is no column of it"
         for key in (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
+from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.rules import Rule, RuleError, parse_rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
@@ -57,6 +58,8 @@ class Matrix:
         self.version = ""
         self.source = source
         self.home = home
+        #: What is known of released packages; read when it is asked.
+        self.ledger = Ledger(home / "ledger")
         self._tables: dict[str, Mapping[str, Any]] = {}
 
     def only(self, concerns: Callable[[Rule], bool]) -> Matrix:

@@ -147,6 +147,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
         "module": tables(table({"name": TEXT}, {**_SPAN, "names": mapping(RELEASES, TEXTS)}), ["name"]),
     },
+    "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "withdrawn-releases": {
         "release": _rows(
             {"package": _NAME, "version": VERSION, "harm": FLAG, "reason": TEXT, "instead": VERSION},
@@ -186,7 +187,7 @@ _OTHERS: Mapping[str, Check] = {
                         **_OF_ANY_FACT,
                         "identity": TEXTS,
                         "first": TEXTS,
-                        "concerns": mapping(TEXT, TEXT),
+                        "concerns": mapping(TEXT, TEXTS),
                         "columns": mapping(TEXT, table(_FACT, _OF_ANY_FACT)),
                         "names": table({}, dict.fromkeys(("public", "path", "host"), TEXTS)),
                     },

@@ -14,11 +14,13 @@ from typing import NamedTuple
 __all__ = [
     "Answer",
     "NotASpecifier",
+    "Order",
     "base_release",
     "holds",
     "is_named_by",
     "is_version",
     "nearest",
+    "order",
     "release_of",
     "same_release",
     "satisfies",
@@ -179,6 +181,16 @@ def _is_step_of(operand: str, version: _Version) -> bool:
 def is_version(text: str) -> bool:
     """Whether PEP 440 calls the text a version."""
     return _read(text) is not None
+
+
+#: What versions are ordered by.
+Order = _Version
+
+
+def order(version: str) -> Order | None:
+    """What a version is ordered by, its local part left out; None if it is no version."""
+    read = _read(version)
+    return read[0] if read else None
 
 
 def base_release(version: str) -> str | None:

@@ -15,6 +15,7 @@ FLOORS = (
     "text",
     "models",
     "sandbox",
+    "source",
     "knowledge",
     "observe",
     "derive",

@@ -98,5 +98,5 @@ def test_a_rule_that_cannot_be_evaluated_is_never_shipped(home, write_rule, tmp_
 def test_compiling_twice_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         compile_matrix(MATRICES, tmp_path / name)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+    for path in (tmp_path / "one").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()

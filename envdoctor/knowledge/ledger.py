@@ -1,0 +1,279 @@
+"""The ledger of released packages: what each release offers, takes and asks for, one text file a package.
+
+A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. What the lines
+mean stands in :mod:`envdoctor.knowledge.ledger_schema`, which the lint holds them to.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import Order, order
+
+__all__ = ["Ledger", "Release", "Released"]
+
+#: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
+BASIS = {"wheels": "", "requires": "metadata"}
+_HEAD = 4096
+_NOT_BY_NAMES = Unknown("the ledger has no names of this package")
+
+
+class Release(NamedTuple):
+    """One release: its day (``2023-07-18``), the Python it asks for ("" when it does not say), whether its files were
+    read for names, whether its requirements were read, whether it was withdrawn."""
+
+    version: str
+    date: str
+    requires_python: str
+    read: bool
+    metadata: bool
+    yanked: bool
+
+
+class Ledger:
+    """The packages of the folder ``home``; nothing is read before it is asked for."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._known: dict[str, Released | None] = {}
+        self._owners: dict[str, str] | None = None
+
+    def package(self, name: str) -> Released | None:
+        """The releases of a distribution; None for one that the ledger does not know."""
+        name = normalise(name)
+        if name not in self._known:
+            try:
+                data = (self.home / f"{name}.txt").read_bytes()
+            except (OSError, ValueError):
+                self._known[name] = None
+            else:
+                self._known[name] = Released(name, data)
+        return self._known[name]
+
+    def packages(self) -> tuple[str, ...]:
+        """The names of all distributions in the ledger, sorted."""
+        try:
+            return tuple(sorted(name[:-4] for name in os.listdir(self.home) if name.endswith(".txt")))
+        except OSError:
+            return ()
+
+    def owner(self, module: str) -> str | None:
+        """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
+        top = module.partition(".")[0]
+        namesake = self.package(top) if top.isidentifier() else None
+        if namesake is not None and top in namesake.modules:
+            return namesake.name
+        if self._owners is None:
+            self._owners = {}
+            for name in self.packages():
+                with open(self.home / f"{name}.txt", "rb") as file:
+                    for owned in _head(file.read(_HEAD), b"modules"):
+                        self._owners.setdefault(owned, name)
+        return self._owners.get(top)
+
+
+class Released:
+    """What is known of the releases of one distribution.
+
+    ``name`` is normalised, ``modules`` are its top-level import names. ``by_names`` says whether the files of releases
+    were read; where they were not, there are releases, requirements and wheels only. Every question about a version
+    that was not read itself is answered by the releases before and after it when these agree; :class:`Unknown` when
+    they differ, and for versions before the first or after the last.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._data = data
+        self.modules = _head(data[:_HEAD], b"modules")
+        self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
+        self._releases: tuple[Release, ...] | None = None
+        self._basis: dict[str, tuple[list[str], list[Order]]] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every release that is not a pre-release, in order."""
+        if self._releases is None:
+            self._releases = tuple(
+                Release(version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, yanked)
+                for version, day, python, flags in self._release_lines()
+                for yanked in ("yanked" in flags,)
+            )
+        return self._releases
+
+    def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
+        """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
+        found = self._at(section, version)
+        if isinstance(found, Unknown):
+            return found
+        before, after = found
+        items = [
+            {item for since, until, items in spans if since <= place <= until for item in items}
+            for spans in [self._spans(section, subject)]
+            for place in (before, after)
+        ]
+        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, before, after, version)
+
+    def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
+        """Whether a subject has an item in a version."""
+        return self._answer(
+            section, version, [(since, until) for since, until, items in self._spans(section, subject) if item in items]
+        )
+
+    def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
+        """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""
+        return self._answer(section, version, [(since, until) for since, until, _ in self._spans(section, subject)])
+
+    def offers(self, module: str, name: str, version: str) -> bool | Unknown:
+        """Whether ``from module import name`` finds the name in a version: what the module binds, or a module below it.
+        Unknown too where a module's names cannot be listed wholly."""
+        if not self.by_names:
+            return _NOT_BY_NAMES
+        answers = [self.has("offers", module, name, version), self.listed("offers", f"{module}.{name}", version)]
+        if True in answers:
+            return True
+        unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
+        why = self.items("open", module, version)
+        if isinstance(why, Unknown) or not why:
+            return unsure if unsure is not None else False
+        return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+
+    def spans(self, section: str, subject: str, item: str) -> tuple[tuple[str, str | None], ...]:
+        """The releases (first, last) between which a subject has an item, in order; last is None when the newest
+        release that was read has it."""
+        versions = self._of(section)[0]
+        return tuple(
+            (versions[since], versions[until] if until < len(versions) - 1 else None)
+            for since, until, items in self._spans(section, subject)
+            if item in items
+        )
+
+    def specifier(self, section: str, subject: str, item: str) -> str | None:
+        """The same as PEP 440 text for people and constraints: ``>=4.46,<5.0``, several spans joined by `` or ``; empty
+        when every release that was read has the item, None when none has. Bounds are releases that were read."""
+        versions = self._of(section)[0]
+        texts = []
+        for since, until, items in self._spans(section, subject):
+            if item in items:
+                low = [f">={_short(versions[since])}"] if since else []
+                high = [f"<{_short(versions[until + 1])}"] if until + 1 < len(versions) else []
+                texts.append(",".join(low + high))
+        return " or ".join(texts) if texts else None
+
+    def subjects(self, section: str) -> Iterator[str]:
+        """Every subject of a section, sorted."""
+        start, end = self._place(section)
+        last = b""
+        for line in self._data[start:end].splitlines():
+            subject = line.partition(b"\t")[0]
+            if subject != last:
+                yield subject.decode()
+            last = subject
+
+    def subjects_with(self, section: str, item: str) -> Iterator[str]:
+        """Every subject of a section that has the item in any release, sorted."""
+        start, end = self._place(section)
+        sought, last = b"\t" + item.encode(), b""
+        at = self._data.find(sought, start, end)
+        while at >= 0:
+            if self._data[at + len(sought) : at + len(sought) + 1] in (b"\t", b"\n"):
+                line = self._data.rfind(b"\n", 0, at) + 1
+                subject = self._data[line : self._data.find(b"\t", line)]
+                if subject != last and self._data.find(b"\t", line) < at:
+                    yield subject.decode()
+                    last = subject
+            at = self._data.find(sought, at + 1, end)
+
+    def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
+        start, end = self._place("releases")
+        for line in self._data[start:end].decode().splitlines():
+            version, day, python, *flags = line.split("\t")
+            yield version, day, python, flags
+
+    def _of(self, section: str) -> tuple[list[str], list[Order]]:
+        """The versions that a section speaks of, and what they are ordered by."""
+        flag = BASIS.get(section, "read")
+        if flag not in self._basis:
+            versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
+            self._basis[flag] = versions, [key for version in versions if (key := order(version)) is not None]
+        return self._basis[flag]
+
+    def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
+        """The places, among those a section speaks of, of a version itself or of its neighbours."""
+        versions, orders = self._of(section)
+        key = order(version)
+        if key is None:
+            return Unknown(f"{version} is no version")
+        place = bisect_left(orders, key)
+        if place < len(orders) and orders[place] == key:
+            return place, place
+        if not orders:
+            return _NOT_BY_NAMES if BASIS.get(section, "read") == "read" else Unknown("nothing of this was read")
+        if place == 0:
+            return Unknown(f"{self.name} was read from {versions[0]} on")
+        if place == len(orders):
+            return Unknown(f"{self.name} was read up to {versions[-1]}")
+        return place - 1, place
+
+    def _answer(self, section: str, version: str, spans: list[tuple[int, int]]) -> bool | Unknown:
+        found = self._at(section, version)
+        if isinstance(found, Unknown):
+            return found
+        before, after = (any(since <= place <= until for since, until in spans) for place in found)
+        return before if before is after else self._differ(section, *found, version)
+
+    def _differ(self, section: str, before: int, after: int, version: str) -> Unknown:
+        versions = self._of(section)[0]
+        return Unknown(f"{self.name} {version} was not read, and {versions[before]} and {versions[after]} differ")
+
+    def _spans(self, section: str, subject: str) -> list[tuple[int, int, list[str]]]:
+        """The lines of a subject: places of the first and last release, and the items."""
+        start, end = self._place(section)
+        head = b"\n" + subject.encode() + b"\t"
+        at = self._data.find(head, start - 1, end) if start < end else -1
+        if at < 0:
+            return []
+        versions = self._of(section)[0]
+        found = []
+        while at >= 0 and self._data.startswith(head, at):
+            stop = self._data.find(b"\n", at + 1)
+            span, *items = self._data[at + len(head) : stop].decode().split("\t")
+            since, _, until = span.partition("..")
+            found.append((versions.index(since), versions.index(until) if until else len(versions) - 1, items))
+            at = stop
+        return found
+
+    def _place(self, section: str) -> tuple[int, int]:
+        """Where the lines of a section begin and end, the last newline left out."""
+        if section not in self._places:
+            title = f"\n[{section}]\n".encode()
+            start = self._data.find(title)
+            if start < 0:
+                self._places[section] = (0, 0)
+            else:
+                start += len(title)
+                end = self._data.find(b"\n[", start - 1)
+                self._places[section] = (start, max(start, len(self._data) - 1 if end < 0 else end))
+        return self._places[section]
+
+
+def _head(data: bytes, key: bytes) -> tuple[str, ...]:
+    """The values of a line before the first section."""
+    for line in data.partition(b"\n[")[0].split(b"\n"):
+        first, *values = line.split(b"\t")
+        if first == key:
+            return tuple(value.decode() for value in values)
+    return ()
+
+
+def _short(version: str) -> str:
+    """``4.51`` for 4.51.0, as people write bounds."""
+    while version.count(".") > 1 and version.endswith(".0"):
+        version = version[:-2]
+    return version

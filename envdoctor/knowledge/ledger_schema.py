@@ -1,0 +1,196 @@
+"""What a file of the ledger must look like: ``ledger/<normalised name>.txt``, UTF-8, fields parted by tabs.
+
+::
+
+    envdoctor-ledger	1
+    package	peft
+    modules	peft                    top-level import names
+    depth	names                   or metadata: then the files were not read for names
+    [releases]                          every release that is not a pre-release, in order
+    0.4.0	2023-07-18	>=3.8.0	metadata	read
+                                        day, Python ("-": any), flags: metadata (its requirements were read), read (its
+                                        files were read), yanked
+    [requires]                          subject *; items: requirements by PEP 508
+    [wheels]                            subject *; items: tags as in file names (py3-none-any), sdist; builds of other
+                                        indexes with their local version before (+cu121 cp311-cp311-linux_x86_64)
+    [offers]                            subject: module; items: names that can be imported from it
+    [open]                              subject: module; items: why its names cannot be listed wholly
+    [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
+                                        &module:Class for those of a base class
+    [alias]                             subject: public module:name; items: module:name where it is defined
+    [calls]                             subject: module:Class.method; items: how its class calls it itself, number of
+                                        positional arguments and keywords (2 num_items_in_batch=)
+    [takes]                             subject: what the user imports (peft, trl:SFTTrainer); items: what importing it
+                                        takes of others, provider.module:name @module, and a condition ( if X>=1.0)
+    [demands]                           subject *; items: requirements that the code checks itself, with @module
+    [moved]                             subject: module:name that went; items: module:name where it went
+
+Every line from [requires] on is ``subject, span, item, item, …``: the items hold in all releases of the span
+(``0.4.0..0.6.2``, to the last known one ``0.4.0..``), among those that the section speaks of: all for wheels, those
+with the flag metadata for requires, those with the flag read for the rest. Lines are sorted by subject, then by the
+places of the span's ends; the items of a line are sorted. A line without items says that its subject is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from itertools import pairwise
+from typing import Any
+
+from envdoctor.knowledge.ledger import BASIS
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+
+__all__ = ["HISTORIES", "LARGEST", "complaints"]
+
+#: Bytes that all files of the ledger may have together (DESIGN §9).
+LARGEST = 4_000_000
+FLAGS = ("metadata", "read", "yanked")
+
+_NAME = r"[^\W\d]\w*"
+_MODULE = rf"{_NAME}(?:\.{_NAME})*"
+_PLACE = rf"{_MODULE}:{_MODULE}"
+_TAG = r"[\w.]+-[\w.]+-[\w.]+"
+
+
+def _like(pattern: str) -> Callable[[str], bool]:
+    whole = re.compile(rf"(?:{pattern})\Z")
+    return lambda text: whole.match(text) is not None
+
+
+def _is_requirement(text: str) -> bool:
+    try:
+        return satisfies("1", read_requirement(text).specifiers) is not None
+    except (NotARequirement, NotASpecifier):
+        return False
+
+
+def _is_demand(text: str) -> bool:
+    requirement, at, module = text.rpartition(" @")
+    return bool(at) and _is_requirement(requirement) and _like(_MODULE)(module)
+
+
+_STAR = _like(r"\*")
+#: By section: what its subjects and its items look like.
+HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
+    "requires": (_STAR, _is_requirement),
+    "wheels": (_STAR, _like(rf"sdist|(?:\+[\w.]+ )?{_TAG}")),
+    "offers": (_like(_MODULE), _like(_NAME)),
+    "open": (_like(_MODULE), _like(r"\S.*")),
+    "parameters": (_like(_PLACE), _like(rf"\*|\*\*|{_NAME}|&{_PLACE}")),
+    "alias": (_like(_PLACE), _like(_PLACE)),
+    "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?")),
+    "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _like(rf"{_MODULE}(?::{_NAME})? @{_MODULE}(?: if \S.*)?")),
+    "demands": (_STAR, _is_demand),
+    "moved": (_like(_PLACE), _like(_PLACE)),
+}
+
+
+def complaints(name: str, data: bytes) -> Iterator[str]:
+    """What is wrong with a file of the ledger, whose name was ``name``; each begins with the line's number."""
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        yield f"not UTF-8 text (byte {error.start})"
+        return
+    if lines.pop() != "":
+        yield f"line {len(lines) + 1}: the last line has no end"
+    parts: list[tuple[str, int, list[str]]] = [("", 0, [])]
+    for number, line in enumerate(lines, 1):
+        if line.startswith("["):
+            parts.append((line.strip("[]"), number, []))
+        else:
+            parts[-1][2].append(line)
+    expected = ["", "releases", *HISTORIES]
+    for earlier, later in pairwise(parts):
+        if later[0] not in expected or expected.index(earlier[0]) >= expected.index(later[0]):
+            yield f"line {later[1]}: [{later[0]}] is not expected here; the order is {', '.join(expected[1:])}"
+            return
+    yield from _head(name, parts[0][2])
+    if len(parts) < 2 or parts[1][0] != "releases":
+        yield "[releases]: missing"
+        return
+    rows = [line.split("\t") for line in parts[1][2]]
+    yield from _numbered(parts[1][1], (list(_release(row)) for row in rows))
+    for row, later_row in pairwise(rows):
+        one, other = order(row[0]), order(later_row[0])
+        if one is not None and other is not None and one >= other:
+            yield f"releases: {later_row[0]} stands behind {row[0]}"
+    for section, start, body in parts[2:]:
+        flag = BASIS.get(section, "read")
+        places = {row[0]: place for place, row in enumerate([row for row in rows if not flag or flag in row[3:]])}
+        yield from _history(section, start, body, places)
+
+
+def _head(name: str, lines: list[str]) -> Iterator[str]:
+    wanted = ("envdoctor-ledger", "package", "modules", "depth")
+    rows = [line.split("\t") for line in lines]
+    if tuple(row[0] for row in rows) != wanted:
+        yield f"line 1: the file begins with lines {', '.join(wanted)}"
+        return
+    if rows[0][1:] != ["1"]:
+        yield "line 1: envdoctor-ledger 1 is expected"
+    if rows[1][1:] != [name] or normalise(name) != name:
+        yield f"line 2: package: the normalised name of the file is expected, not {' '.join(rows[1][1:])}"
+    if not all(map(_like(_NAME), rows[2][1:])) or rows[2][1:] != sorted(rows[2][1:]):
+        yield "line 3: modules: names of modules in order are expected"
+    if rows[3][1:] not in (["names"], ["metadata"]):
+        yield "line 4: depth: names or metadata is expected"
+
+
+def _release(row: list[str]) -> Iterator[str]:
+    if len(row) < 3:
+        yield "version, day and Python are expected"
+        return
+    version = order(row[0])
+    if version is None or version.is_pre or "+" in row[0]:
+        yield f"{row[0]!r} is no release"
+    try:
+        date.fromisoformat(row[1])
+    except ValueError:
+        yield f"{row[1]!r} is no day"
+    try:
+        satisfies("3.11", row[2] if row[2] != "-" else "")
+    except NotASpecifier as error:
+        yield str(error)
+    if row[3:] != [flag for flag in FLAGS if flag in row]:
+        yield f"the flags are {', '.join(FLAGS)}, in this order"
+
+
+def _history(section: str, start: int, lines: list[str], places: dict[str, int]) -> Iterator[str]:
+    is_subject, is_item = HISTORIES[section]
+    before: tuple[Any, ...] = ()
+    held: dict[str, int] = {}
+    for number, line in enumerate(lines, start + 1):
+        subject, _, rest = line.partition("\t")
+        span, *items = rest.split("\t")
+        since, dots, until = span.partition("..")
+        where = f"line {number}: {section}: {subject}"
+        if not is_subject(subject):
+            yield f"{where}: this is no subject of the section"
+        if not dots or since not in places or (until and until not in places):
+            yield f"{where}: {span}: a span of releases that the section speaks of is expected"
+            continue
+        ends = places[since], places[until] if until else len(places) - 1
+        if ends[0] > ends[1] or until == list(places)[-1]:
+            yield f"{where}: {span} ends before it begins, or its end is the last release, which stays unsaid"
+        if before and (subject, *ends) <= before:
+            yield f"{where}: lines are sorted by subject and span, each once"
+        held = held if before and before[0] == subject else {}
+        before = (subject, *ends)
+        if items != sorted(set(items)):
+            yield f"{where}: items are sorted, each once"
+        for item in items:
+            if not is_item(item):
+                yield f"{where}: {item!r} is no item of the section"
+            if held.get(item, -1) >= ends[0]:
+                yield f"{where}: {item!r} stands in another line for the same releases"
+            held[item] = max(held.get(item, -1), ends[1])
+
+
+def _numbered(start: int, found: Iterator[list[str]]) -> Iterator[str]:
+    for number, problems in enumerate(found, start + 1):
+        yield from (f"line {number}: releases: {problem}" for problem in problems)

@@ -1,0 +1,1 @@
+"""Observations of Python source: what stops the imports of installed packages."""

@@ -1,0 +1,160 @@
+"""What stops the imports that people begin with: names and modules that one installed package takes and another has not.
+
+A bounded child follows the imports through the syntax trees of the installed files (``reading/followed.py``); nothing of
+the environment is imported. What was found is kept for the next run, for as long as these files stay the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.knowledge.entry_statements import Entry, entries
+from envdoctor.observe.request import Request
+from envdoctor.observe.source.reading.followed_cache import FollowedCache
+from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.versions.names import normalise
+
+__all__ = ["KEYS", "NEEDS", "observe"]
+
+KEYS = ("link", "link_read")
+NEEDS = ("dist",)
+
+_CHILD = "envdoctor.observe.source.reading.followed"
+_SECONDS = 60.0
+_MEMORY_MIB = 1536
+_OUTPUT = 8 << 20
+_ENDINGS = {
+    "timeout": f"following the imports of the installed packages took more than {_SECONDS:g} s",
+    "memory": f"following the imports of the installed packages took more than {_MEMORY_MIB} MiB",
+}
+_FAILED = "the child that follows the imports of the installed packages failed"
+
+
+def observe(request: Request) -> list[Fact]:
+    """``link``, one item for each thing that stops imports, and ``link_read``, the packages whose imports were followed.
+
+    Both are empty where no package of the table entry-statements has its code in the environment.
+    """
+    dists = request.value("dist")
+    if not isinstance(dists, Records):
+        return _facts(Unknown("the installed packages are not known"))
+    versions = _versions(dists)
+    wanted = [entry for entry in entries(request, versions) if _has_code(entry, request)]
+    if not wanted:
+        return _facts(Records(()), Records(()))
+    owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
+    asked = _question(request, wanted, versions, owners, dists.incomplete)
+    place = request.place
+    cache = FollowedCache(request.cache, place.site_packages, asked)
+    answer = cache.get(place.files)
+    if answer is None:
+        child = run_child(
+            own_python(_CHILD),
+            json.dumps(asked).encode(),
+            seconds=_SECONDS,
+            memory_mib=_MEMORY_MIB,
+            output_limit=_OUTPUT,
+        )
+        if child.status != "ok":
+            return _facts(Unknown(_ENDINGS.get(child.status, _FAILED)))
+        answer = json.loads(child.stdout)
+        cache.put(answer)
+    found = _Naming(versions, owners)
+    read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
+    links = [found.record(stop, stopped) for stop, stopped in answer["stops"]]
+    return _facts(Records(tuple(links), answer["why"]), Records(tuple(read), dists.incomplete))
+
+
+def _facts(links: Records | Unknown, read: Records | None = None) -> list[Fact]:
+    origin = "installed files"
+    return [
+        Fact("link", links, origin, "environment"),
+        Fact("link_read", links if isinstance(links, Unknown) or read is None else read, origin, "environment"),
+    ]
+
+
+def _versions(dists: Records) -> dict[str, str]:
+    """The versions of what would be imported, by normalised name."""
+    found: dict[str, str] = {}
+    for item in dists:
+        if item.get("active") is not False and isinstance(item.get("version"), str):
+            found.setdefault(str(item["name"]), str(item["version"]))
+    return found
+
+
+def _has_code(entry: Entry, request: Request) -> bool:
+    top = entry.module.partition(".")[0]
+    for folder in request.place.site_packages:
+        names = request.place.files.names_or_none(folder)
+        if top in names or f"{top}.py" in names:
+            return True
+    return False
+
+
+def _question(
+    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], why: str | None
+) -> dict[str, Any]:
+    """What the child is told, as JSON holds it."""
+    place = request.place
+    followed = {entry.module.partition(".")[0] for entry in wanted}
+    return {
+        "folders": list(place.site_packages),
+        "root": place.files.root,
+        "python": place.python_version if isinstance(place.python_version, str) else None,
+        "platform": "linux" if place.kind == "root" else request.platform,
+        "versions": dict(versions),
+        "owners": dict(owners),
+        "complete": why is None
+        and place.incomplete is None
+        and not any(_is_finder(*one) for one in place.import_lines),
+        "followed": sorted(followed),
+        "entries": [[entry.statement, entry.module, entry.name] for entry in wanted],
+    }
+
+
+def _is_finder(file: str, line: str) -> bool:
+    """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable installation's finder)."""
+    return "finder" in line or "__editable__" in file
+
+
+class _Naming:
+    """Stops as items of ``link``, with the distributions that their modules belong to."""
+
+    def __init__(self, versions: Mapping[str, str], owners: Mapping[str, str]) -> None:
+        self._versions, self._owners = versions, owners
+
+    def record(self, stop: Mapping[str, Any], stopped: Sequence[str]) -> dict[str, Value]:
+        consumer = self._owner(stop["consumer"])
+        provider, wanted = self._owner(stop["module"]), ABSENT
+        if stop["kind"] == "demand":
+            provider, wanted = self._asked(stop["text"])
+        name = ".".join(filter(None, (stop["module"], stop["name"])))
+        return {
+            "consumer": consumer,
+            "consumer_version": self._versions.get(consumer, ABSENT),
+            "provider": provider,
+            "provider_version": self._versions.get(provider, ABSENT),
+            "kind": stop["kind"],
+            "name": name if stop["kind"] != "demand" else stop["text"],
+            "module": stop["module"],
+            "wanted": wanted,
+            "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
+            "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
+            "text": stop["text"] or ABSENT,
+        }
+
+    def _owner(self, module: str) -> str:
+        top = module.partition(".")[0]
+        return self._owners.get(top) or normalise(top)
+
+    def _asked(self, requirement: str) -> tuple[str, Any]:
+        from envdoctor.versions.requirement import read_requirement
+
+        asked = read_requirement(requirement)
+        return asked.name, asked.specifiers or ABSENT
+
+
+_SHOWN = 3

@@ -1,0 +1,438 @@
+"""The value of an expression as far as it can be known without running anything: what guards of imports are made of."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Made, Module, Version
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+
+__all__ = ["Frame", "demanded", "evaluate", "joined", "truth"]
+
+_COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_PLAIN = (str, int, bool, float, bytes, type(None))
+_TEXT_METHODS = frozenset(
+    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
+)
+_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
+_CHANGING = frozenset(
+    ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
+)
+_MOST = 20_000
+_CALLS: dict[str, Callable[..., Any]] = {
+    "len": len,
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "tuple": tuple,
+    "list": list,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
+    "any": any,
+    "all": all,
+    "sorted": sorted,
+    "min": min,
+    "max": max,
+}
+
+
+class Frame:
+    """The names of a module or a function while its statements are followed."""
+
+    __slots__ = ("around", "module", "names")
+
+    def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
+        self.module, self.names, self.around = module, names, around
+
+    def get(self, name: str) -> Any:
+        """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                return frame.names[name]
+            frame = frame.around
+        return Made(f"builtins.{name}")
+
+    def forget(self, name: str) -> None:
+        """Take the value of a name as not known, wherever it stands."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                frame.names[name] = UNKNOWN
+            frame = frame.around
+
+
+def joined(left: Any, right: Any) -> Any:
+    """One of two values, when it is not known which."""
+    try:
+        return left if type(left) is type(right) and left == right else UNKNOWN
+    except RecursionError:
+        return UNKNOWN
+
+
+def evaluate(node: ast.expr, frame: Frame, following: Following) -> Any:
+    """The value of an expression. Raises :class:`Failed` for one that must raise."""
+    following.step(node)
+    method = _KINDS.get(type(node))
+    return UNKNOWN if method is None else method(node, frame, following)
+
+
+def _constant(node: ast.Constant, frame: Frame, following: Following) -> Any:
+    return node.value
+
+
+def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
+    return frame.get(node.id)
+
+
+def _attribute(node: ast.Attribute, frame: Frame, following: Following) -> Any:
+    base = evaluate(node.value, frame, following)
+    if isinstance(base, Module):
+        return following.attribute(base.module, node.attr, frame.module, node.lineno)
+    if isinstance(base, Made):
+        return Made(f"{base.dotted}.{node.attr}")
+    if isinstance(base, Version):
+        return _of_version(base.version, node.attr)
+    return UNKNOWN
+
+
+def _of_version(version: str, attribute: str) -> Any:
+    base = base_release(version)
+    if base is None:
+        return UNKNOWN
+    numbers = tuple(int(part) for part in base.split("."))
+    if attribute == "base_version":
+        return base
+    if attribute == "release":
+        return numbers
+    if attribute in ("major", "minor", "micro"):
+        return (*numbers, 0, 0)[("major", "minor", "micro").index(attribute)]
+    return UNKNOWN
+
+
+def _bool_op(node: ast.BoolOp, frame: Frame, following: Following) -> Any:
+    stops = isinstance(node.op, ast.Or)
+    unsure = False
+    for value in node.values:
+        found = following.unsure(evaluate, value, frame, following) if unsure else evaluate(value, frame, following)
+        known = truth(found)
+        if known is stops:
+            return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
+        unsure = unsure or known is None
+    return UNKNOWN if unsure else found
+
+
+def truth(value: Any) -> bool | None:
+    """Whether a value counts as true; None when that is not known."""
+    if isinstance(value, (*_PLAIN, tuple, list, dict, set, frozenset)):
+        return bool(value)
+    return True if isinstance(value, (Module, Function, Class, Version)) else None
+
+
+def _unary(node: ast.UnaryOp, frame: Frame, following: Following) -> Any:
+    value = evaluate(node.operand, frame, following)
+    if isinstance(node.op, ast.Not):
+        known = truth(value)
+        return UNKNOWN if known is None else not known
+    if isinstance(node.op, ast.USub) and isinstance(value, (int, float)):
+        return -value
+    return UNKNOWN
+
+
+def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
+    left = evaluate(node.left, frame, following)
+    result: Any = True
+    for sign, right_node in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(right_node, frame, following)
+        answer = _one(left, sign, right)
+        if answer is False:
+            return False
+        if answer is not True:
+            result = UNKNOWN
+        left = right
+    return result
+
+
+def _one(left: Any, sign: ast.cmpop, right: Any) -> Any:
+    if isinstance(sign, (ast.Is, ast.IsNot)):
+        if left is UNKNOWN or right is UNKNOWN or isinstance(left, Made) or isinstance(right, Made):
+            return UNKNOWN
+        return (left is right) is isinstance(sign, ast.Is)
+    if isinstance(sign, (ast.In, ast.NotIn)):
+        if not isinstance(right, (str, tuple, list, set, frozenset, dict)) or left is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(right, str) and any(one is UNKNOWN for one in right):
+            return UNKNOWN
+        try:
+            return (left in right) is isinstance(sign, ast.In)
+        except TypeError:
+            return UNKNOWN
+    if isinstance(left, Version) or isinstance(right, Version):
+        return _versions(left, sign, right)
+    if not _known(left) or not _known(right):
+        return UNKNOWN
+    try:
+        return _COMPARE[type(sign)](left, right)
+    except (TypeError, KeyError):
+        return UNKNOWN
+
+
+def _versions(left: Any, sign: ast.cmpop, right: Any) -> Any:
+    if not isinstance(left, Version) or not isinstance(right, Version):
+        return UNKNOWN
+    try:
+        return satisfies(left.version, _SIGNS[type(sign)] + right.version.partition("+")[0])
+    except (NotASpecifier, KeyError):
+        return UNKNOWN
+
+
+def _known(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_known, value))
+    return isinstance(value, _PLAIN)
+
+
+def _if_else(node: ast.IfExp, frame: Frame, following: Following) -> Any:
+    known = truth(evaluate(node.test, frame, following))
+    if known is None:
+        return joined(
+            following.unsure(evaluate, node.body, frame, following),
+            following.unsure(evaluate, node.orelse, frame, following),
+        )
+    return evaluate(node.body if known else node.orelse, frame, following)
+
+
+def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Following) -> Any:
+    values: list[Any] = []
+    for one in node.elts:
+        if isinstance(one, ast.Starred):
+            inner = evaluate(one.value, frame, following)
+            if not isinstance(inner, (tuple, list)):
+                return UNKNOWN
+            values += inner
+        else:
+            values.append(evaluate(one, frame, following))
+    if isinstance(node, ast.Tuple):
+        return tuple(values)
+    if isinstance(node, ast.List):
+        return values
+    try:
+        return set(values)
+    except TypeError:
+        return UNKNOWN
+
+
+def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
+    found: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        name = UNKNOWN if key is None else evaluate(key, frame, following)
+        content = evaluate(value, frame, following)
+        if not isinstance(name, (str, int, tuple)) or name is UNKNOWN:
+            return UNKNOWN
+        found[name] = content
+    return found
+
+
+def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
+    base = evaluate(node.value, frame, following)
+    if isinstance(node.slice, ast.Slice):
+        bounds = [
+            None if one is None else evaluate(one, frame, following) for one in (node.slice.lower, node.slice.upper)
+        ]
+        if isinstance(base, (str, tuple, list)) and node.slice.step is None and all(map(_whole, bounds)):
+            return base[slice(*bounds)]
+        return UNKNOWN
+    key = evaluate(node.slice, frame, following)
+    if isinstance(base, Made) and base.dotted == "sys.modules" and isinstance(key, str):
+        return Module(key)
+    if isinstance(base, Made) and base.dotted == "importlib.metadata.packages_distributions()" and isinstance(key, str):
+        return list(following.world.owners.get(key, (key,)))
+    if not isinstance(base, (dict, tuple, list, str)) or not _known(key):
+        return UNKNOWN
+    try:
+        return base[key]
+    except (KeyError, IndexError, TypeError) as error:
+        if isinstance(base, dict):
+            raise Failed(type(error).__name__, None) from None
+        return UNKNOWN
+
+
+def _whole(bound: Any) -> bool:
+    return bound is None or (isinstance(bound, int) and abs(bound) < _MOST)
+
+
+def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
+    parts: list[str] = []
+    for value in node.values:
+        found = evaluate(value.value if isinstance(value, ast.FormattedValue) else value, frame, following)
+        if not isinstance(found, (str, int)):
+            return UNKNOWN
+        parts.append(str(found))
+    return "".join(parts)
+
+
+def _binary(node: ast.BinOp, frame: Frame, following: Following) -> Any:
+    left, right = evaluate(node.left, frame, following), evaluate(node.right, frame, following)
+    if not _known(left) or not _known(right) or type(left) is not type(right):
+        return UNKNOWN
+    if isinstance(node.op, ast.Add) and isinstance(left, (str, tuple, list)) and len(left) + len(right) <= _MOST:
+        return left + right
+    if isinstance(node.op, ast.Add) and isinstance(left, int):
+        return left + right
+    if isinstance(node.op, ast.Sub) and isinstance(left, int):
+        return left - right
+    return UNKNOWN
+
+
+def _walrus(node: ast.NamedExpr, frame: Frame, following: Following) -> Any:
+    value = evaluate(node.value, frame, following)
+    frame.names[node.target.id] = value
+    return value
+
+
+def _starred(node: ast.Starred, frame: Frame, following: Following) -> Any:
+    evaluate(node.value, frame, following)
+    return UNKNOWN
+
+
+def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
+    method = node.func
+    if isinstance(method, ast.Attribute):
+        holder = evaluate(method.value, frame, following)
+        if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
+            arguments, keywords = _arguments(node, frame, following)
+            if method.attr in _CHANGING and not isinstance(holder, (str, tuple, frozenset)):
+                return _changed(holder, method, arguments, frame, following)
+            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
+    function = evaluate(method, frame, following)
+    arguments, keywords = _arguments(node, frame, following)
+    if isinstance(function, Function):
+        return following.call(function, arguments, keywords, node)
+    if isinstance(function, Made):
+        return _library(function.dotted, arguments, keywords, frame, following)
+    return UNKNOWN
+
+
+def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame, following: Following) -> Any:
+    """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds it
+    is not known any more."""
+    if following.certain and len(holder) < _MOST and all(map(_known_deep, arguments)):
+        try:
+            return getattr(holder, method.attr)(*arguments)
+        except (TypeError, ValueError, KeyError, IndexError):
+            pass
+    if isinstance(method.value, ast.Name):
+        frame.forget(method.value.id)
+    return UNKNOWN
+
+
+def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list[Any], dict[str, Any]]:
+    """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
+    values = [evaluate(one, frame, following) for one in node.args]
+    named = {one.arg or "**": evaluate(one.value, frame, following) for one in node.keywords}
+    return values, named
+
+
+def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
+    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
+    if name not in allowed or not all(map(_known, arguments)):
+        return UNKNOWN
+    try:
+        found = getattr(holder, name)(*arguments)
+    except (TypeError, ValueError, KeyError, IndexError):
+        return UNKNOWN
+    return list(found) if name in ("keys", "values", "items") else found
+
+
+def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame, following: Following) -> Any:
+    """What a function of the standard library, of packaging or a builtin answers."""
+    first = values[0] if values else UNKNOWN
+    last = dotted.rpartition(".")[2]
+    if dotted in ("os.getenv", "os.environ.get"):
+        return values[1] if len(values) > 1 else named.get("default")
+    if dotted.endswith(".packages_distributions"):
+        return Made("importlib.metadata.packages_distributions()")
+    if isinstance(first, str):
+        if last in ("find_spec", "find_loader"):
+            return following.present(first)
+        if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
+            return following.version(first)
+        if dotted == "importlib.metadata.packages_distributions().get":
+            return list(following.world.owners.get(first, (first,)))
+        if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
+            following.load(first, frame.module, 0)
+            return Module(first)
+        if last in ("parse", "Version", "LooseVersion", "StrictVersion") and "version" in dotted.lower():
+            return Version(first)
+    if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
+        if dotted == "builtins.hasattr":
+            return following.has(first.module, values[1])
+        if dotted == "builtins.getattr" and values[1] == "__version__":
+            return following.attribute(first.module, "__version__", frame.module, 0)
+    if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
+        return first
+    if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
+        return following.available(last[3:-10])
+    builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
+    if builtin is not None and not named and all(map(_known_deep, values)):
+        try:
+            return builtin(*values)
+        except (TypeError, ValueError):
+            return UNKNOWN
+    return UNKNOWN
+
+
+def _known_deep(value: Any) -> bool:
+    if isinstance(value, (set, frozenset, dict)):
+        return len(value) < _MOST and all(map(_known, value))
+    return _known(value)
+
+
+def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
+    """Whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None when that is not known."""
+    try:
+        wanted = read_requirement(text)
+    except NotARequirement:
+        return None
+    there = version(wanted.name)
+    if wanted.name == "python":
+        there = UNKNOWN if python is None else ".".join(map(str, python[:3]))
+    if there is UNKNOWN or wanted.marker:
+        return None
+    if there is None:
+        return False
+    return satisfies(there, wanted.specifiers) if wanted.specifiers else True
+
+
+_KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.BoolOp: _bool_op,
+    ast.UnaryOp: _unary,
+    ast.Compare: _compare,
+    ast.IfExp: _if_else,
+    ast.Tuple: _sequence,
+    ast.List: _sequence,
+    ast.Set: _sequence,
+    ast.Dict: _dict,
+    ast.Subscript: _subscript,
+    ast.JoinedStr: _text,
+    ast.BinOp: _binary,
+    ast.NamedExpr: _walrus,
+    ast.Starred: _starred,
+    ast.Call: _call,
+}

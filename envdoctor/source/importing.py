@@ -1,0 +1,757 @@
+"""Following what an import executes, statement by statement, without executing it: what it takes, and what stops it.
+
+A branch whose condition is not known is followed on both sides, and what would stop it there is no proof. A module that
+is not followed (its insides are not ours to check, or it is compiled) only says which names it has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from envdoctor.source.deciding import Frame, demanded, evaluate, joined, truth
+from envdoctor.source.library import Library, Unreadable
+from envdoctor.source.offers import Offers, absolute, is_type_checking
+from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
+
+__all__ = ["Importing", "OutOfBudget"]
+
+_MOST_STEPS = 30_000_000
+_DEEPEST = 40
+#: Exceptions by the classes that catch them, beside their own.
+_CAUGHT_BY = {
+    "ModuleNotFoundError": ("ImportError",),
+    "PackageNotFoundError": ("ModuleNotFoundError", "ImportError"),
+    "KeyError": ("LookupError",),
+    "IndexError": ("LookupError",),
+    "VersionConflict": ("ImportError",),
+}
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "AttributeError", "VersionConflict")
+_OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
+_ALL = ("Exception", "BaseException")
+
+
+class OutOfBudget(Exception):
+    """Following took more steps than one environment may cost."""
+
+
+class _Return(Exception):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class _Break(Exception):
+    pass
+
+
+class _Continue(Exception):
+    pass
+
+
+class _State:
+    """One module that was, or is being, imported."""
+
+    __slots__ = ("failure", "frame", "running", "stops")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.running = True
+        self.failure: Failed | None = None
+        self.stops: list[Stop] = []
+
+
+class Importing:
+    """Imports in one environment. ``problems`` are modules whose source could not be parsed."""
+
+    def __init__(self, library: Library, world: World) -> None:
+        self.library, self.world = library, world
+        self.problems: dict[str, str] = {}
+        self._states: dict[str, _State] = {}
+        self._steps = 0
+        self._depth = 0
+        self._unsure = 0
+        self._catching = 0
+        self._current: list[_State] = []
+        self._bodies: dict[tuple[str, int], list[ast.stmt] | None] = {}
+        self._below: dict[str, dict[str, str]] = {}
+
+    # What the caller asks
+
+    def statement(self, module: str, names: Iterable[str]) -> list[Stop]:
+        """What stops ``import module``, or ``from module import names``: nothing when it works or cannot be told."""
+        try:
+            self.load(module, "", 0)
+            for name in names:
+                self._take(module, name, "", 0)
+        except Failed as failed:
+            return self._all_stops(failed)
+        return []
+
+    def offered(self, module: str, name: str) -> bool | None:
+        """Whether a module has a name, or a submodule of it; None when that cannot be told."""
+        return self._has(module, name, set())
+
+    # What expressions ask
+
+    @property
+    def certain(self) -> bool:
+        """Whether what is followed now is certain to happen."""
+        return not self._unsure
+
+    def step(self, node: ast.AST) -> None:
+        """Count work. Raises :class:`OutOfBudget`."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise OutOfBudget
+
+    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what may or may not happen: what would stop it is no proof."""
+        self._unsure += 1
+        try:
+            return action(*arguments)
+        except Failed:
+            return UNKNOWN
+        finally:
+            self._unsure -= 1
+
+    def present(self, module: str) -> Any:
+        """What ``find_spec`` gives: None for a module that is not there."""
+        there = self._exists(module)
+        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
+
+    def version(self, distribution: str) -> Any:
+        """What ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
+        found = self.world.version(distribution)
+        if found is None:
+            raise Failed("PackageNotFoundError", None)
+        return found
+
+    def available(self, module: str) -> Any:
+        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
+        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
+
+    def has(self, module: str, name: str) -> Any:
+        """What ``hasattr`` gives for a module."""
+        found = self._has(module, name, set())
+        return UNKNOWN if found is None else found
+
+    def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
+        """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
+        special = _special(module, name, self.world)
+        if special is not None:
+            return special
+        state = self._states.get(module)
+        if state is not None and name in state.frame.names:
+            return state.frame.names[name]
+        if self.library.find(f"{module}.{name}") is not None:
+            return Module(f"{module}.{name}")
+        if name == "__version__":
+            return self._own_version(module)
+        if module.partition(".")[0] in self.world.standard:
+            return Made(f"{module}.{name}")
+        if name.startswith("__") or self._has(module, name, set()) is not False or (state and state.running):
+            return UNKNOWN
+        return self._stopped("AttributeError", Stop("attribute", consumer, line, module, name))
+
+    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
+        name = function.node.name
+        if name.startswith("require_version") and arguments and isinstance(arguments[0], str):
+            if demanded(arguments[0], self.world.version, self.world.python) is False:
+                stop = Stop("raise", function.module, node.lineno, function.module, name, arguments[0])
+                return self._stopped("ImportError", stop)
+            return None
+        if self._depth >= _DEEPEST:
+            return UNKNOWN
+        body = self._body(function)
+        around = self._frame(function.module)
+        names = _bound(function.node, arguments, keywords, Frame(function.module, {}, around), self)
+        if body is None or names is None:
+            return UNKNOWN
+        frame = Frame(function.module, names, around)
+        self._depth += 1
+        pending: list[Any] = []
+        try:
+            self._block(body, frame, pending)
+            value = None
+        except _Return as returned:
+            value = returned.value
+        except Failed as failed:
+            # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
+            if pending or failed.kind not in _IMPORT_ERRORS:
+                return UNKNOWN
+            raise
+        except (_Break, _Continue):
+            return UNKNOWN
+        finally:
+            self._depth -= 1
+        for other in pending:
+            value = joined(value, other)
+        return value
+
+    def load(self, module: str, consumer: str, line: int) -> None:
+        """Import a module and the packages around it. Raises :class:`Failed`."""
+        parts = module.split(".")
+        top = parts[0]
+        if top in self.world.standard or top == "__main__" or (not module and not top):
+            return
+        for length in range(1, len(parts) + 1):
+            name = ".".join(parts[:length])
+            there = self._exists(name)
+            if there is False:
+                self._stopped("ModuleNotFoundError", Stop("module", consumer, line, name, ""))
+                return
+            if there is None or not self.world.followed(top):
+                continue
+            found = self.library.find(name)
+            if found is not None and found.kind == "source":
+                self._execute(name)
+
+    # Modules
+
+    def _body(self, function: Function) -> list[ast.stmt] | None:
+        """The statements of a function; None for one that yields, or cannot be read."""
+        key = function.module, function.node.lineno
+        if key not in self._bodies:
+            node: ast.FunctionDef | None = function.node
+            if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
+                try:
+                    node = self.library.function(function.module, function.node.lineno)
+                except Unreadable:
+                    node = None
+            yields = node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node))
+            self._bodies[key] = None if node is None or yields else node.body
+        return self._bodies[key]
+
+    def _frame(self, module: str) -> Frame:
+        state = self._states.get(module)
+        return state.frame if state is not None else Frame(module, {})
+
+    def _execute(self, module: str) -> None:
+        state = self._states.get(module)
+        if state is None:
+            state = self._states[module] = _State(Frame(module, {"__name__": module, "__file__": UNKNOWN}))
+            try:
+                body = self.library.tree(module).body
+            except Unreadable as problem:
+                self.problems[module] = str(problem)
+                state.running = False
+                return
+            saved = self._unsure, self._catching, self._depth
+            self._unsure = self._catching = 0
+            self._current.append(state)
+            try:
+                self._block(body, state.frame, [])
+            except Failed as failed:
+                state.failure = failed
+                if failed.stop is not None and failed.stop not in state.stops:
+                    state.stops.append(failed.stop)
+            except (_Return, _Break, _Continue):
+                pass
+            except RecursionError:
+                self.problems[module] = "is nested too deeply"
+            finally:
+                self._current.pop()
+                self._unsure, self._catching, self._depth = saved
+                state.running = False
+            if state.failure is None and state.stops:
+                state.failure = Failed("ImportError", state.stops[0])
+        if state.failure is not None:
+            raise state.failure
+
+    def _all_stops(self, failed: Failed) -> list[Stop]:
+        """What stops it first, and what would stop the same module next."""
+        stops = [failed.stop] if failed.stop else []
+        for state in self._states.values():
+            if failed.stop in state.stops:
+                stops += [stop for stop in state.stops if stop not in stops and stop.consumer == failed.stop.consumer]
+        return stops
+
+    def _exists(self, module: str) -> bool | None:
+        """Whether a module is there; None when that cannot be told."""
+        top = module.partition(".")[0]
+        if top in self.world.standard or top == "__main__":
+            return True
+        if self.library.find(module) is not None:
+            return True
+        parent = module.rpartition(".")[0]
+        if not parent:
+            return False if self.world.complete else None
+        above = self.library.find(parent)
+        if above is None:
+            return self._exists(parent) and None
+        if above.kind == "compiled" or not above.paths:
+            return None if above.kind == "compiled" else self._made(parent)
+        if above.kind == "namespace":
+            return False if self.world.complete else None
+        return self._served(module, parent)
+
+    def _made(self, parent: str) -> bool | None:
+        """Whether a module that is no package may be replaced by one."""
+        offers = self._offers(parent)
+        return False if offers is not None and offers.open is None else None
+
+    def _served(self, module: str, parent: str) -> bool | None:
+        """Whether a package makes a submodule that has no file: by a finder of its own, or by putting it there."""
+        import re
+
+        last = module.rpartition(".")[2]
+        above = parent
+        while above:
+            offers = self._offers(above)
+            if offers is None:
+                return None
+            if above == parent and (offers.open or last in offers.names or last in offers.lazy):
+                return None
+            if offers.finder is not None:
+                for text in offers.finder:
+                    try:
+                        if text == last or ("(" in text and re.search(text, module)):
+                            return None
+                    except (re.error, RecursionError, OverflowError):
+                        return None
+                # Its pattern may be put together from pieces.
+                if any(
+                    piece in module for text in offers.finder for piece in re.findall(r"\w{8,}_", text) if "\\" in text
+                ):
+                    return None
+            above = above.rpartition(".")[0]
+        return False
+
+    def _offers(self, module: str) -> Offers | None:
+        try:
+            return self.library.offers(module)
+        except Unreadable as problem:
+            self.problems[module] = str(problem)
+            return None
+
+    def _has(self, module: str, name: str, seen: set[str]) -> bool | None:
+        if module.partition(".")[0] in self.world.standard or module in seen or len(seen) > 200:
+            return None
+        seen.add(module)
+        if self.library.find(f"{module}.{name}") is not None:
+            return True
+        found = self.library.find(module)
+        if found is None or found.kind == "compiled":
+            return None
+        if found.kind == "namespace":
+            return False
+        if not self.world.followed(module.partition(".")[0]) and self.library.mentions(module, name):
+            return True
+        offers = self._offers(module)
+        if offers is None:
+            return None
+        if (
+            name in offers.names
+            or name in offers.lazy
+            or name in ("__name__", "__file__", "__doc__", "__path__", "__spec__")
+        ):
+            return True
+        answer: bool | None = False
+        for star in offers.stars:
+            inner = self._through_star(star, name, seen)
+            if inner:
+                return True
+            answer = None if inner is None else answer
+        if offers.below is not None and name in self._exported_below(module, offers.below):
+            return True
+        return None if offers.open else answer
+
+    def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
+        """Whether ``from module import *`` gives the name."""
+        if name.startswith("_"):
+            offers = self._offers(module) if self.library.find(module) is not None else None
+            return None if offers is None else name in (offers.exports or ())
+        return self._has(module, name, seen)
+
+    def _exported_below(self, module: str, folder: str) -> dict[str, str]:
+        """The names in ``__all__`` of the modules in a folder of a package, and their modules."""
+        key = f"{module} {folder}"
+        if key not in self._below:
+            self._below[key] = dict(self._exports_in(f"{module}.{folder}" if folder else module, 0))
+        return self._below[key]
+
+    def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
+        found = self.library.find(package)
+        if found is None or not found.paths or depth > 3:
+            return
+        for path in self.library.files_below(found.paths[0]):
+            stem = path.replace("\\", "/").rpartition("/")[2][:-3]
+            if stem == "__init__":
+                continue
+            for name in _exports(self.library.text(path)):
+                yield name, f"{package}.{stem}"
+        for path in self.library.folders_below(found.paths[0]):
+            stem = path.replace("\\", "/").rpartition("/")[2]
+            if not stem.startswith("_"):
+                yield from self._exports_in(f"{package}.{stem}", depth + 1)
+
+    def _take(self, module: str, name: str, consumer: str, line: int) -> Any:
+        """``from module import name``: its value. Raises :class:`Failed`."""
+        special = _special(module, name, self.world)
+        if special is not None:
+            return special
+        top = module.partition(".")[0]
+        if top in self.world.standard:
+            return Made(f"{module}.{name}")
+        state = self._states.get(module)
+        if state is not None and name in state.frame.names:
+            return state.frame.names[name]
+        if self.world.followed(top):
+            target = self._lazy_home(module, name)
+            if target:
+                self.load(target, module, 0)
+                return self._take(target, name, module, 0) if target != module else UNKNOWN
+        if name == "__version__":
+            return self._own_version(module)
+        submodule = f"{module}.{name}"
+        if self.library.find(submodule) is not None:
+            offers = self._offers(module)
+            if offers is None or name not in offers.names:
+                self.load(submodule, consumer, line)
+            return Module(submodule)
+        if state is not None and state.running:
+            return UNKNOWN
+        if self._has(module, name, set()) is False:
+            return self._stopped("ImportError", Stop("name", consumer, line, module, name))
+        if top in ("packaging", "importlib_metadata", "pkg_resources"):
+            return Made(f"{module}.{name}")
+        return UNKNOWN
+
+    def _lazy_home(self, module: str, name: str) -> str | None:
+        """The module that is loaded when a lazy package is asked for a name."""
+        found = self.library.find(module)
+        if found is None or found.kind != "source":
+            return None
+        offers = self._offers(module)
+        if offers is None:
+            return None
+        home = offers.lazy.get(name)
+        if home:
+            return home.partition(":")[0]
+        if home is None and offers.below is not None and name not in offers.names:
+            return self._exported_below(module, offers.below).get(name)
+        return None
+
+    def _own_version(self, module: str) -> Any:
+        top = module.partition(".")[0]
+        for distribution in self.world.owners.get(top, (top,)):
+            found = self.world.version(distribution)
+            if found is not None:
+                return found
+        return UNKNOWN
+
+    def _stopped(self, kind: str, stop: Stop) -> Any:
+        """What happens at something that is certain to fail. Raises :class:`Failed`, unless it stands at the top of a
+        module: there the statements behind it are followed too, to tell what fails next."""
+        if self._unsure or self._catching or self._depth or not self._current or stop.consumer == "":
+            raise Failed(kind, stop)
+        self._current[-1].stops.append(stop)
+        return UNKNOWN
+
+    # Statements
+
+    def _block(self, body: Iterable[ast.stmt], frame: Frame, pending: list[Any]) -> None:
+        for statement in body:
+            self.step(statement)
+            method = self._STATEMENTS.get(type(statement))
+            if method is not None:
+                method(self, statement, frame, pending)
+
+    def _import(self, statement: ast.Import, frame: Frame, pending: list[Any]) -> None:
+        for alias in statement.names:
+            self.load(alias.name, frame.module, statement.lineno)
+            shown = alias.name if alias.asname else alias.name.partition(".")[0]
+            frame.names[alias.asname or shown] = Module(shown)
+
+    def _import_from(self, statement: ast.ImportFrom, frame: Frame, pending: list[Any]) -> None:
+        found = self.library.find(frame.module)
+        module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
+        self.load(module, frame.module, statement.lineno)
+        for alias in statement.names:
+            if alias.name == "*":
+                state = self._states.get(module)
+                offers = self._offers(module) if state is not None else None
+                exports = offers.exports if offers is not None else None
+                for name, value in list(state.frame.names.items()) if state is not None else ():
+                    if name in exports if exports is not None else not name.startswith("_"):
+                        frame.names[name] = value
+            else:
+                frame.names[alias.asname or alias.name] = self._take(module, alias.name, frame.module, statement.lineno)
+
+    def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
+        for one in (*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)):
+            evaluate(one, frame, self)
+        frame.names[statement.name] = Function(frame.module, statement)
+
+    def _class(self, statement: ast.ClassDef, frame: Frame, pending: list[Any]) -> None:
+        for one in (*statement.bases, *statement.decorator_list):
+            evaluate(one, frame, self)
+        self._block(statement.body, Frame(frame.module, {}, frame), [])
+        frame.names[statement.name] = Class(frame.module, statement.name)
+
+    def _assign(self, statement: ast.Assign, frame: Frame, pending: list[Any]) -> None:
+        value = evaluate(statement.value, frame, self)
+        for target in statement.targets:
+            _bind(target, value, frame)
+
+    def _annotated(self, statement: ast.AnnAssign, frame: Frame, pending: list[Any]) -> None:
+        if statement.value is not None:
+            _bind(statement.target, evaluate(statement.value, frame, self), frame)
+
+    def _augmented(self, statement: ast.AugAssign, frame: Frame, pending: list[Any]) -> None:
+        evaluate(statement.value, frame, self)
+        _bind(statement.target, UNKNOWN, frame)
+
+    def _expression(self, statement: ast.Expr, frame: Frame, pending: list[Any]) -> None:
+        evaluate(statement.value, frame, self)
+
+    def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
+        if is_type_checking(statement.test):
+            return self._block(statement.orelse, frame, pending)
+        known = truth(evaluate(statement.test, frame, self))
+        if known is None:
+            self._either([statement.body, statement.orelse], frame, pending)
+        else:
+            self._block(statement.body if known else statement.orelse, frame, pending)
+
+    def _either(self, blocks: list[list[ast.stmt]], frame: Frame, pending: list[Any]) -> None:
+        """Follow several blocks of which one runs, it is not known which."""
+        before = frame.names
+        results: list[dict[str, Any]] = []
+        self._unsure += 1
+        try:
+            for block in blocks:
+                frame.names = dict(before)
+                try:
+                    self._block(block, frame, pending)
+                except _Return as returned:
+                    pending.append(returned.value)
+                except (Failed, _Break, _Continue):
+                    pass
+                else:
+                    results.append(frame.names)
+        finally:
+            self._unsure -= 1
+        after = dict(before)
+        for names in results:
+            for name, value in names.items():
+                if name not in before:
+                    after[name] = value if name not in after else joined(after[name], value)
+                elif value is not before[name]:
+                    after[name] = joined(after[name], value)
+        if len(results) > 1:
+            for name in after:
+                if any(name not in names for names in results):
+                    after[name] = UNKNOWN
+        # The names of a module are one table: others hold it.
+        before.clear()
+        before.update(after)
+        frame.names = before
+
+    def _try(self, statement: ast.Try, frame: Frame, pending: list[Any]) -> None:
+        self._catching += 1
+        try:
+            self._block(statement.body, frame, pending)
+        except Failed as failed:
+            self._catching -= 1
+            try:
+                self._handled(statement, failed, frame, pending)
+            finally:
+                self._catching += 1
+        else:
+            self._catching -= 1
+            try:
+                self._block(statement.orelse, frame, pending)
+            finally:
+                self._catching += 1
+        finally:
+            self._catching -= 1
+            self._block(statement.finalbody, frame, pending)
+
+    def _handled(self, statement: ast.Try, failed: Failed, frame: Frame, pending: list[Any]) -> None:
+        for handler in statement.handlers:
+            if _catches(handler, failed.kind):
+                if handler.name:
+                    frame.names[handler.name] = UNKNOWN
+                try:
+                    self._block(handler.body, frame, pending)
+                except Failed as again:
+                    raise Failed(again.kind or failed.kind, failed.stop or again.stop) from None
+                return
+        raise failed
+
+    def _raise(self, statement: ast.Raise, frame: Frame, pending: list[Any]) -> None:
+        error = statement.exc
+        if error is None:
+            raise Failed("", None)
+        kind = error.func if isinstance(error, ast.Call) else error
+        name = getattr(kind, "id", "") or getattr(kind, "attr", "")
+        text = ""
+        if isinstance(error, ast.Call) and error.args:
+            found = self.unsure(evaluate, error.args[0], frame, self)
+            text = found[:300] if isinstance(found, str) else ""
+        raise Failed(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+
+    def _return(self, statement: ast.Return, frame: Frame, pending: list[Any]) -> None:
+        raise _Return(None if statement.value is None else evaluate(statement.value, frame, self))
+
+    def _for(self, statement: ast.For, frame: Frame, pending: list[Any]) -> None:
+        values = evaluate(statement.iter, frame, self)
+        if isinstance(values, dict):
+            values = list(values)
+        if not isinstance(values, (list, tuple)) or len(values) > 500:
+            _bind(statement.target, UNKNOWN, frame)
+            return self._either([statement.body, []], frame, pending)
+        for value in list(values):
+            _bind(statement.target, value, frame)
+            try:
+                self._block(statement.body, frame, pending)
+            except _Break:
+                return
+            except _Continue:
+                continue
+        self._block(statement.orelse, frame, pending)
+
+    def _while(self, statement: ast.While, frame: Frame, pending: list[Any]) -> None:
+        self._either([statement.body, []], frame, pending)
+
+    def _with(self, statement: ast.With, frame: Frame, pending: list[Any]) -> None:
+        suppressed = False
+        for item in statement.items:
+            evaluate(item.context_expr, frame, self)
+            suppressed = suppressed or "suppress" in ast.dump(item.context_expr)[:200]
+            if item.optional_vars is not None:
+                _bind(item.optional_vars, UNKNOWN, frame)
+        if suppressed:
+            self._either([statement.body, []], frame, pending)
+        else:
+            self._block(statement.body, frame, pending)
+
+    def _match(self, statement: ast.Match, frame: Frame, pending: list[Any]) -> None:
+        self._either([case.body for case in statement.cases] + [[]], frame, pending)
+
+    def _delete(self, statement: ast.Delete, frame: Frame, pending: list[Any]) -> None:
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                frame.names.pop(target.id, None)
+
+    def _break(self, statement: ast.Break, frame: Frame, pending: list[Any]) -> None:
+        raise _Break
+
+    def _continue(self, statement: ast.Continue, frame: Frame, pending: list[Any]) -> None:
+        raise _Continue
+
+    def _global(self, statement: ast.Global, frame: Frame, pending: list[Any]) -> None:
+        around = self._frame(frame.module)
+        for name in statement.names:
+            around.names[name] = UNKNOWN
+
+    def _assert(self, statement: ast.Assert, frame: Frame, pending: list[Any]) -> None:
+        if truth(evaluate(statement.test, frame, self)) is False:
+            raise Failed(
+                "AssertionError", Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
+            )
+
+    _STATEMENTS: ClassVar[Mapping[type, Callable[..., None]]] = {
+        ast.Import: _import,
+        ast.ImportFrom: _import_from,
+        ast.FunctionDef: _define,
+        ast.AsyncFunctionDef: _define,
+        ast.ClassDef: _class,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated,
+        ast.AugAssign: _augmented,
+        ast.Expr: _expression,
+        ast.If: _if,
+        ast.Try: _try,
+        ast.Raise: _raise,
+        ast.Return: _return,
+        ast.For: _for,
+        ast.While: _while,
+        ast.With: _with,
+        ast.Match: _match,
+        ast.Delete: _delete,
+        ast.Break: _break,
+        ast.Continue: _continue,
+        ast.Assert: _assert,
+        ast.Global: _global,
+    }
+
+
+def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
+    if handler.type is None or not kind:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {getattr(one, "id", "") or getattr(one, "attr", "") for one in types}
+    return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
+
+
+def _bind(target: ast.expr, value: Any, frame: Frame) -> None:
+    if isinstance(target, ast.Name):
+        frame.names[target.id] = value
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        values = value if isinstance(value, (tuple, list)) and len(value) == len(target.elts) else None
+        for index, inner in enumerate(target.elts):
+            _bind(inner, UNKNOWN if values is None else values[index], frame)
+    elif isinstance(target, ast.Starred):
+        _bind(target.value, UNKNOWN, frame)
+    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        held = frame.get(target.value.id)
+        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+        if isinstance(held, dict):
+            if isinstance(key, (str, int)):
+                held[key] = value
+            else:
+                frame.names[target.value.id] = UNKNOWN
+
+
+def _bound(
+    node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame, following: Importing
+) -> dict[str, Any] | None:
+    """The parameters of a call by name; None when it cannot be told."""
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    if "**" in keywords or len(arguments) > len(positional):
+        return None
+    names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
+    for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
+        names.setdefault(one.arg, following.unsure(evaluate, default, frame, following))
+    for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        names[one.arg] = UNKNOWN if given is None else following.unsure(evaluate, given, frame, following)
+    names.update(keywords)
+    for one in (*positional, *spec.kwonlyargs):
+        names.setdefault(one.arg, UNKNOWN)
+    for rest in (spec.vararg, spec.kwarg):
+        if rest is not None:
+            names[rest.arg] = UNKNOWN
+    return names
+
+
+def _special(module: str, name: str, world: World) -> Any:
+    """Values of the standard library and of typing that guards ask for; None for all others."""
+    if module == "sys" and name == "version_info":
+        return UNKNOWN if world.python is None else world.python
+    if (module, name) == ("sys", "platform"):
+        return {"linux": "linux", "windows": "win32", "darwin": "darwin"}.get(world.platform, UNKNOWN)
+    if name == "TYPE_CHECKING":
+        return False
+    return None
+
+
+def _exports(source: bytes) -> list[str]:
+    """The names of ``__all__ = [...]`` in a module's source."""
+    start = source.rfind(b"\n__all__")
+    if start < 0:
+        return []
+    end = source.find(b"]", start)
+    try:
+        value = ast.parse(source[start : end + 1].strip() or b"0").body[0]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    listed = getattr(value, "value", None)
+    if not isinstance(listed, (ast.List, ast.Tuple)):
+        return []
+    return [one.value for one in listed.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]

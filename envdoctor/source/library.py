@@ -1,0 +1,186 @@
+"""The modules below some folders: where Python would find each, its syntax tree, what it offers."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from envdoctor.source.offers import Offers, read_offers, statements
+from envdoctor.source.trimming import trimmed
+from envdoctor.text.files import Files
+
+__all__ = ["Found", "Library", "Unreadable"]
+
+_LARGEST = 4 << 20
+_COMPILED = (".so", ".pyd", ".pyc")
+#: Before 3.11 the parser has no limit of its own: 100,000 operators in one expression overrun an 8 MiB stack.
+_OPERATORS = b".([+-*/%@&|^<>"
+_MOST_OPERATORS = 20_000
+
+
+class Unreadable(Exception):
+    """A module whose source cannot be parsed; the message is a clause for a report."""
+
+
+class Found(NamedTuple):
+    """Where a module lies.
+
+    ``kind`` is ``source``, ``compiled`` (an extension module or bytecode alone) or ``namespace`` (folders without
+    ``__init__``). ``paths`` are the folders of its submodules, none for a module that is no package.
+    """
+
+    kind: str
+    path: str
+    paths: tuple[str, ...]
+
+
+class Library:
+    """The modules below ``folders``, in import order. Each file is parsed once.
+
+    ``read`` holds the path of every file that was parsed: what was concluded from them holds while they stay the same.
+    """
+
+    def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
+        self._folders = tuple(folders)
+        self._files = files or Files()
+        self._found: dict[str, Found | None] = {}
+        self._listed: dict[str, frozenset[str]] = {}
+        self._compiled: dict[str, frozenset[str]] = {}
+        self._offers: dict[str, Offers | None] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._sources: dict[str, bytes] = {}
+        self._functions: dict[str, dict[int, ast.FunctionDef]] = {}
+        self.read: dict[str, None] = {}
+
+    def find(self, name: str) -> Found | None:
+        """The module of that dotted name; None when there is none below the folders."""
+        if name not in self._found:
+            parent, _, last = name.rpartition(".")
+            folders: Sequence[str] = self._folders
+            if parent:
+                above = self.find(parent)
+                folders = above.paths if above is not None else ()
+            self._found[name] = self._look(folders, last)
+        return self._found[name]
+
+    def offers(self, name: str) -> Offers | None:
+        """What a module offers; None for one that is no source. Raises :class:`Unreadable`."""
+        if name not in self._offers:
+            found = self.find(name)
+            if found is None or found.kind != "source":
+                self._offers[name] = None
+            else:
+                source = self._source(found.path)
+                self._offers[name] = read_offers(self._parsed(found.path, source), name, bool(found.paths), source)
+        return self._offers[name]
+
+    def tree(self, name: str) -> ast.Module:
+        """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
+        found = self.find(name)
+        assert found is not None and found.kind == "source"
+        self.offers(name)
+        return self._trees.pop(found.path, None) or self._parsed(found.path, self._source(found.path))
+
+    def function(self, module: str, line: int) -> ast.FunctionDef | None:
+        """A function of a module with its body, by the line of its definition. Raises :class:`Unreadable`."""
+        if module not in self._functions:
+            found = self.find(module)
+            assert found is not None
+            body = _parsed(self._source(found.path)).body
+            self._functions[module] = {one.lineno: one for one in statements(body) if isinstance(one, ast.FunctionDef)}
+        return self._functions[module].get(line)
+
+    def mentions(self, module: str, name: str) -> bool:
+        """Whether the name stands anywhere in the source of a module: otherwise nothing binds it there by name."""
+        found = self.find(module)
+        if found is None or found.kind != "source":
+            return False
+        if found.path not in self._sources:
+            self.read[found.path] = None
+            self._sources[found.path] = self._source(found.path)
+        source, word = self._sources[found.path], name.encode()
+        return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
+
+    def files_below(self, folder: str, ending: str = ".py") -> list[str]:
+        """The paths of the files with that ending in a folder."""
+        return [os.path.join(folder, name) for name in sorted(self._names(folder)) if name.endswith(ending)]
+
+    def folders_below(self, folder: str) -> list[str]:
+        """The paths of what may be folders in a folder."""
+        return [os.path.join(folder, name) for name in sorted(self._names(folder)) if "." not in name]
+
+    def text(self, path: str) -> bytes:
+        """The content of a source file. Raises :class:`Unreadable`."""
+        return self._source(path)
+
+    def _look(self, folders: Sequence[str], name: str) -> Found | None:
+        portions: list[str] = []
+        for folder in folders:
+            names = self._names(folder)
+            if name in names:
+                inner = os.path.join(folder, name)
+                inside = self._names(inner)
+                if "__init__.py" in inside:
+                    return Found("source", os.path.join(inner, "__init__.py"), (inner,))
+                if any(one.startswith("__init__.") and one.endswith(_COMPILED) for one in inside):
+                    return Found("compiled", inner, (inner,))
+                if inside or self._files.is_folder(inner):
+                    portions.append(inner)
+            if self._is_compiled(folder, name):
+                return Found("compiled", os.path.join(folder, name), ())
+            if f"{name}.py" in names:
+                return Found("source", os.path.join(folder, f"{name}.py"), ())
+            if f"{name}.pyc" in names:
+                return Found("compiled", os.path.join(folder, f"{name}.pyc"), ())
+        return Found("namespace", portions[0], tuple(portions)) if portions else None
+
+    def _names(self, folder: str) -> frozenset[str]:
+        known = self._listed.get(folder)
+        if known is None:
+            known = self._listed[folder] = frozenset(self._files.names_or_none(folder))
+        return known
+
+    def _is_compiled(self, folder: str, name: str) -> bool:
+        if folder not in self._compiled:
+            compiled = (one for one in self._names(folder) if one.endswith(_COMPILED[:2]))
+            self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
+        return name in self._compiled[folder]
+
+    def _source(self, path: str) -> bytes:
+        try:
+            return self._files.whole(path, _LARGEST)
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
+
+    def _parsed(self, path: str, source: bytes) -> ast.Module:
+        self.read[path] = None
+        if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
+            raise Unreadable("is too large to be parsed safely by Python before 3.11")
+        self._trees[path] = tree = _parsed_trimmed(source)
+        return tree
+
+
+def _parsed_trimmed(source: bytes) -> ast.Module:
+    try:
+        return _parsed(trimmed(source))
+    except Unreadable:
+        return _parsed(source)
+
+
+def _parsed(source: bytes) -> ast.Module:
+    """Raises :class:`Unreadable`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise Unreadable(f"is not Python that this interpreter can parse (line {error.lineno or 1})") from None
+    except (RecursionError, MemoryError):
+        raise Unreadable("is nested too deeply, or too large, to be parsed") from None
+    except (ValueError, LookupError):
+        raise Unreadable("is not Python source text") from None

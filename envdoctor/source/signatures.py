@@ -1,0 +1,247 @@
+"""What functions and classes can be called with, and how classes call their own methods, from syntax trees.
+
+Parameters are texts: names that can be given by keyword, ``*`` for any number of positional arguments, ``**`` for any
+keyword, and ``&module:Class`` for what that base class takes. Where something may hide the signature there is None.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+__all__ = ["accepts", "calls", "parameters"]
+
+#: Decorators that leave the parameters as they are, by the last part of their names.
+_PLAIN = {
+    *("abstractmethod", "classmethod", "staticmethod", "contextmanager", "asynccontextmanager", "lru_cache", "cache"),
+    *(
+        "no_grad",
+        "inference_mode",
+        "final",
+        "override",
+        "deprecated",
+        "total_ordering",
+        "runtime_checkable",
+        "typechecked",
+    ),
+    *("export", "requires", "requires_backends", "replace_return_docstrings", "auto_docstring", "no_type_check"),
+    *(
+        "add_start_docstrings",
+        "add_end_docstrings",
+        "add_start_docstrings_to_model_forward",
+        "add_code_sample_docstrings",
+    ),
+    *("substitute_docstring", "can_return_tuple", "validate_hf_hub_args", "transmit_format", "fingerprint_transform"),
+    *("register_to_config", "on_main_process", "ignore", "unused", "instrument_w_nvtx", "torch_required", "wraps_doc"),
+    *("register_for_gptq", "check_generator", "document", "rename_docstring", "doc_method", "apply_forward_hook"),
+}
+#: They take further keywords, which their first arguments name.
+_MORE_KEYWORDS = {"deprecate_kwarg", "deprecate_kwargs"}
+_DATACLASS = {"dataclass"}
+_WITHOUT_PARAMETERS = {"object", "ABC", "Generic", "Protocol"}
+_HIDING_BASES = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ExplicitEnum", "TypedDict", "type"}
+_DEEPEST = 20
+
+Names = Mapping[str, str]
+
+
+def parameters(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...] | None]:
+    """What every function, class and method (``Trainer.train``) of a module can be called with, sorted.
+
+    ``names`` says where names of the module come from, as :class:`~envdoctor.source.offers.Offers` has it. What is
+    defined in several branches takes what any of them takes.
+    """
+    found: dict[str, tuple[str, ...] | None] = {}
+    for node in _definitions(tree.body):
+        if isinstance(node, ast.ClassDef):
+            _add(found, node.name, _of_class(node, module, names))
+            for method in _methods(node):
+                if not _is_property(method):
+                    _add(found, f"{node.name}.{method.name}", _of_function(method, bound=True))
+        else:
+            _add(found, node.name, _of_function(node, bound=False))
+    return found
+
+
+def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...]]:
+    """How classes call their own methods: for ``Trainer.compute_loss`` the ways (``2 num_items_in_batch=``: number of
+    positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``)."""
+    found: dict[str, set[str]] = {}
+    for node in _definitions(tree.body):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        bases = [_place(base, module, names) for base in node.bases]
+        found.setdefault(node.name, set()).update(f"&{base}" for base in bases if base is not None)
+        own = {method.name for method in _methods(node) if not _is_property(method)}
+        for method in _methods(node):
+            for way in _own_calls(method):
+                if way[0] in own:
+                    found.setdefault(f"{node.name}.{way[0]}", set()).add(way[1])
+    return {name: tuple(sorted(ways)) for name, ways in found.items() if ways}
+
+
+def accepts(
+    place: str, keyword: str, lookup: Callable[[str], Collection[str] | None], *, deepest: int = _DEEPEST
+) -> bool | None:
+    """Whether what stands at a place (``module:Class``) can be called with a keyword; None when that is not known.
+
+    ``lookup`` gives the parameters of a place, None when they are not known.
+    """
+    items = lookup(place)
+    if items is None or not deepest:
+        return None
+    if keyword in items or "**" in items:
+        return True
+    answers = [accepts(item[1:], keyword, lookup, deepest=deepest - 1) for item in items if item.startswith("&")]
+    return True if True in answers else None if None in answers else False
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+    """Functions and classes of a module or class, in whichever branch they stand."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            for inner in (node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])):
+                yield from _definitions(inner)
+            for handler in getattr(node, "handlers", []):
+                yield from _definitions(handler.body)
+
+
+def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for method in _definitions(node.body):
+        if not isinstance(method, ast.ClassDef) and "overload" not in map(_last, method.decorator_list):
+            yield method
+
+
+def _add(found: dict[str, tuple[str, ...] | None], name: str, items: set[str] | None) -> None:
+    known = found.get(name, ())
+    found[name] = None if items is None or known is None else tuple(sorted({*known, *items}))
+
+
+def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool) -> set[str] | None:
+    more = _decorated(node.decorator_list)
+    if more is None:
+        return None
+    arguments = node.args
+    named = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
+    if bound and "staticmethod" not in map(_last, node.decorator_list) and not arguments.posonlyargs:
+        named = named[1:] if arguments.args else named
+    stars = ["*"] * (arguments.vararg is not None) + ["**"] * (arguments.kwarg is not None)
+    return {*named, *stars, *more}
+
+
+def _of_class(node: ast.ClassDef, module: str, names: Names) -> set[str] | None:
+    if any(_last(keyword.value) != "ABCMeta" for keyword in node.keywords if keyword.arg == "metaclass"):
+        return None
+    decorators = [one for one in node.decorator_list if _last(one) not in _DATACLASS]
+    is_dataclass = len(decorators) < len(node.decorator_list)
+    more = _decorated(decorators)
+    if more is None:
+        return None
+    for name in ("__init__", "__new__"):
+        own = [method for method in _methods(node) if method.name == name]
+        if own:
+            found = [_of_function(method, bound=True) for method in own]
+            return {item for items in found for item in items or ()} | more if None not in found else None
+    if any(isinstance(one, ast.Assign) and _last(one.targets[0]) in ("__init__", "__new__") for one in node.body):
+        return None
+    bases = [base for base in node.bases if _last(base) not in _WITHOUT_PARAMETERS]
+    if not _HIDING_BASES.isdisjoint(map(_last, bases)):
+        return None
+    if any(_last(base) == "NamedTuple" for base in bases):
+        return {*_fields(node)} | more
+    places = [_place(base, module, names) for base in bases]
+    if None in places:
+        return None
+    return {f"&{place}" for place in places} | (set(_fields(node)) if is_dataclass else set()) | more
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """The annotated fields that a dataclass takes."""
+    for statement in node.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        kind = ast.unparse(statement.annotation)
+        if "ClassVar" in kind or "KW_ONLY" in kind:
+            continue
+        made = statement.value if isinstance(statement.value, ast.Call) else None
+        if not any(
+            keyword.arg == "init" and isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            for keyword in (made.keywords if made is not None else ())
+        ):
+            yield statement.target.id
+
+
+def _decorated(decorators: list[ast.expr]) -> set[str] | None:
+    """Keywords that decorators add; None when one of them may hide the parameters."""
+    more: set[str] = set()
+    for decorator in decorators:
+        name = _last(decorator)
+        if name in _MORE_KEYWORDS and isinstance(decorator, ast.Call):
+            more.update(_texts(decorator))
+        elif name == "strict":  # of huggingface_hub: a dataclass whose values are checked
+            given = decorator.keywords if isinstance(decorator, ast.Call) else []
+            more.update("**" for keyword in given if keyword.arg == "accept_kwargs")
+        elif name not in _PLAIN:
+            return None
+    return more
+
+
+def _texts(call: ast.Call) -> Iterator[str]:
+    for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value
+
+
+def _is_property(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(_last(one) in ("property", "cached_property", "setter") for one in method.decorator_list)
+
+
+def _last(node: ast.expr) -> str:
+    """``dataclass`` of ``dataclasses.dataclass(frozen=True)``, ``Generic`` of ``Generic[T]``."""
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _place(node: ast.expr, module: str, names: Names) -> str | None:
+    """Where a base class comes from, ``module:Class``; None for an expression that does not say."""
+    if isinstance(node, ast.Subscript):
+        return _place(node.value, module, names)
+    path: list[str] = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    origin = names.get(node.id, "")
+    if origin.startswith("module "):
+        parts = [*origin.removeprefix("module ").split("."), *path[::-1]]
+    elif ":" in origin:
+        parts = [*origin.replace(":", ".").split("."), *path[::-1]]
+    elif origin == "class" and not path:
+        return f"{module}:{node.id}"
+    else:
+        return None
+    return ".".join(parts[:-1]) + ":" + parts[-1] if len(parts) > 1 else None
+
+
+def _own_calls(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
+    """``self.name(…)`` in a method: the name, and with how many positional arguments and which keywords."""
+    for node in ast.walk(method):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner = node.func.value
+        if not isinstance(owner, ast.Name) or owner.id != "self":
+            continue
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            continue
+        given = [f"{keyword.arg}=" for keyword in node.keywords if keyword.arg is not None]
+        rest = ["**"] * any(keyword.arg is None for keyword in node.keywords)
+        yield node.func.attr, " ".join([str(len(node.args)), *sorted(given), *rest])

@@ -1,0 +1,239 @@
+"""What the ledger answers about releases that it read, that lie between, before and after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.compiling import compile_matrix
+from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.knowledge.ledger_schema import complaints
+from envdoctor.knowledge.linting import lint_documents
+from envdoctor.knowledge.matrix import Matrix, _load_compiled, load_source
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = """envdoctor-ledger	1
+package	spade-kit
+modules	garden	spade
+depth	names
+[releases]
+1.0.0	2023-01-05	>=3.8	metadata	read
+1.0.1	2023-02-05	>=3.8
+1.1.0	2023-03-05	>=3.8	metadata	read
+1.1.1	2023-04-05	>=3.8	metadata	read	yanked
+1.2.0	2024-01-05	>=3.9	metadata
+1.3.0	2024-02-05	-	metadata	read
+1.4.0	2024-03-05	-	yanked
+[requires]
+*	1.0.0..1.1.1	torch<2
+*	1.0.0..	numpy>=1.17
+*	1.2.0..	torch<3
+[wheels]
+*	1.0.0..1.0.1	py3-none-any	sdist
+*	1.1.0..	cp311-cp311-manylinux_2_28_x86_64
+[offers]
+spade	1.0.0..1.1.0	old_dig
+spade	1.0.0..	Handle	dig
+spade	1.1.1..	new_dig
+spade	1.3.0..	old_dig
+spade.extras	1.1.0..
+spade.handles	1.0.0..	Handle
+spade.lazy	1.0.0..	seen
+[open]
+spade.lazy	1.1.0..	it has a __getattr__
+[parameters]
+spade.handles:Handle	1.0.0..	&spade.handles:Base	length
+spade.handles:nothing	1.0.0..
+[alias]
+spade:Handle	1.0.0..	spade.handles:Handle
+[calls]
+spade.handles:Handle.grip	1.1.0..	2 hard=
+[takes]
+spade	1.0.0..	numpy:array @spade.handles	torch @spade.handles if torch>=1.9
+[demands]
+*	1.1.0..	torch<2 @spade.check
+[moved]
+spade:old_dig	1.1.1..	spade:new_dig
+"""
+
+
+@pytest.fixture
+def spade(tmp_path: Path) -> Released:
+    """A package of whose seven releases four were read."""
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    found = Ledger(tmp_path).package("Spade_Kit")
+    assert found is not None
+    return found
+
+
+def test_releases_are_listed_with_what_was_read_of_them(spade: Released):
+    assert spade.modules == ("garden", "spade") and spade.by_names
+    assert ",".join(release.version for release in spade.releases) == "1.0.0,1.0.1,1.1.0,1.1.1,1.2.0,1.3.0,1.4.0"
+    assert spade.releases[3] == ("1.1.1", "2023-04-05", ">=3.8", True, True, True)
+    assert spade.releases[6] == ("1.4.0", "2024-03-05", "", False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "answer"),
+    [
+        ("1.0.0", "old_dig", True),
+        ("1.0", "old_dig", True),
+        ("1.1.0+cu121", "old_dig", True),
+        ("1.1.1", "old_dig", False),
+        ("1.3.0", "old_dig", True),
+        ("1.0.1", "old_dig", True),  # between releases that have it
+        ("1.0.1", "new_dig", False),  # between releases that do not
+        ("1.1.0rc1", "dig", True),
+    ],
+)
+def test_a_name_is_there_or_not(spade: Released, version: str, name: str, answer: bool):
+    assert spade.has("offers", "spade", name, version) is answer
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "reason"),
+    [
+        ("1.2.0", "old_dig", "spade-kit 1.2.0 was not read, and 1.1.1 and 1.3.0 differ"),
+        ("1.4.0", "dig", "spade-kit was read up to 1.3.0"),
+        ("1.3.1.dev0", "dig", "spade-kit was read up to 1.3.0"),
+        ("0.9", "dig", "spade-kit was read from 1.0.0 on"),
+        ("1.0.0rc1", "dig", "spade-kit was read from 1.0.0 on"),
+        ("latest", "dig", "latest is no version"),
+    ],
+)
+def test_what_was_not_read_is_unknown(spade: Released, version: str, name: str, reason: str):
+    assert spade.has("offers", "spade", name, version) == Unknown(reason)
+
+
+def test_items_of_a_version(spade: Released):
+    assert spade.items("offers", "spade", "1.0.1") == ("Handle", "dig", "old_dig")
+    assert spade.items("offers", "spade", "1.2.0") == Unknown(
+        "spade-kit 1.2.0 was not read, and 1.1.1 and 1.3.0 differ"
+    )
+    assert spade.items("parameters", "spade.handles:Handle", "1.3.0") == ("&spade.handles:Base", "length")
+    assert spade.items("offers", "spad", "1.0.0") == ()
+    assert spade.items("calls", "spade.handles:Handle.grip", "1.1.1") == ("2 hard=",)
+
+
+def test_requirements_and_wheels_speak_of_other_releases(spade: Released):
+    assert spade.items("requires", "*", "1.2.0") == ("numpy>=1.17", "torch<3")
+    assert spade.items("requires", "*", "1.4.0") == Unknown("spade-kit was read up to 1.3.0")
+    assert spade.items("wheels", "*", "1.0.1") == ("py3-none-any", "sdist")
+    assert spade.has("wheels", "*", "sdist", "1.4.0") is False
+
+
+def test_a_subject_may_be_there_without_items(spade: Released):
+    assert spade.listed("offers", "spade.extras", "1.1.1") is True
+    assert spade.listed("offers", "spade.extras", "1.0.0") is False
+    assert spade.listed("parameters", "spade.handles:nothing", "1.3.0") is True
+    assert spade.listed("parameters", "spade.handles:never", "1.3.0") is False
+
+
+def test_an_import_finds_names_and_modules_below(spade: Released):
+    assert spade.offers("spade", "dig", "1.0.0") is True
+    assert spade.offers("spade", "extras", "1.1.0") is True
+    assert spade.offers("spade", "extras", "1.0.0") is False
+    assert isinstance(spade.offers("spade", "extras", "1.0.1"), Unknown)
+    assert spade.offers("spade.lazy", "seen", "1.1.0") is True
+    assert spade.offers("spade.lazy", "unseen", "1.0.0") is False
+    assert spade.offers("spade.lazy", "unseen", "1.1.0") == Unknown(
+        "spade.lazy of spade-kit 1.1.0: it has a __getattr__"
+    )
+
+
+def test_a_package_known_by_metadata_says_nothing_of_names(tmp_path: Path):
+    (tmp_path / "spade.txt").write_text(
+        "envdoctor-ledger\t1\npackage\tspade\nmodules\tspade\ndepth\tmetadata\n[releases]\n1.0\t2023-01-05\t-\tmetadata\n"
+    )
+    spade = Ledger(tmp_path).package("spade")
+    assert spade is not None and not spade.by_names
+    assert spade.offers("spade", "dig", "1.0") == Unknown("the ledger has no names of this package")
+    assert spade.has("offers", "spade", "dig", "1.0") == Unknown("the ledger has no names of this package")
+    assert spade.items("requires", "*", "1.0") == ()
+
+
+def test_spans_and_their_text(spade: Released):
+    assert spade.spans("offers", "spade", "old_dig") == (("1.0.0", "1.1.0"), ("1.3.0", None))
+    assert spade.specifier("offers", "spade", "old_dig") == "<1.1.1 or >=1.3"
+    assert spade.specifier("offers", "spade", "new_dig") == ">=1.1.1"
+    assert spade.specifier("offers", "spade", "dig") == ""
+    assert spade.specifier("offers", "spade", "never") is None
+    assert spade.specifier("requires", "*", "torch<2") == "<1.2"
+
+
+def test_subjects_are_found_by_what_they_have(spade: Released):
+    assert list(spade.subjects("offers")) == ["spade", "spade.extras", "spade.handles", "spade.lazy"]
+    assert list(spade.subjects_with("offers", "Handle")) == ["spade", "spade.handles"]
+    assert list(spade.subjects_with("offers", "dig")) == ["spade"]
+    assert list(spade.subjects_with("offers", "Hand")) == []
+    assert list(spade.subjects("never")) == []
+
+
+def test_the_owner_of_a_module_is_the_package_that_lists_it(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    ledger = Ledger(tmp_path)
+    assert ledger.packages() == ("spade-kit",)
+    assert ledger.owner("garden.beds") == ledger.owner("spade") == "spade-kit"
+    assert ledger.owner("kit") is None and ledger.package("../spade-kit") is None
+    assert Ledger(tmp_path / "none").owner("spade") is None
+
+
+def test_no_file_is_opened_before_it_is_asked_for(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    ledger = Ledger(tmp_path)
+    (tmp_path / "other.txt").symlink_to(tmp_path / "nowhere")  # would fail when read
+    assert ledger.package("spade-kit") is ledger.package("spade_kit") is not None
+
+
+def test_a_sound_file_has_no_complaint():
+    assert list(complaints("spade-kit", FILE.encode())) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("ledger\t1", "ledger\t2", "line 1: envdoctor-ledger 1"),
+        ("package\tspade-kit", "package\tspade", "line 2: package: the normalised name of the file"),
+        ("garden\tspade", "spade\tgarden", "line 3: modules: names of modules in order"),
+        ("depth\tnames", "depth\tall", "line 4: depth: names or metadata"),
+        ("[open]", "[opened]", "line 28: [opened] is not expected here"),
+        ("1.0.1\t2023-02-05", "1.0.1rc1\t2023-02-05", "line 7: releases: '1.0.1rc1' is no release"),
+        ("2023-02-05", "2023-02-35", "line 7: releases: '2023-02-35' is no day"),
+        ("\t>=3.9\t", "\t3.9\t", "line 10: releases: '3.9' compares no version"),
+        ("read\tyanked", "yanked\tread", "line 9: releases: the flags are metadata, read, yanked, in this order"),
+        ("1.0.1\t2023", "1.5.1\t2023", "releases: 1.1.0 stands behind 1.5.1"),
+        ("torch<2\n", "torch<two\n", "line 14: requires: *: 'torch<two' is no item"),
+        ("..1.0.1\tpy3", "..1.0.2\tpy3", "line 18: wheels: *: 1.0.0..1.0.2: a span of releases"),
+        ("spade\t1.1.1..\tnew", "spade\t1.2.0..\tnew", "line 23: offers: spade: 1.2.0..: a span of releases"),
+        ("1.0.0..\tHandle\tdig", "1.0.0..\tdig\tHandle", "line 22: offers: spade: items are sorted"),
+        ("1.0.0..\tHandle\tdig", "1.0.0..1.3.0\tHandle\tdig", "line 22: offers: spade: 1.0.0..1.3.0 ends before"),
+        ("\tnew_dig", "\tdig", "line 23: offers: spade: 'dig' stands in another line for the same releases"),
+        ("spade.extras\t1.1.0..\n", "spade.extra\t1.1.0..\nspade.\t1.1.0..\n", "line 26: offers: spade.: this is no"),
+        ("spade.extras\t1.1.0..\n", "spade.zeal\t1.1.0..\n", "line 26: offers: spade.handles: lines are sorted"),
+        ("2 hard=", "hard", "line 36: calls: spade.handles:Handle.grip: 'hard' is no item"),
+        ("numpy:array @spade.handles", "numpy:array", "line 38: takes: spade: 'numpy:array' is no item"),
+        ("torch<2 @spade.check", "torch<2", "line 40: demands: *: 'torch<2' is no item"),
+    ],
+)
+def test_what_a_file_may_not_say(old: str, new: str, complaint: str):
+    assert FILE.count(old) >= 1
+    found = list(complaints("spade-kit", FILE.replace(old, new, 1).encode()))
+    assert any(complaint in problem for problem in found), found
+
+
+def test_the_lint_reads_the_ledger(home: Path):
+    (home / "ledger").mkdir()
+    (home / "ledger" / "spade-kit.txt").write_text(FILE.replace("\t1\n", "\t2\n", 1))
+    (home / "ledger" / "notes.md").write_bytes(b"\xff")
+    found = list(lint_documents(load_source(home, source="test")))
+    assert [where for where, _ in found] == ["ledger/notes.md", "ledger/spade-kit.txt"]
+
+
+def test_the_wheel_carries_the_ledger_as_it_is(tmp_path: Path, matrix: Matrix):
+    compile_matrix(ROOT / "matrices", tmp_path)
+    compiled = _load_compiled(tmp_path)
+    assert compiled.ledger.packages() == matrix.ledger.packages() != ()
+    name = matrix.ledger.packages()[0]
+    assert (tmp_path / "ledger" / f"{name}.txt").read_bytes() == (matrix.home / "ledger" / f"{name}.txt").read_bytes()

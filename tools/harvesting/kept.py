@@ -1,0 +1,243 @@
+"""What was fetched of the package index, kept in a work folder: nothing is asked for twice, one file at a time.
+
+A wheel is read by byte ranges: its list of members, and of these only what is wanted, neighbours in one request. An
+sdist is fetched as a whole when it is no larger than :data:`LARGEST`. An interrupted harvest goes on where it was.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+
+from package_index import Index
+from pip._internal.exceptions import NetworkConnectionError
+from pip._internal.models.link import Link
+from pip._internal.network.lazy_wheel import HTTPRangeRequestUnsupported, LazyZipOverHTTP
+from pip._vendor.requests import RequestException
+
+from harvesting.releases import File, Release
+
+__all__ = ["LARGEST", "Kept", "Listing", "NotReadable"]
+
+#: Bytes of a file that may be fetched as a whole.
+LARGEST = 50_000_000
+#: Members of a wheel that lie nearer together than this are fetched in one request.
+_GAP = 1 << 16
+#: A member larger than this is data.
+_LARGEST_MEMBER = 4 << 20
+_DAY_ONE = ZipInfo().date_time
+
+#: Names of all members of a release's file (its own top folder left out), and the text of those that were wanted.
+Listing = tuple[list[str], dict[str, bytes]]
+
+
+class NotReadable(Exception):
+    """No file of the release can be read: too large, or broken."""
+
+
+class Kept:
+    """The work folder. ``pause`` in seconds is kept between requests."""
+
+    def __init__(self, work: Path, pause: float = 0.1) -> None:
+        self.work = work
+        self.pause = pause
+        self._index: Index | None = None
+
+    def files(self, project: str, *, fresh: bool = False) -> list[File]:
+        """The files of a project; ``fresh`` asks again what was answered before."""
+        path = self.work / "index" / f"{project}.json"
+        if fresh or not path.is_file():
+            _write(path, json.dumps([file._asdict() for file in self._ask(project)], indent=0).encode())
+        return [File(**entry) for entry in json.loads(path.read_bytes())]
+
+    def metadata(self, project: str, release: Release) -> tuple[str, list[str]] | None:
+        """METADATA of a release (of an sdist PKG-INFO with its requirements) and the names of its members; None when no
+        file of it says what it requires."""
+        path = self.work / "metadata" / project / f"{release.version}.json"
+        if not path.is_file():
+            try:
+                text, names = self._metadata(release)
+                answer: dict[str, Any] = {"metadata": text, "names": names}
+            except NotReadable as error:
+                answer = {"metadata": None, "names": [], "why": str(error)}
+            _write(path, json.dumps(answer, indent=0).encode())
+        kept = json.loads(path.read_bytes())
+        return None if kept["metadata"] is None else (kept["metadata"], kept["names"])
+
+    def sources(self, project: str, release: Release) -> ZipFile | None:
+        """The Python files of a release; None when none of its files can be read."""
+        path = self.work / "sources" / project / f"{release.version}.zip"
+        if not path.is_file():
+            try:
+                _, members = self._listing(release, lambda name: name.endswith(".py"))
+            except NotReadable:
+                members = {}
+            data = io.BytesIO()
+            with ZipFile(data, "w", ZIP_DEFLATED) as file:
+                for name in sorted(members):
+                    file.writestr(ZipInfo(name, _DAY_ONE), members[name], ZIP_DEFLATED)
+            _write(path, data.getvalue())
+        found = ZipFile(path)
+        return found if found.namelist() else None
+
+    def _metadata(self, release: Release) -> tuple[str, list[str]]:
+        described = next((file for file in release.files if file.described), None)
+        if described is not None:
+            return self._get(described.url + ".metadata").decode("utf-8", "replace"), []
+        names, members = self._listing(release, _is_metadata)
+        text = next((members[name] for name in sorted(members) if name.endswith(("METADATA", "PKG-INFO"))), None)
+        if text is None:
+            raise NotReadable("it has no metadata")
+        header = text.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0] + "\n"
+        if "PKG-INFO" in members:
+            header += _required(header, members)
+        return header, names
+
+    def _listing(self, release: Release, wanted: Callable[[str], bool]) -> Listing:
+        """Of the first file of a release that can be read. Raises :class:`NotReadable`."""
+        why = "it has no file"
+        for file in release.files:
+            try:
+                if file.is_wheel:
+                    return self._wheel(file, wanted)
+                if file.size > LARGEST:
+                    why = f"{file.name} has {file.size:,} bytes"
+                    continue
+                return _sdist(self._get(file.url), wanted)
+            except (BadZipFile, tarfile.TarError, EOFError, HTTPRangeRequestUnsupported) as error:
+                why = f"{file.name}: {error}"
+        raise NotReadable(why)
+
+    def _wheel(self, file: File, wanted: Callable[[str], bool]) -> Listing:
+        time.sleep(self.pause)
+        with LazyZipOverHTTP(file.url, self.index.client) as lazy, ZipFile(lazy) as wheel:  # type: ignore[arg-type]
+            infos = sorted(wheel.infolist(), key=lambda info: info.header_offset)
+            ends = [*(info.header_offset for info in infos[1:]), wheel.start_dir]
+            spans = [
+                (info.header_offset, end - 1, info)
+                for info, end in zip(infos, ends, strict=True)
+                if wanted(info.filename) and info.file_size <= _LARGEST_MEMBER
+            ]
+            for start, end in _merged((start, end) for start, end, _ in spans):
+                lazy._download(start, end)
+            return [info.filename for info in infos], {info.filename: wheel.read(info) for *_, info in spans}
+
+    @property
+    def index(self) -> Index:
+        """pip's own client, made when something must be asked."""
+        if self._index is None:
+            self._index = Index()
+        return self._index
+
+    def _ask(self, project: str) -> Iterator[File]:
+        """What the indexes say that answer by HTTP, in JSON (PEP 691) with days (PEP 700)."""
+        seen: set[str] = set()
+        for url in self.index.finder.search_scope.get_index_urls_locations(project):
+            if not url.startswith("http"):
+                continue
+            time.sleep(self.pause)
+            page = self.index.finder._link_collector.fetch_response(Link(url))
+            if page is None:
+                continue
+            if "json" not in page.content_type:
+                raise SystemExit(f"{url} answers in {page.content_type}: an index that speaks JSON (PEP 691) is needed")
+            for entry in json.loads(page.content)["files"]:
+                if entry["filename"] not in seen and "upload-time" in entry:
+                    seen.add(entry["filename"])
+                    yield File(
+                        entry["filename"],
+                        urljoin(page.url, entry["url"]),
+                        entry.get("size", 0),
+                        entry.get("requires-python") or "",
+                        entry["upload-time"][:10],
+                        bool(entry.get("yanked")),
+                        bool(entry.get("core-metadata", entry.get("data-dist-info-metadata"))),
+                    )
+
+    def _get(self, url: str) -> bytes:
+        time.sleep(self.pause)
+        response = self.index.client.get(url)
+        try:
+            response.raise_for_status()
+        except (RequestException, NetworkConnectionError) as error:
+            raise SystemExit(f"{error}: start again to go on from here") from None
+        data: bytes = response.content
+        return data
+
+
+def _write(path: Path, data: bytes) -> None:
+    """The whole file, or nothing when interrupted."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _merged(spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Spans in order, those put together that lie near each other."""
+    last: tuple[int, int] | None = None
+    for start, end in spans:
+        if last is not None and start - last[1] <= _GAP:
+            last = last[0], end
+            continue
+        if last is not None:
+            yield last
+        last = start, end
+    if last is not None:
+        yield last
+
+
+def _sdist(data: bytes, wanted: Callable[[str], bool]) -> Listing:
+    names, members = [], {}
+    if data[:2] == b"PK":
+        with ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist():
+                name = info.filename.partition("/")[2]
+                names.append(name)
+                if wanted(name) and info.file_size <= _LARGEST_MEMBER:
+                    members[name] = archive.read(info)
+        return names, members
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            name = member.name.partition("/")[2]
+            names.append(name)
+            if member.isfile() and wanted(name) and member.size <= _LARGEST_MEMBER:
+                file = tar.extractfile(member)
+                members[name] = file.read() if file is not None else b""
+    return names, members
+
+
+def _is_metadata(name: str) -> bool:
+    folder, _, last = name.rpartition("/")
+    if folder.endswith(".dist-info"):
+        return "/" not in folder and last == "METADATA"
+    return name == "PKG-INFO" or (folder.endswith(".egg-info") and last in ("requires.txt", "top_level.txt"))
+
+
+def _required(header: str, members: dict[str, bytes]) -> str:
+    """What an sdist's own header leaves out: the requirements that setuptools wrote beside it.
+
+    Raises :class:`NotReadable` when nothing says what they are."""
+    told = re.match(r"(?s)Metadata-Version: (?:2\.[2-9]|[3-9])(?!.*\nDynamic: Requires-Dist)", header)  # PEP 643
+    if told or "\nRequires-Dist:" in header:
+        return ""
+    text = next((members[name] for name in sorted(members) if name.endswith("requires.txt")), None)
+    if text is None:
+        raise NotReadable("its sdist does not say what it requires")
+    lines, marker = [], ""
+    for line in map(str.strip, text.decode("utf-8", "replace").splitlines()):
+        if line.startswith("["):
+            extra, _, marker = line.strip("[]").partition(":")
+            marker = f"extra == '{extra}'" if extra else marker
+        elif line:
+            lines.append(f"Requires-Dist: {line}" + (f" ; {marker}" if marker else ""))
+    return "".join(f"{line}\n" for line in lines)
