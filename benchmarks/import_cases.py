@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.parser import HeaderParser
 from functools import cached_property
 from importlib.metadata import Distribution, distributions
@@ -46,14 +47,50 @@ STACKS: Mapping[str, str] = {
 }
 #: What is replaced: six times in ten what every training script imports, three times what stands beside it, and else
 #: what lies below.
-CORE = "transformers accelerate peft trl datasets diffusers sentence-transformers huggingface-hub".split()
-BESIDE = """
-    tokenizers safetensors evaluate optimum gradio gradio-client lightning pytorch-lightning torchmetrics torchao kernels
-""".split()
-BELOW = """
-    numpy pandas pydantic pydantic-core fsspec dill multiprocess httpx requests typing-extensions packaging filelock
-    regex tqdm jinja2 pillow scikit-learn fastapi starlette
-""".split()
+CORE = (
+    "transformers",
+    "accelerate",
+    "peft",
+    "trl",
+    "datasets",
+    "diffusers",
+    "sentence-transformers",
+    "huggingface-hub",
+)
+BESIDE = (
+    "tokenizers",
+    "safetensors",
+    "evaluate",
+    "optimum",
+    "gradio",
+    "gradio-client",
+    "lightning",
+    "pytorch-lightning",
+    "torchmetrics",
+    "torchao",
+    "kernels",
+)
+BELOW = (
+    "numpy",
+    "pandas",
+    "pydantic",
+    "pydantic-core",
+    "fsspec",
+    "dill",
+    "multiprocess",
+    "httpx",
+    "requests",
+    "typing-extensions",
+    "packaging",
+    "filelock",
+    "regex",
+    "tqdm",
+    "jinja2",
+    "pillow",
+    "scikit-learn",
+    "fastapi",
+    "starlette",
+)
 YEARS = ("2023-01-01", "2026-11-20")
 #: Larger wheels are left alone.
 MOST_BYTES = 50 << 20
@@ -190,16 +227,20 @@ class Workshop:
     def build(self, case: Case, folder: Path) -> None:
         """A virtual environment of its own for a case, made of hard links."""
         subprocess.run(["cp", "-al", self.stack(case.stack), folder], check=True)
-        site = site_of(folder)
-        for entry in sorted(replaced_entries(site, case.pins)):
-            shutil.rmtree(site / entry) if (site / entry).is_dir() else (site / entry).unlink()
+        for entry in replaced_entries(site_of(folder), case.pins):
+            remove(site_of(folder) / entry)
+        self.put(case, site_of(folder))
+
+    def put(self, case: Case, site: Path) -> None:
+        """Links to the content of the case's wheels."""
         for name, version in case.pins.items():
-            for entry in content(self.unpacked(name, version)):
-                subprocess.run(["cp", "-al", entry, site], check=True)
+            for entry in sorted(self.unpacked(name, version).iterdir()):
+                if entry.name not in ("bin", ".lock", "share", "etc"):
+                    subprocess.run(["cp", "-al", entry, site], check=True)
 
 
 class Bench:
-    """One tree for each stack in which packages are exchanged and put back by renaming, so that bytecode stays."""
+    """One tree of hard links for each stack, in which packages are exchanged and put back."""
 
     def __init__(self, workshop: Workshop, folder: Path) -> None:
         self.workshop = workshop
@@ -207,40 +248,38 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
-    def mount(self, case: Case) -> Path:
-        """The virtual environment with the releases of the case in their places."""
+    @contextmanager
+    def mounted(self, case: Case) -> Iterator[Path]:
+        """The virtual environment with the releases of the case in their places, as long as the context lasts."""
         tree = self.folder / case.stack
         if not tree.exists():
             subprocess.run(["cp", "-al", self.workshop.stack(case.stack), tree], check=True)
         site, aside = site_of(tree), self.folder / "aside"
         aside.mkdir()
-        for entry in sorted(replaced_entries(site, case.pins)):
+        for entry in replaced_entries(site, case.pins):
             os.rename(site / entry, aside / entry)
-        for name, version in case.pins.items():
-            for entry in content(self.workshop.unpacked(name, version)):
-                os.rename(entry, site / entry.name)
-        return tree
+        self.workshop.put(case, site)
+        try:
+            yield tree
+        finally:
+            for entry in replaced_entries(site, case.pins):
+                remove(site / entry)
+            for path in list(aside.iterdir()):
+                os.rename(path, site / path.name)
+            aside.rmdir()
 
-    def unmount(self, case: Case) -> None:
-        """Everything back in its place."""
-        site, aside = site_of(self.folder / case.stack), self.folder / "aside"
-        for name, version in case.pins.items():
-            unpacked = self.workshop.home / "unpacked" / f"{name}-{version}"
-            for entry in sorted(replaced_entries(site, [name])):
-                os.rename(site / entry, unpacked / entry)
-        for entry in list(aside.iterdir()):
-            os.rename(entry, site / entry.name)
-        aside.rmdir()
+
+def remove(path: Path) -> None:
+    """A file, or a folder with all that is in it."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def site_of(environment: Path) -> Path:
     """The folder of the installed packages."""
     return next(environment.glob("lib/python3.*/site-packages"))
-
-
-def content(unpacked: Path) -> list[Path]:
-    """What lies in site-packages of an unpacked wheel."""
-    return [entry for entry in sorted(unpacked.iterdir()) if entry.name not in ("bin", ".lock", "share", "etc")]
 
 
 def replaced_entries(site: Path, names: Iterable[str]) -> set[str]:

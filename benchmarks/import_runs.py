@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 
 sys.path.insert(0, str(ROOT))
 
-from envdoctor.knowledge.entry_statements import entries  # noqa: E402 (the checkout's own)
-from envdoctor.knowledge.matrix import load_matrix  # noqa: E402
+from envdoctor.knowledge.entry_statements import entries
+from envdoctor.knowledge.matrix import load_matrix
 
 #: No network, no GPU, no messages home.
 QUIET = {
@@ -29,9 +29,20 @@ QUIET = {
     "DO_NOT_TRACK": "1",
 }
 #: Whose statements come first, because others load these packages: what a failed statement has loaded is lost.
-FIRST = """
-    numpy pandas pyarrow torch safetensors tokenizers huggingface-hub transformers accelerate datasets evaluate peft
-""".split()
+FIRST = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "torch",
+    "safetensors",
+    "tokenizers",
+    "huggingface-hub",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "evaluate",
+    "peft",
+)
 #: Says which third-party modules the statements load, and which statements fail.
 RECORD = """
 import json, os, sys, warnings
@@ -57,8 +68,7 @@ class Interpreters:
 
     def truth(self, case: Case, *, alone: bool = False) -> dict[str, Any]:
         """Statements with None or their errors, and whether all requirements are met, as `uv pip check` says."""
-        tree = self.bench.mount(case)
-        try:
+        with self.bench.mounted(case) as tree:
             site = site_of(tree)
             request = {
                 "site": str(site),
@@ -72,8 +82,6 @@ class Interpreters:
             process.stdin.flush()
             results = json.loads(process.stdout.readline())
             return {"met": met(self.workshop.uv, tree), "results": results}
-        finally:
-            self.bench.unmount(case)
 
     def close(self) -> None:
         """End the interpreters."""
@@ -85,7 +93,12 @@ class Interpreters:
     def _interpreter(self, stack: str) -> subprocess.Popen[str]:
         if stack not in self.running:
             environment = self.workshop.stack(stack)
-            command = [str(environment / "bin" / "python"), "-I", "-S", str(Path(__file__).with_name("import_truth.py"))]
+            command = [
+                str(environment / "bin" / "python"),
+                "-I",
+                "-S",
+                str(Path(__file__).with_name("import_truth.py")),
+            ]
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self._environ()
             )

@@ -26,6 +26,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 #: What one statement may take.
@@ -90,39 +91,52 @@ def answer(line: str, base: str) -> str:
 
 
 def in_turn(statements: list[str], roots: tuple[str, ...]) -> list[Any]:
-    """Each statement in a fork, which goes on with the next ones when it succeeds; else they go on from before it."""
+    """Each statement in a fork, which goes on with the next ones when it succeeds; else they go on from before it.
+
+    The statements about one package are tried together first, and one by one when that fails.
+    """
 
     def work(emit: Callable[[object], None]) -> None:
         broken: dict[str, object] = {}
-        for statement in statements:
-            root = statement.split()[1].partition(".")[0]
+        pending = [list(group) for _, group in groupby(statements, key=root_of)]
+        while pending:
+            group = pending.pop(0)
+            root = root_of(group[0])
             if root in broken:
-                emit([statement, broken[root]])
+                emit([group[0], broken[root]])
                 continue
             reader, writer = os.pipe()
             child = os.fork()
             if not child:
                 os.close(reader)
-                error = attempt(statement, roots)
+                error = next(filter(None, (attempt(statement, roots) for statement in group)), None)
                 os.write(writer, json.dumps(error).encode())
                 os.close(writer)
                 if error:
                     os._exit(0)
-                emit([statement, None])
+                for statement in group:
+                    emit([statement, None])
                 continue
             os.close(writer)
             error = received(reader, SECONDS) or DIED
             if error == "null":
-                os.waitpid(child, 0)
-                return
-            emit([statement, json.loads(error)])
-            if statement == f"import {root}":
-                broken[root] = json.loads(error)
+                return  # the child is this process now
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+            if len(group) > 1:
+                pending[:0] = [[statement] for statement in group]
+                continue
+            emit([group[0], json.loads(error)])
+            if group[0] == f"import {root}":
+                broken[root] = json.loads(error)
 
     return [json.loads(line) for line in forked(work, SECONDS * 20).splitlines()]
+
+
+def root_of(statement: str) -> str:
+    """``trl`` of ``from trl.trainer import SFTTrainer``."""
+    return statement.split()[1].partition(".")[0]
 
 
 def alone(statement: str, roots: tuple[str, ...]) -> object:
@@ -150,7 +164,7 @@ def described(error: BaseException, roots: tuple[str, ...]) -> dict[str, object]
             if (place := relative(frame.filename, frame.lineno, roots))
         ]
         frames += [place for place in places if place not in frames]
-        message = " ".join(str(current).split())[:400]
+        message = " ".join(str(current).replace(roots[0] + os.sep, "").split())[:400]
         chain.append({"type": type(current).__name__, "message": message, "place": places[-1] if places else ""})
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return {"errors": chain, "frames": frames[-40:]}
