@@ -73,7 +73,7 @@ class Interpreters:
             request = {
                 "site": str(site),
                 "changed": sorted(modules_of(site, case.pins)),
-                "statements": statements(site),
+                "statements": statements(site, case.pins),
                 "alone": alone,
             }
             process = self._interpreter(case.stack)
@@ -128,10 +128,14 @@ class Interpreters:
         return [name for name in json.loads(path.read_text()) if name.partition(".")[0] in steady]
 
 
-def statements(site: Path) -> list[str]:
-    """The entry statements of what is installed there."""
+def statements(site: Path, changed: Iterable[str] | None = None) -> list[str]:
+    """The entry statements of what is installed there; of packages outside of CORE only where they require, themselves
+    or through others, one of those that ``changed``."""
     installed = {name: version for name, (version, _) in requirements_of(distributions(path=[str(site)])).items()}
     found = [entry for entry in entries(load_matrix(), installed) if not entry.needs_gpu]
+    if changed is not None:
+        touched = {*CORE, *dependents(site, changed)}
+        found = [entry for entry in found if entry.package in touched]
     places = {name: place for place, name in enumerate(FIRST)}
     found.sort(key=lambda entry: places.get(entry.package, len(places)))
     return [entry.statement for entry in found]
@@ -149,7 +153,12 @@ def modules_of(site: Path, names: Iterable[str]) -> set[str]:
 
 
 def steady_packages(site: Path) -> set[str]:
-    """The distributions that require, themselves or through others, none of CORE and BESIDE."""
+    """The distributions that require none of CORE and BESIDE."""
+    return set(requirements_of(distributions(path=[str(site)]))) - dependents(site, (*CORE, *BESIDE))
+
+
+def dependents(site: Path, names: Iterable[str]) -> set[str]:
+    """These distributions, and those that require one of them, themselves or through others."""
     needs: dict[str, set[str]] = {}
     for name, (_, requires) in requirements_of(distributions(path=[str(site)])).items():
         needs[name] = set()
@@ -160,7 +169,7 @@ def steady_packages(site: Path) -> set[str]:
                 continue
             if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
                 needs[name].add(canonicalize_name(wanted.name))
-    moving = {*CORE, *BESIDE}
-    while more := {name for name, wanted in needs.items() if name not in moving and wanted & moving}:
-        moving |= more
-    return set(needs) - moving
+    found = set(names)
+    while more := {name for name, wanted in needs.items() if name not in found and wanted & found}:
+        found |= more
+    return found
