@@ -153,8 +153,9 @@ def modules_of(site: Path, names: Iterable[str]) -> set[str]:
 
 
 def steady_packages(site: Path) -> set[str]:
-    """The distributions that require none of CORE and BESIDE."""
-    return set(requirements_of(distributions(path=[str(site)]))) - dependents(site, (*CORE, *BESIDE))
+    """The distributions that take nothing from CORE and BESIDE, by their requirements; bitsandbytes takes kernels where
+    it finds it."""
+    return set(requirements_of(distributions(path=[str(site)]))) - dependents(site, (*CORE, *BESIDE, "bitsandbytes"))
 
 
 def dependents(site: Path, names: Iterable[str]) -> set[str]:

@@ -1,28 +1,46 @@
 """Write matrices/ledger anew from the package index: python tools/harvest.py --work DIR [--fresh] [NAME ...]
 
-tools/harvest.toml says which packages are read, and how deep. Everything that is fetched is kept in DIR (outside the
-repository), file by file: started again, the harvest goes on where it was, and asks for nothing twice. ``--fresh`` asks
-the index again which releases there are. Review the difference before committing: it is what changed in the world, or
-a mistake.
+tools/harvest.toml (or ``--settings``) says which packages are read, and how deep. Everything that is fetched is kept in
+DIR (outside the repository), file by file: started again, the harvest goes on where it was, and asks for nothing twice.
+``--fresh`` asks the index again which releases there are. Review the difference before committing: it is what changed
+in the world, or a mistake.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from harvesting.history import history
 from harvesting.kept import Kept
 from harvesting.metadata import modules, required
+from harvesting.moves import moved, served
+from harvesting.names import Names
+from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
+from harvesting.taking import Taking
+from pip._internal.exceptions import NetworkConnectionError
+from pip._vendor.requests import RequestException
 
 from envdoctor.knowledge.ledger_schema import HISTORIES
 from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
+#: What decides what is found in the files of a release: when it changes, they are read again.
+SOURCE = HERE.parent / "envdoctor" / "source"
+TABLES = HERE.parent / "matrices" / "tables"
+NAMES = [HERE / "harvesting/names.py", HERE / "harvesting/reading.py", SOURCE / "offers.py", SOURCE / "signatures.py"]
+TAKES = [
+    *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
+    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),
+]
 
 #: What a section says of one release: items by subject.
 Found = Mapping[str, Collection[str]]
@@ -40,11 +58,39 @@ class Package:
         self.sections: dict[str, dict[Release, Found]] = {section: {} for section in HISTORIES}
         for release in self.releases:
             self.sections["wheels"][release] = {"*": {file.tags for file in release.files}}
-        for release in chosen(self.releases, str(settings["since"]), patches):
-            said = kept.metadata(name, release)
+        read = chosen(self.releases, str(settings["since"]), patches)
+        for release in read:
+            said = kept.metadata(name, release, sources=self.by_names)
             if said is not None:
                 self.sections["requires"][release] = {"*": required(said[0])}
                 self.modules |= modules(said[1])
+        if self.by_names:
+            self._read(kept, settings, read)
+
+    def _read(self, kept: Kept, settings: Mapping[str, Any], releases: Sequence[Release]) -> None:
+        """Everything that the files of the releases say."""
+        taking = Taking(TABLES, settings["names"])
+        found = {}
+        for release in releases:
+            said = kept.reading(
+                self.name, release, "names", _key(NAMES, settings["reading"]), partial(_names, settings)
+            )
+            if said is not None:
+                found[release] = said
+                takes = partial(self._takes, release, taking)
+                taken = kept.reading(self.name, release, "takes", _key(TAKES, settings["names"]), takes)
+                self.sections["takes"][release] = taken
+        ordered = list(found.values())
+        for release, moves, modules_served in zip(found, moved(ordered), served(ordered), strict=True):
+            for section, subjects in found[release]["sections"].items():
+                self.sections[section][release] = subjects
+            self.sections["moved"][release] = moves
+            for module in modules_served:
+                found[release]["sections"]["open"].setdefault(module, []).append("a finder of the package may serve it")
+
+    def _takes(self, release: Release, taking: Taking, folder: str, tops: set[str]) -> Any:
+        required = self.sections["requires"].get(release, {}).get("*", ())
+        return taking.of(folder, tops, (self.name, str(release.version)), required)
 
     def text(self) -> str:
         """The file of the ledger."""
@@ -70,25 +116,39 @@ class Package:
             yield from history([str(release.version) for release in basis], [by_release.get(r, {}) for r in basis])
 
 
+def _names(settings: Mapping[str, Any], folder: str, tops: set[str]) -> Any:
+    return read_names(Names(folder, tops, frozenset(sys.stdlib_module_names)), settings["reading"])
+
+
+def _key(code: Sequence[Path], settings: object) -> str:
+    """How files are read: by what code, with which settings, by which parser."""
+    key = sha256(json.dumps([settings, *sys.version_info[:2]]).encode())
+    for path in code:
+        key.update(path.read_bytes())
+    return key.hexdigest()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the packages that are named, or all, and write their files."""
-    settings = load_toml(HERE / "harvest.toml")
     parser = argparse.ArgumentParser(description="Write matrices/ledger anew from the package index.")
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="packages of tools/harvest.toml; all when none is given"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="packages of the settings; all when none is given")
     parser.add_argument("--work", type=Path, required=True, help="folder for what is fetched, outside the repository")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="folder that is written")
+    parser.add_argument("--settings", type=Path, default=HERE / "harvest.toml", help="which packages are read")
     parser.add_argument("--fresh", action="store_true", help="ask the index again which releases there are")
     asked = parser.parse_args(arguments)
+    settings = load_toml(asked.settings)
     known = [*settings["names"], *settings["metadata"]]
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
-        parser.error(f"{unknown[0]} is not in tools/harvest.toml")
+        parser.error(f"{unknown[0]} is not in {asked.settings}")
     kept = Kept(asked.work)
     asked.ledger.mkdir(parents=True, exist_ok=True)
     for name in asked.names or known:
-        package = Package(name, kept, settings, fresh=asked.fresh)
+        try:
+            package = Package(name, kept, settings, fresh=asked.fresh)
+        except (RequestException, NetworkConnectionError) as error:
+            raise SystemExit(f"{name}: {error}: start again to go on from here") from None
         (asked.ledger / f"{name}.txt").write_text(package.text(), encoding="utf-8", newline="\n")
         counts = ", ".join(
             f"{len(package.sections[section])} {section}" for section in ("wheels", "requires", "offers")

@@ -1,31 +1,38 @@
-"""What stops imports, with the releases that would not: links read from installed files, else from the ledger.
+"""What stops imports, with the releases that would not: by the installed files, for other releases by the ledger.
 
 Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.knowledge.ledger import Ledger
+from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("link", "link_read", "import_run", "pkg.*")
 OUTPUTS = ("broken_link",)
 
+_COLUMNS = ("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "place", "stops", "text")
+_SHOWN = 3
+
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``broken_link``: the items of ``link``, completed."""
-    links = value("link")
-    if isinstance(links, Unknown):
-        return {"broken_link": Derived(Records((), links.reason), "the imports of the installed packages")}
-    if not isinstance(links, Records):
+    """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
+    they are now: those of a facts file, and those that are being changed."""
+    links, read = value("link"), value("link_read")
+    followed = {str(item["package"]) for item in read} if isinstance(read, Records) else set()
+    observed = links if isinstance(links, Records) else Records(())
+    there = {name: version for name in matrix.ledger.packages() if isinstance(version := value(f"pkg.{name}"), str)}
+    if not there and not isinstance(links, Records):
         return {}
     worked = _worked(value("import_run"))
-    items = tuple(_completed(item, matrix.ledger) for item in links if not _refuted(item, worked))
-    return {"broken_link": Derived(Records(items, links.incomplete), "the imports of the installed packages")}
+    found = (*(_completed(item, matrix.ledger) for item in observed), *_of_ledger(there, matrix.ledger, followed))
+    items = tuple(item for item in found if not _refuted(item, worked))
+    return {"broken_link": Derived(Records(items, observed.incomplete), "what packages take from each other")}
 
 
 def _worked(runs: Value) -> Mapping[str, bool]:
@@ -42,17 +49,63 @@ def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
 
 def _completed(link: Mapping[str, Value], ledger: Ledger) -> Mapping[str, Value]:
     provider, wanted = str(link["provider"]), link.get("wanted")
-    constraint: Value = ABSENT
+    found: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
     if isinstance(wanted, str):
-        constraint = provider + wanted
-    elif link["kind"] in ("module", "name", "attribute"):
-        released = ledger.package(provider)
-        module, name = str(link["module"]), str(link["name"])
-        if link["provider_version"] is ABSENT:
-            constraint = provider
-        elif released is not None and released.by_names:
-            item = name[len(module) + 1 :]
-            has = released.specifier("offers", module, item) if item else None
-            constraint = ABSENT if not has or " or " in has else provider + has
-    columns = ("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "place", "stops", "text")
-    return {**{column: link[column] for column in columns}, "constraint": constraint, "consumer_constraint": ABSENT}
+        found["constraint"] = provider + wanted
+    elif isinstance(link["provider_version"], str):
+        found |= _constraints(ledger, link)
+    elif link["kind"] != "raise":
+        found["constraint"] = provider
+    return found
+
+
+def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> Iterator[Mapping[str, Value]]:
+    """What is missing between releases of which at least one was not followed."""
+    if followed.issuperset(there):
+        return
+    for name, version in there.items():
+        consumer = ledger.package(name)
+        if consumer is None or not consumer.by_names:
+            continue
+        found: dict[tuple[str, str], list[Taken]] = {}
+        for take, provider in missing(ledger, consumer, version, there.get, followed if name in followed else ()):
+            found.setdefault((provider, ".".join(filter(None, (take.module, take.name)))), []).append(take)
+        for (provider, what), takes in found.items():
+            link: dict[str, Value] = {
+                "consumer": name,
+                "consumer_version": version,
+                "provider": provider,
+                "provider_version": there[provider],
+                "kind": "name" if takes[0].name else "module",
+                "name": what,
+                "place": takes[0].place,
+                "stops": _listed([take.entry for take in takes]),
+                "text": ABSENT,
+            }
+            yield {**link, **_constraints(ledger, link)}
+
+
+_NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}
+
+
+def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Value]:
+    """The releases of either package that would go with the other as it is."""
+    consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
+    versions = str(link["consumer_version"]), str(link["provider_version"])
+    if not _by_names(consumer) or not _by_names(provider) or consumer is provider:
+        return _NO_CONSTRAINTS
+    assert consumer is not None and provider is not None
+    return {
+        "constraint": fitting_providers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
+        "consumer_constraint": fitting_consumers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
+    }
+
+
+def _by_names(package: Released | None) -> bool:
+    return package is not None and package.by_names
+
+
+def _listed(entries: list[str]) -> str:
+    several = list(dict.fromkeys(entries))
+    more = f", … +{len(several) - _SHOWN}" if len(several) > _SHOWN else ""
+    return ", ".join(several[:_SHOWN]) + more

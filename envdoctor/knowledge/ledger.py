@@ -107,6 +107,16 @@ class Released:
             )
         return self._releases
 
+    @property
+    def read(self) -> list[str]:
+        """The releases whose files were read for names, in order."""
+        return self._of("offers")[0]
+
+    def place_of(self, version: str) -> int:
+        """Where a version stands among these, or would stand."""
+        key = order(version)
+        return 0 if key is None else bisect_left(self._of("offers")[1], key)
+
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
         found = self._at(section, version)
@@ -132,17 +142,45 @@ class Released:
 
     def offers(self, module: str, name: str, version: str) -> bool | Unknown:
         """Whether ``from module import name`` finds the name in a version: what the module binds, or a module below it.
-        Unknown too where a module's names cannot be listed wholly."""
+        Unknown too where a module's names cannot be listed wholly, and for names that the ledger leaves out."""
         if not self.by_names:
             return _NOT_BY_NAMES
-        answers = [self.has("offers", module, name, version), self.listed("offers", f"{module}.{name}", version)]
+        below = f"{module}.{name}"
+        answers = [self.has("offers", module, name, version), self.listed("offers", below, version)]
         if True in answers:
             return True
         unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
-        why = self.items("open", module, version)
-        if isinstance(why, Unknown) or not why:
-            return unsure if unsure is not None else False
-        return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+        if unsure is not None:
+            return unsure
+        for opened in (module, below):
+            why = self.items("open", opened, version)
+            if isinstance(why, Unknown) or why:
+                return why if isinstance(why, Unknown) else Unknown(f"{opened} of {self.name} {version}: {why[0]}")
+        left_out = name.startswith("_") or any(name in items for _, _, items in self._spans("offers", "*"))
+        if left_out and not self.spans("offers", module, name):
+            return Unknown(f"the ledger does not say from where {name} can be taken")
+        return False
+
+    def exists(self, module: str, version: str) -> bool | Unknown:
+        """Whether a version has a module of that dotted name. Unknown too where one may be made while it runs."""
+        if not self.by_names:
+            return _NOT_BY_NAMES
+        answer = self.listed("offers", module, version)
+        why = self.items("open", module, version) if answer is False else ()
+        if isinstance(why, Unknown) or why:
+            return why if isinstance(why, Unknown) else Unknown(f"{module} of {self.name} {version}: {why[0]}")
+        return answer
+
+    def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:
+        """What can be given to the function or class at a public place (``trl:SFTConfig``), see
+        :mod:`envdoctor.source.signatures`; Unknown where the ledger has no parameters of it."""
+        home = self.items("alias", place, version)
+        if isinstance(home, Unknown):
+            return home
+        place = home[0] if home else place
+        if self.listed("parameters", place, version) is False:
+            return Unknown(f"the ledger has no parameters of {place}")
+        return self.items("parameters", place, version)
 
     def spans(self, section: str, subject: str, item: str) -> tuple[tuple[str, str | None], ...]:
         """The releases (first, last) between which a subject has an item, in order; last is None when the newest

@@ -13,13 +13,16 @@
     [requires]                          subject *; items: requirements by PEP 508
     [wheels]                            subject *; items: tags as in file names (py3-none-any), sdist; builds of other
                                         indexes with their local version before (+cu121 cp311-cp311-linux_x86_64)
-    [offers]                            subject: module; items: names that can be imported from it
-    [open]                              subject: module; items: why its names cannot be listed wholly
+    [offers]                            subject: module; items: names that can be imported from it; subject *: names
+                                        that are not recorded for the modules that have them (private names neither)
+    [open]                              subject: module; items: why its names cannot be listed wholly; a module that is
+                                        not in [offers] may be made while the package runs
     [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
                                         &module:Class for those of a base class
     [alias]                             subject: public module:name; items: module:name where it is defined
     [calls]                             subject: module:Class.method; items: how its class calls it itself, number of
-                                        positional arguments and keywords (2 num_items_in_batch=)
+                                        positional arguments and keywords (2 num_items_in_batch=, 1 **); subject:
+                                        module:Class; items: &module:Class, its base classes
     [takes]                             subject: what the user imports (peft, trl:SFTTrainer); items: what importing it
                                         takes of others, provider.module:name @module, and a condition ( if X>=1.0)
     [demands]                           subject *; items: requirements that the code checks itself, with @module
@@ -78,11 +81,11 @@ _STAR = _like(r"\*")
 HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "requires": (_STAR, _is_requirement),
     "wheels": (_STAR, _like(rf"sdist|(?:\+[\w.]+ )?{_TAG}")),
-    "offers": (_like(_MODULE), _like(_NAME)),
+    "offers": (_like(rf"\*|{_MODULE}"), _like(_NAME)),
     "open": (_like(_MODULE), _like(r"\S.*")),
     "parameters": (_like(_PLACE), _like(rf"\*|\*\*|{_NAME}|&{_PLACE}")),
     "alias": (_like(_PLACE), _like(_PLACE)),
-    "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?")),
+    "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?|&{_PLACE}")),
     "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _like(rf"{_MODULE}(?::{_NAME})? @{_MODULE}(?: if \S.*)?")),
     "demands": (_STAR, _is_demand),
     "moved": (_like(_PLACE), _like(_PLACE)),

@@ -17,8 +17,9 @@ from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Modul
 
 __all__ = ["Importing", "OutOfBudget"]
 
-_MOST_STEPS = 30_000_000
-_DEEPEST = 40
+_MOST_STEPS = 5_000_000
+_MOST_IN_A_CALL = 20_000
+_DEEPEST = 20
 #: Exceptions by the classes that catch them, beside their own.
 _CAUGHT_BY = {
     "ModuleNotFoundError": ("ImportError",),
@@ -40,6 +41,10 @@ class _Return(Exception):
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value
+
+
+class _TooLong(Exception):
+    """A function does more than decide."""
 
 
 class _Break(Exception):
@@ -75,6 +80,8 @@ class Importing:
         self._catching = 0
         self._current: list[_State] = []
         self._bodies: dict[tuple[str, int], list[ast.stmt] | None] = {}
+        self._calling: list[tuple[str, int]] = []
+        self._until = 0
         self._below: dict[str, dict[str, str]] = {}
 
     # What the caller asks
@@ -105,6 +112,8 @@ class Importing:
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise OutOfBudget
+        if self._depth and self._steps > self._until:
+            raise _TooLong
 
     def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Do what may or may not happen: what would stop it is no proof."""
@@ -163,7 +172,9 @@ class Importing:
                 stop = Stop("raise", function.module, node.lineno, function.module, name, arguments[0])
                 return self._stopped("ImportError", stop)
             return None
-        if self._depth >= _DEEPEST:
+        key = function.module, function.node.lineno
+        # Where it is not certain to be called, nothing follows from it; and what calls itself decides no import.
+        if self._unsure or self._depth >= _DEEPEST or key in self._calling:
             return UNKNOWN
         body = self._body(function)
         around = self._frame(function.module)
@@ -172,7 +183,10 @@ class Importing:
             return UNKNOWN
         frame = Frame(function.module, names, around)
         self._depth += 1
+        self._calling.append(key)
         pending: list[Any] = []
+        if self._depth == 1:
+            self._until = self._steps + _MOST_IN_A_CALL
         try:
             self._block(body, frame, pending)
             value = None
@@ -183,9 +197,10 @@ class Importing:
             if pending or failed.kind not in _IMPORT_ERRORS:
                 return UNKNOWN
             raise
-        except (_Break, _Continue):
+        except (_Break, _Continue, _TooLong):
             return UNKNOWN
         finally:
+            self._calling.pop()
             self._depth -= 1
         for other in pending:
             value = joined(value, other)
@@ -239,8 +254,8 @@ class Importing:
                 self.problems[module] = str(problem)
                 state.running = False
                 return
-            saved = self._unsure, self._catching, self._depth
-            self._unsure = self._catching = 0
+            saved = self._unsure, self._catching, self._depth, self._until
+            self._unsure = self._catching = self._depth = 0
             self._current.append(state)
             try:
                 self._block(body, state.frame, [])
@@ -254,7 +269,7 @@ class Importing:
                 self.problems[module] = "is nested too deeply"
             finally:
                 self._current.pop()
-                self._unsure, self._catching, self._depth = saved
+                self._unsure, self._catching, self._depth, self._until = saved
                 state.running = False
             if state.failure is None and state.stops:
                 state.failure = Failed("ImportError", state.stops[0])

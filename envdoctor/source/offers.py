@@ -122,11 +122,12 @@ class _Reading:
             for name in names.split("\n") if names else ():
                 table[name] = f"{self.name}.{submodule}"
         table.update(self._for_types)
-        self.stars += self._for_types_stars
         below = None
         for call in self._calls:
             if _called(call) == _DEFINED_BELOW:
                 known, below = True, next(filter(None, map(_last_text, call.args[:1])), "")
+        if below is None:
+            self.stars += self._for_types_stars
         return table, below, known or bool(self._for_types)
 
     def _statement(self, statement: ast.stmt) -> None:

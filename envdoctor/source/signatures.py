@@ -14,29 +14,20 @@ __all__ = ["accepts", "calls", "parameters"]
 #: Decorators that leave the parameters as they are, by the last part of their names.
 _PLAIN = {
     *("abstractmethod", "classmethod", "staticmethod", "contextmanager", "asynccontextmanager", "lru_cache", "cache"),
-    *(
-        "no_grad",
-        "inference_mode",
-        "final",
-        "override",
-        "deprecated",
-        "total_ordering",
-        "runtime_checkable",
-        "typechecked",
-    ),
-    *("export", "requires", "requires_backends", "replace_return_docstrings", "auto_docstring", "no_type_check"),
-    *(
-        "add_start_docstrings",
-        "add_end_docstrings",
-        "add_start_docstrings_to_model_forward",
-        "add_code_sample_docstrings",
-    ),
-    *("substitute_docstring", "can_return_tuple", "validate_hf_hub_args", "transmit_format", "fingerprint_transform"),
-    *("register_to_config", "on_main_process", "ignore", "unused", "instrument_w_nvtx", "torch_required", "wraps_doc"),
-    *("register_for_gptq", "check_generator", "document", "rename_docstring", "doc_method", "apply_forward_hook"),
+    *("no_grad", "enable_grad", "inference_mode", "disable", "allow_in_graph", "ignore", "unused", "final", "override"),
+    *("wraps", "deprecated", "experimental", "total_ordering", "runtime_checkable", "typechecked", "no_type_check"),
+    *("_deprecate_arguments", "_deprecate_positional_args", "validate_hf_hub_args", "future_compatible", "export"),
+    *("requires", "requires_backends", "require_peft_backend", "torchao_required", "deepspeed_required"),
+    *("add_start_docstrings", "add_end_docstrings", "add_start_docstrings_to_model_forward", "auto_docstring"),
+    *("add_code_sample_docstrings", "replace_return_docstrings", "is_documented_by", "document", "can_return_tuple"),
+    *("merge_with_config_defaults", "check_model_inputs", "capture_outputs", "use_kernel_forward_from_hub"),
+    *("register", "register_to_config", "apply_forward_hook", "delegate_to_executor", "cond_delegate_to_executor"),
+    *("proxy_method_directly", "proxy_property_directly", "transmit_format", "fingerprint_transform", "retry"),
+    *("on_main_process", "rank_zero_only", "rank_zero_experiment", "profiling_decorator", "instrument_w_nvtx"),
+    *("_defaults_from_env_vars", "_no_grad_context", "_compiler_disable"),
 }
-#: They take further keywords, which their first arguments name.
-_MORE_KEYWORDS = {"deprecate_kwarg", "deprecate_kwargs"}
+#: They take further keywords, which their arguments name.
+_MORE_KEYWORDS = {"deprecate_kwarg", "deprecated_kwargs"}
 _DATACLASS = {"dataclass"}
 _WITHOUT_PARAMETERS = {"object", "ABC", "Generic", "Protocol"}
 _HIDING_BASES = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ExplicitEnum", "TypedDict", "type"}
@@ -182,7 +173,7 @@ def _decorated(decorators: list[ast.expr]) -> set[str] | None:
     for decorator in decorators:
         name = _last(decorator)
         if name in _MORE_KEYWORDS and isinstance(decorator, ast.Call):
-            more.update(_texts(decorator))
+            more.update(_texts(decorator), (keyword.arg for keyword in decorator.keywords if keyword.arg))
         elif name == "strict":  # of huggingface_hub: a dataclass whose values are checked
             given = decorator.keywords if isinstance(decorator, ast.Call) else []
             more.update("**" for keyword in given if keyword.arg == "accept_kwargs")

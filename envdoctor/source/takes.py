@@ -15,8 +15,8 @@ __all__ = ["Take", "takes_of"]
 
 
 class Take(NamedTuple):
-    """``module`` of another distribution, or its ``name`` ("" for the module itself), as ``consumer`` takes it when one of
-    ``entries`` is imported. ``needs`` are distributions without which it is not taken."""
+    """``module`` of another distribution, or its ``name`` ("" for the module itself), as ``consumer`` takes it when one
+    of ``entries`` is imported. ``needs`` are distributions without which it is not taken."""
 
     module: str
     name: str

@@ -12,18 +12,18 @@ import os
 import re
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urljoin
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from package_index import Index
-from pip._internal.exceptions import NetworkConnectionError
 from pip._internal.models.link import Link
 from pip._internal.network.lazy_wheel import HTTPRangeRequestUnsupported, LazyZipOverHTTP
-from pip._vendor.requests import RequestException
 
+from harvesting.metadata import installed, modules
 from harvesting.releases import File, Release
 
 __all__ = ["LARGEST", "Kept", "Listing", "NotReadable"]
@@ -59,48 +59,53 @@ class Kept:
             _write(path, json.dumps([file._asdict() for file in self._ask(project)], indent=0).encode())
         return [File(**entry) for entry in json.loads(path.read_bytes())]
 
-    def metadata(self, project: str, release: Release) -> tuple[str, list[str]] | None:
+    def metadata(self, project: str, release: Release, *, sources: bool = False) -> tuple[str, list[str]] | None:
         """METADATA of a release (of an sdist PKG-INFO with its requirements) and the names of its members; None when no
-        file of it says what it requires."""
-        path = self.work / "metadata" / project / f"{release.version}.json"
-        if not path.is_file():
-            try:
-                text, names = self._metadata(release)
-                answer: dict[str, Any] = {"metadata": text, "names": names}
-            except NotReadable as error:
-                answer = {"metadata": None, "names": [], "why": str(error)}
-            _write(path, json.dumps(answer, indent=0).encode())
+        file of it says what it requires. With ``sources`` its Python files are fetched in the same go."""
+        path, archive = self._metadata_of(project, release), self._sources_of(project, release)
+        if not path.is_file() or (sources and not archive.is_file()):
+            described = next((file for file in release.files if file.described), None)
+            names, members, why = [], {}, ""
+            if sources or described is None:
+                try:
+                    names, members = self._listing(
+                        release, lambda name: _is_metadata(name) or (sources and _is_code(name))
+                    )
+                except NotReadable as error:
+                    why = str(error)
+            if described is not None and not sources:
+                members = {"METADATA": self._get(described.url + ".metadata")}
+            if sources:
+                _write(archive, _zipped(names, members))
+            if not path.is_file():
+                text = _header(members)
+                _write(path, json.dumps({"metadata": text, "names": names, "why": why}, indent=0).encode())
         kept = json.loads(path.read_bytes())
         return None if kept["metadata"] is None else (kept["metadata"], kept["names"])
 
-    def sources(self, project: str, release: Release) -> ZipFile | None:
-        """The Python files of a release; None when none of its files can be read."""
-        path = self.work / "sources" / project / f"{release.version}.zip"
-        if not path.is_file():
-            try:
-                _, members = self._listing(release, lambda name: name.endswith(".py"))
-            except NotReadable:
-                members = {}
-            data = io.BytesIO()
-            with ZipFile(data, "w", ZIP_DEFLATED) as file:
-                for name in sorted(members):
-                    file.writestr(ZipInfo(name, _DAY_ONE), members[name], ZIP_DEFLATED)
-            _write(path, data.getvalue())
-        found = ZipFile(path)
-        return found if found.namelist() else None
+    def reading(self, project: str, release: Release, kind: str, key: str, read: Callable[[str, set[str]], Any]) -> Any:
+        """What ``read`` finds in the files of a release, given the folder where they lie as installed and its top-level
+        modules; kept as JSON under a key that says how it was read. None when there are no files. The sources were
+        fetched with the release's metadata before."""
+        path = self.work / "read" / kind / project / f"{release.version}.json"
+        if path.is_file():
+            kept = json.loads(path.read_bytes())
+            if kept["key"] == key:
+                return kept["found"]
+        found = None
+        with ZipFile(self._sources_of(project, release)) as sources, TemporaryDirectory(dir=self.work) as folder:
+            if sources.namelist():
+                sources.extractall(folder)  # noqa: S202  a zip of our own
+                found = read(folder, modules(sources.namelist()))
+        _write(path, json.dumps({"key": key, "found": found}, indent=0).encode())
+        return found
 
-    def _metadata(self, release: Release) -> tuple[str, list[str]]:
-        described = next((file for file in release.files if file.described), None)
-        if described is not None:
-            return self._get(described.url + ".metadata").decode("utf-8", "replace"), []
-        names, members = self._listing(release, _is_metadata)
-        text = next((members[name] for name in sorted(members) if name.endswith(("METADATA", "PKG-INFO"))), None)
-        if text is None:
-            raise NotReadable("it has no metadata")
-        header = text.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0] + "\n"
-        if "PKG-INFO" in members:
-            header += _required(header, members)
-        return header, names
+    def _metadata_of(self, project: str, release: Release) -> Path:
+        return self.work / "metadata" / project / f"{release.version}.json"
+
+    def _sources_of(self, project: str, release: Release) -> Path:
+        """Python files, and empty ones for what is compiled, where they lie when they are installed."""
+        return self.work / "sources" / project / f"{release.version}.zip"
 
     def _listing(self, release: Release, wanted: Callable[[str], bool]) -> Listing:
         """Of the first file of a release that can be read. Raises :class:`NotReadable`."""
@@ -166,10 +171,7 @@ class Kept:
     def _get(self, url: str) -> bytes:
         time.sleep(self.pause)
         response = self.index.client.get(url)
-        try:
-            response.raise_for_status()
-        except (RequestException, NetworkConnectionError) as error:
-            raise SystemExit(f"{error}: start again to go on from here") from None
+        response.raise_for_status()
         data: bytes = response.content
         return data
 
@@ -223,16 +225,44 @@ def _is_metadata(name: str) -> bool:
     return name == "PKG-INFO" or (folder.endswith(".egg-info") and last in ("requires.txt", "top_level.txt"))
 
 
-def _required(header: str, members: dict[str, bytes]) -> str:
-    """What an sdist's own header leaves out: the requirements that setuptools wrote beside it.
+def _is_code(name: str) -> bool:
+    return name.endswith(".py")
 
-    Raises :class:`NotReadable` when nothing says what they are."""
+
+def _is_wanted(name: str) -> bool:
+    return _is_metadata(name) or _is_code(name)
+
+
+def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
+    """The code among the members, and empty files for what is compiled."""
+    kept = {name: b"" for name in names if name.endswith((".so", ".pyd"))}
+    kept |= {name: data for name, data in members.items() if _is_code(name)}
+    archive = io.BytesIO()
+    with ZipFile(archive, "w", ZIP_DEFLATED) as file:
+        for name in sorted(kept):
+            file.writestr(ZipInfo(installed(name), _DAY_ONE), kept[name], ZIP_DEFLATED)
+    return archive.getvalue()
+
+
+def _header(members: Mapping[str, bytes]) -> str | None:
+    """The header of METADATA, or of an sdist's PKG-INFO with its requirements; None when nothing says what they are."""
+    name = next((name for name in sorted(members) if name.endswith(("METADATA", "PKG-INFO"))), None)
+    if name is None:
+        return None
+    header = members[name].decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0] + "\n"
+    required = _required(header, members) if name == "PKG-INFO" else ""
+    return None if required is None else header + required
+
+
+def _required(header: str, members: Mapping[str, bytes]) -> str | None:
+    """What an sdist's own header leaves out: the requirements that setuptools wrote beside it; None when nothing says
+    what they are."""
     told = re.match(r"(?s)Metadata-Version: (?:2\.[2-9]|[3-9])(?!.*\nDynamic: Requires-Dist)", header)  # PEP 643
     if told or "\nRequires-Dist:" in header:
         return ""
     text = next((members[name] for name in sorted(members) if name.endswith("requires.txt")), None)
     if text is None:
-        raise NotReadable("its sdist does not say what it requires")
+        return None
     lines, marker = [], ""
     for line in map(str.strip, text.decode("utf-8", "replace").splitlines()):
         if line.startswith("["):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["modules", "required"]
+__all__ = ["installed", "modules", "required"]
 
 #: Folders beside the package that some releases install by mistake, and what an sdist has beside it.
 _NOT_MODULES = {
@@ -34,14 +34,18 @@ def _required(metadata: str) -> Iterator[str]:
         yield str(requirement)
 
 
+def installed(name: str) -> str:
+    """Where a member of a wheel or an sdist lies when it is installed."""
+    return re.sub(r"\A(?:[^/]+\.data/(?:purelib|platlib)|src)/", "", name)
+
+
 def modules(names: Iterable[str]) -> set[str]:
     """The top-level import names among the members of a wheel or an sdist."""
     return set(_modules(names))
 
 
 def _modules(names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        path = re.sub(r"\A(?:[^/]+\.data/(?:purelib|platlib)|src)/", "", name)
+    for path in map(installed, names):
         top, slash, rest = path.partition("/")
         if slash and not rest.endswith((".py", ".so", ".pyd")):
             continue

@@ -1,7 +1,7 @@
-"""What stops the imports that people begin with: names and modules that one installed package takes and another has not.
+"""What stops the imports that people begin with: what one installed package takes and another does not have.
 
-A bounded child follows the imports through the syntax trees of the installed files (``reading/followed.py``); nothing of
-the environment is imported. What was found is kept for the next run, for as long as these files stay the same.
+A bounded child follows the imports through the syntax trees of the installed files (``reading/followed.py``); nothing
+of the environment is imported. What was found is kept for the next run, for as long as these files stay the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FAILED = "the child that follows the imports of the installed packages failed"
 
 
 def observe(request: Request) -> list[Fact]:
-    """``link``, one item for each thing that stops imports, and ``link_read``, the packages whose imports were followed.
+    """``link``, one item for each thing that stops imports; ``link_read``, the packages whose imports were followed.
 
     Both are empty where no package of the table entry-statements has its code in the environment.
     """
@@ -59,7 +59,7 @@ def observe(request: Request) -> list[Fact]:
             output_limit=_OUTPUT,
         )
         if child.status != "ok":
-            return _facts(Unknown(_ENDINGS.get(child.status, _FAILED)))
+            return _facts(Records((), _ENDINGS.get(child.status, _FAILED)))
         answer = json.loads(child.stdout)
         cache.put(answer)
     found = _Naming(versions, owners)
@@ -68,12 +68,9 @@ def observe(request: Request) -> list[Fact]:
     return _facts(Records(tuple(links), answer["why"]), Records(tuple(read), dists.incomplete))
 
 
-def _facts(links: Records | Unknown, read: Records | None = None) -> list[Fact]:
-    origin = "installed files"
-    return [
-        Fact("link", links, origin, "environment"),
-        Fact("link_read", links if isinstance(links, Unknown) or read is None else read, origin, "environment"),
-    ]
+def _facts(links: Records | Unknown, read: Records | Unknown | None = None) -> list[Fact]:
+    values = zip(KEYS, (links, links if read is None else read), strict=True)
+    return [Fact(key, value, "installed files", "environment") for key, value in values]
 
 
 def _versions(dists: Records) -> dict[str, str]:

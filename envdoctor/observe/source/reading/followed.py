@@ -1,7 +1,7 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
-It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops an
-import and the statements that it stops; ``why`` not all could be followed; ``files``, what the answer rests on.
+It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
+an import and the statements that it stops; ``why`` not all could be followed; ``files``, what the answer rests on.
 """
 
 from __future__ import annotations

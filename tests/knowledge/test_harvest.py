@@ -1,0 +1,245 @@
+"""The ledger is made by one command, from what an index has; made again it has the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harvesting.history import history
+from harvesting.kept import _merged
+from harvesting.metadata import installed, modules, required
+from harvesting.releases import File, chosen, released
+from small_index import SmallIndex
+
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.knowledge.ledger_schema import complaints
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = """since = 2023-01-01
+names = ["spade", "rake", "peft"]
+metadata = ["bucket"]
+[patches]
+rake = "last"
+[reading]
+thin = ["spade.models"]
+unlisted = []
+surface = []
+private = ["_dig_deep"]
+"""
+OLD = {
+    "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
+    "spade/handles.py": (
+        "from dataclasses import dataclass\nimport os, numpy\n"
+        "class Handle:\n    def __init__(self, length): self.turn(1)\n    def turn(self, by, hard=False): ...\n"
+        "@dataclass\nclass HandleConfig:\n    length: int = 1\n"
+    ),
+    "spade/digging.py": "def dig(ground): ...\ndef old_dig(): ...\ndef _dig_deep(): ...\ndef _hidden(): ...\n",
+    "spade/checks.py": "require_version('numpy>=1.17,<2')\n",
+    "spade/models/one.py": "from ..handles import Handle\nclass One(Handle): ...\n",
+    "spade/tests/test_one.py": "class Test: ...\n",
+    "spade/_fast.cpython-311-x86_64-linux-gnu.so": "",
+}
+NEW = {
+    **OLD,
+    "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig\n",
+    "spade/handles.py": OLD["spade/handles.py"]
+    .replace("length: int = 1", "size: int = 1")
+    .replace("turn(1)", "turn(1, hard=2)"),
+    "spade/digging.py": "def dig(ground, *, fast=False): ...\n",
+    "spade/extras.py": "def old_dig(): ...\n",
+}
+
+
+#: A package that people import by statements of the shipped table.
+USER = {
+    "peft/__init__.py": (
+        "import importlib.util\nimport numpy\nfrom spade import dig\nfrom .config import LoraConfig\n"
+        "if importlib.util.find_spec('rake'):\n    import rake\n"
+        "try:\n    from spade import maybe\nexcept ImportError:\n    pass\n"
+    ),
+    "peft/config.py": "import spade.handles\nclass LoraConfig: ...\n",
+}
+
+
+@pytest.fixture
+def index() -> Iterator[SmallIndex]:
+    """Three packages, one of them with sdists alone."""
+    with SmallIndex() as index:
+        for name in ("spade-0.9.0.tar.gz", "spade-1.1.0rc1-py3-none-any.whl", "spade-notes.txt"):
+            index._add(name, b"", "2022-12-31", {})
+        wheel = {"requires": ("NumPy (>=1.17)", "torch<3,>=2; python_version >= '3.9'", "pytest; extra == 'test'")}
+        index.wheel("spade", "1.0.0", "2023-01-05", OLD, **wheel, **{"requires-python": ">=3.8"})
+        index.wheel("spade", "1.0.1", "2023-02-05", {"spade/broken.py": "x"}, yanked="broken")
+        index.wheel("spade", "1.0.2", "2023-03-05", OLD, **wheel)
+        index.wheel("spade", "1.1.0", "2023-04-05", NEW, requires=("numpy>=2",))
+        egg = {"rake.egg-info/requires.txt": "torch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
+        index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
+        index.sdist("rake", "0.1.1", "2023-01-06", {"src/rake/__init__.py": "teeth = 9", "setup.py": "", **egg})
+        index.wheel("peft", "0.17.0", "2024-01-05", USER, requires=("spade",))
+        for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64"):
+            index.wheel("bucket", "3.0", "2024-01-05", {"pail.py": "volume = 9"}, tags=tag)
+        yield index
+
+
+def harvest(index: SmallIndex, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the documented command against the index; the ledger is written to ``ledger`` below the folder."""
+    (folder / "settings.toml").write_text(SETTINGS)
+    environ = {key: value for key, value in os.environ.items() if not key.upper().startswith("PIP_")}
+    environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index.url, "PIP_RETRIES": "0", "PYTHONPATH": str(ROOT)}
+    environ |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    command = [sys.executable, str(ROOT / "tools" / "harvest.py"), "--work", str(folder / "work")]
+    options = ["--ledger", str(folder / "ledger"), "--settings", str(folder / "settings.toml")]
+    return subprocess.run([*command, *options, *arguments], env=environ, capture_output=True, text=True, check=False)
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """The files of the ledger."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "ledger").iterdir())}
+
+
+@pytest.fixture
+def spade(index: SmallIndex, tmp_path: Path) -> Released:
+    """A package as the harvest wrote it."""
+    done = harvest(index, tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name, data in written(tmp_path).items():
+        assert list(complaints(name.removesuffix(".txt"), data)) == []
+    found = Ledger(tmp_path / "ledger").package("spade")
+    assert found is not None
+    return found
+
+
+def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
+    assert [release[:6] for release in spade.releases] == [
+        ("0.9.0", "2022-12-31", "", False, False, False),
+        ("1.0.0", "2023-01-05", ">=3.8", True, True, False),
+        ("1.0.1", "2023-02-05", "", False, False, True),
+        ("1.0.2", "2023-03-05", "", True, True, False),
+        ("1.1.0", "2023-04-05", "", True, True, False),
+    ]
+    assert spade.items("requires", "*", "1.0.0") == ("numpy>=1.17", 'torch<3,>=2; python_version >= "3.9"')
+    assert spade.items("wheels", "*", "0.9.0") == ("sdist",)
+    assert spade.modules == ("spade",)
+    assert spade.items("offers", "spade", "1.0.1") == ("Handle", "HandleConfig", "dig", "old_dig")
+    assert spade.items("offers", "spade.handles", "1.0.0") == ("Handle", "HandleConfig", "numpy")
+    assert spade.items("offers", "spade.digging", "1.0.0") == ("_dig_deep", "dig", "old_dig")
+    assert spade.items("offers", "spade.models.one", "1.0.0") == ("One",)
+    assert spade.items("offers", "*", "1.0.0") == ("Handle", "dataclass", "os")
+    assert spade.listed("offers", "spade.tests.test_one", "1.0.0") is False
+    assert spade.items("open", "spade._fast", "1.0.0") == ("it is compiled",)
+    assert spade.items("parameters", "spade.handles:HandleConfig", "1.0.0") == ("length",)
+    assert spade.items("parameters", "spade.handles:HandleConfig", "1.1.0") == ("size",)
+    assert spade.items("parameters", "spade.digging:dig", "1.1.0") == ("fast", "ground")
+    assert spade.items("parameters", "spade.handles:Handle.turn", "1.1.0") == ("by", "hard")
+    assert spade.items("alias", "spade:dig", "1.0.0") == ("spade.digging:dig",)
+    assert spade.items("calls", "spade.handles:Handle.turn", "1.0.0") == ("1",)
+    assert spade.items("calls", "spade.handles:Handle.turn", "1.1.0") == ("1 hard=",)
+    assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks",)
+    assert spade.spans("moved", "spade.digging:old_dig", "spade.extras:old_dig") == (("1.1.0", None),)
+    rake, bucket = (Ledger(tmp_path / "ledger").package(name) for name in ("rake", "bucket"))
+    assert rake is not None and bucket is not None
+    assert [release.read for release in rake.releases] == [False, True]
+    assert rake.items("requires", "*", "0.1.1") == ('old; python_version < "3.9"', "torch")
+    assert rake.has("offers", "rake", "teeth", "0.1.1") is True
+    assert bucket.modules == ("pail",) and not bucket.by_names
+    assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
+
+
+def test_what_a_release_takes_of_others_is_written_by_what_people_import(spade: Released, tmp_path: Path):
+    peft = Ledger(tmp_path / "ledger").package("peft")
+    assert peft is not None
+    assert peft.items("takes", "peft", "0.17.0") == (
+        *("rake @peft if rake", "spade.handles @peft.config", "spade:dig @peft"),
+    )
+    assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
+
+
+def test_names_that_are_not_recorded_are_unknown(spade: Released):
+    assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
+    assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
+    assert spade.offers("spade.handles", "Other", "1.0.0") is False
+    assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
+
+
+def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(spade: Released, index: SmallIndex, tmp_path: Path):
+    before = written(tmp_path)
+    whole = [asked for asked in index.asked if not asked.endswith(".whl")]  # wheels are read by ranges
+    assert len(whole) == len(set(whole)) == 5
+    index.asked.clear()
+    assert harvest(index, tmp_path, "spade", "rake").returncode == 0
+    assert written(tmp_path) == before and index.asked == []
+    index.wheel("spade", "1.2.0", "2023-05-05", NEW)
+    assert harvest(index, tmp_path, "spade", "--fresh").returncode == 0
+    assert {asked.rpartition("/")[2] for asked in index.asked} == {"", "spade-1.2.0-py3-none-any.whl"}
+    assert b"\n1.2.0\t2023-05-05\t-\tmetadata\tread\n" in written(tmp_path)["spade.txt"]
+
+
+def test_an_interrupted_harvest_goes_on_where_it_was(index: SmallIndex, tmp_path: Path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+    assert harvest(index, whole).returncode == 0
+    index.broken, index.asked[:] = r"spade-1\.1\.0-|rake-0\.1\.1", []
+    stopped = harvest(index, parts)
+    assert stopped.returncode == 1 and "start again to go on from here" in stopped.stderr
+    assert not (parts / "ledger" / "spade.txt").exists()
+    index.broken, index.asked[:] = "", []
+    assert harvest(index, parts).returncode == 0
+    assert written(parts) == written(whole)
+    assert not any("/spade/" in asked or "spade-1.0." in asked for asked in index.asked)
+
+
+def test_a_package_that_nobody_listed_is_refused(index: SmallIndex, tmp_path: Path):
+    done = harvest(index, tmp_path, "shovel")
+    assert done.returncode == 2 and "shovel is not in" in done.stderr and index.asked == []
+
+
+def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:
+    """A file as the index lists it."""
+    return File(name, f"https://a.b/{name}", 1, "", day, yanked, False)
+
+
+def test_first_and_last_patches_of_minors_are_chosen():
+    names = [f"a-{version}.tar.gz" for version in ("1.0", "1.0.1", "1.0.2", "1.1", "2.0", "2.0.1", "1.0.3rc1")]
+    releases = released([*map(file, names), file("a-0.9.tar.gz", "2022-01-01"), file("a-2.0.2.tar.gz", yanked=True)])
+
+    def versions(patches: str) -> list[str]:
+        return [str(release.version) for release in chosen(releases, "2023-01-01", patches)]
+
+    assert versions("ends") == ["1.0", "1.0.2", "1.1", "2.0", "2.0.1"]
+    assert versions("last") == ["1.0.2", "1.1", "2.0.1"]
+    assert versions("all") == ["1.0", "1.0.1", "1.0.2", "1.1", "2.0", "2.0.1", "2.0.2"]
+
+
+def test_a_release_is_read_from_a_pure_wheel_or_one_for_linux():
+    names = ["a-1-cp39-cp39-win_amd64.whl", "a-1-cp311-cp311-manylinux_2_28_x86_64.whl", "a-1.tar.gz"]
+    assert [found.name for found in released(map(file, names))[0].files] == [names[1], names[0], names[2]]
+    assert released(map(file, [*names, "a-1-py3-none-any.whl"]))[0].files[0].name == "a-1-py3-none-any.whl"
+
+
+def test_histories_have_a_line_for_each_span():
+    found = [{"m": {"a", "b"}}, {"m": {"a"}, "n": set()}, {"m": {"a", "b", "c"}}, {"m": {"b", "c"}}]
+    assert list(history(["1", "2", "3", "4"], found)) == ["m\t1..1\tb", "m\t1..3\ta", "m\t3..\tb\tc", "n\t2..2"]
+    assert list(history(["1", "2"], [{}, {"m": set()}])) == ["m\t2.."]
+    assert list(history([], [])) == []
+
+
+def test_requirements_are_written_in_one_way():
+    text = "Requires-Dist: Flash_Attn (>=2.0,<3)\nRequires-Dist: b; extra=='x'\nRequires-Dist: ???\nName: c\n"
+    assert required(text) == {"flash-attn<3,>=2.0"}
+
+
+def test_modules_are_what_a_release_installs():
+    names = ["a/__init__.py", "b.py", "c.cpython-311.so", "d/data.json", "a-1.dist-info/METADATA", "tests/x.py"]
+    assert modules([*names, "a-1.data/purelib/e/f.py", "src/g/__init__.py", "README.md"]) == {"a", "b", "c", "e", "g"}
+    assert installed("a-1.data/purelib/e/f.py") == "e/f.py" and installed("a/src/b.py") == "a/src/b.py"
+
+
+def test_members_that_lie_near_each_other_are_fetched_together():
+    assert list(_merged(iter([(0, 10), (11, 20), (5_000_000, 5_000_010)]))) == [(0, 20), (5_000_000, 5_000_010)]
+    assert list(_merged(iter([]))) == []
