@@ -126,7 +126,7 @@ def run_probes(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    wishes = _wishes(gathered.facts, request, probes)
+    wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.facts.value("python.executable")
     if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
@@ -179,7 +179,7 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
     return sentences
 
 
-def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Wishes:
+def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matrix: Matrix) -> Wishes:
     if FIRST not in probes:
         raise JobError(f"the probe {FIRST} is missing from this installation of envdoctor")
     try:
@@ -193,7 +193,22 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Wi
         if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
     }
     folder = os.path.join(request.sources.folder(), model) if isinstance(model, str) else None
-    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe)
+    return Wishes(
+        chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
+    )
+
+
+def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...]:
+    """The import statements about what is installed; those that need an accelerator only where one may be used."""
+    from envdoctor.knowledge.entry_statements import entries
+
+    installed = {
+        fact.key.removeprefix("pkg."): fact.value
+        for fact in facts
+        if fact.key.startswith("pkg.") and isinstance(fact.value, str)
+    }
+    bare = request.device == "cpu" or _no_accelerator(facts)
+    return tuple(entry.statement for entry in entries(matrix, installed) if not (entry.needs_gpu and bare))
 
 
 def _no_accelerator(facts: FactSet) -> bool:

@@ -1,4 +1,7 @@
-"""What stops imports, with the releases that would not: by the installed files, for other releases by the ledger."""
+"""What stops imports, with the releases that would not: by the installed files, for other releases by the ledger.
+
+Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
 
-INPUTS = ("link", "link_read", "pkg.*")
+INPUTS = ("link", "link_read", "import_run", "pkg.*")
 OUTPUTS = ("broken_link",)
 
 _COLUMNS = ("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "place", "stops", "text")
@@ -26,8 +29,22 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     there = {name: version for name in matrix.ledger.packages() if isinstance(version := value(f"pkg.{name}"), str)}
     if not there and not isinstance(links, Records):
         return {}
-    items = [*(_completed(item, matrix.ledger) for item in observed), *_of_ledger(there, matrix.ledger, followed)]
-    return {"broken_link": Derived(Records(tuple(items), observed.incomplete), "what packages take from each other")}
+    worked = _worked(value("import_run"))
+    found = (*(_completed(item, matrix.ledger) for item in observed), *_of_ledger(there, matrix.ledger, followed))
+    items = tuple(item for item in found if not _refuted(item, worked))
+    return {"broken_link": Derived(Records(items, observed.incomplete), "what packages take from each other")}
+
+
+def _worked(runs: Value) -> Mapping[str, bool]:
+    """Whether a statement worked when it was really run, by statement; none where none was."""
+    items = runs.items if isinstance(runs, Records) else ()
+    return {str(item["entry"]): item["outcome"] == "works" for item in items}
+
+
+def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
+    """Whether statements that the link stops were run, and all of them worked."""
+    ran = [worked[statement] for statement in str(link["stops"]).split(", ") if statement in worked]
+    return bool(ran) and all(ran)
 
 
 def _completed(link: Mapping[str, Value], ledger: Ledger) -> Mapping[str, Value]:

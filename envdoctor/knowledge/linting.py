@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _fixes(rule, texts, matrix)
     for other in rule.explained_by:
         explaining = matrix.find(other)
-        if explaining is None or explaining.each != rule.each:
-            yield f"explained_by: there is no rule {other} with the same each"
+        if explaining is None or not _has_columns(explaining.each, rule.explained_by[other], matrix):
+            yield f"explained_by: there is no rule {other} whose records have these columns"
         elif other != rule.id and rule.id in explaining.explained_by:
             yield f"explained_by: {rule.id} and {other} explain each other"
     for other in rule.supersedes:
@@ -57,6 +57,11 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
             yield f"supersedes: there is no rule {other}"
         elif other == rule.id or rule.id in superseded.supersedes:
             yield f"supersedes: {rule.id} and {other} stand for each other"
+
+
+def _has_columns(records: str | None, columns: Sequence[str], matrix: Matrix) -> bool:
+    spec = matrix.registry.find(records) if records is not None else None
+    return spec is not None and all(column in spec.columns for column in columns)
 
 
 def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:

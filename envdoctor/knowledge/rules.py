@@ -154,7 +154,9 @@ def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Ite
     prefixes = {key.partition(".")[0] for key in _keys(affects)} | {each}
     if prefixes & {"change", "revision"} or {key.partition(".")[0] for key in _keys(unless)} & {"change", "revision"}:
         return "revision"
-    return next((scope for scope in ("probe", "watch") if scope in prefixes), "environment")
+    if prefixes & {"probe", "import_run"}:
+        return "probe"
+    return "watch" if "watch" in prefixes else "environment"
 
 
 def _keys(clauses: Iterable[Sequence[Condition]]) -> Iterator[str]:

@@ -23,8 +23,9 @@ class Request(NamedTuple):
 
     ``environ`` and ``cwd`` are the caller's. ``layout`` is the environment on disk, ``model`` the model's files; None
     where there is nothing to look at; ``code`` are the paths of the user's own scripts. ``facts`` are those that
-    earlier observations gave. ``rows`` gives the rows of a table of the matrix, ``variables`` are the environment variables to
-    be read, each with its privacy. ``cache`` is envdoctor's cache folder (None: neither read nor written).
+    earlier observations gave. ``rows`` gives the rows of a table of the matrix, ``variables`` are the environment
+    variables to be read, each with its privacy. ``cache`` is envdoctor's cache folder (None: neither read nor
+    written).
 
     ``platform`` is ``linux``, ``windows`` or ``darwin``. ``root`` stands for ``/`` in every path of the machine that is
     read. ``gpu`` is False under ``--no-gpu``. ``nvml_library`` replaces the search for NVIDIA's library,

@@ -18,7 +18,18 @@ SUITES = ("quick", "full", "long")
 #: Runs first whatever was asked for: its record says what every other result was measured on.
 FIRST = "context"
 
-_KEYS = {"title", "settles", "attention", "needs", "suites", "seconds", "memory_mib", "gpu_memory_mib", "alone"}
+_KEYS = {
+    "title",
+    "settles",
+    "attention",
+    "needs",
+    "suites",
+    "seconds",
+    "memory_mib",
+    "gpu_memory_mib",
+    "alone",
+    "entries",
+}
 _RESERVED = ("dtype", "backend", "devices", "seconds", "options")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
 #: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
@@ -39,8 +50,9 @@ class Job:
     """A probe on one device, in one dtype, with one backend.
 
     ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
-    (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``). Jobs with
-    the same ``needs`` share a process, so that torch is imported once, but for those that stand ``alone``.
+    (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries``
+    the import statements of a probe that runs these. Jobs with the same ``needs`` share a process, so that torch is
+    imported once, but for those that stand ``alone``.
     """
 
     probe: str
@@ -56,6 +68,7 @@ class Job:
     memory_mib: int = _MEMORY_MIB
     gpu_memory_mib: int | None = _GPU_MEMORY_MIB
     alone: bool = False
+    entries: tuple[str, ...] = ()
 
     @cached_property
     def label(self) -> str:
@@ -64,7 +77,7 @@ class Job:
 
     def task(self) -> Task:
         """What the child is asked to do."""
-        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe")
+        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries")
         return Task(
             f"probes/{_stem(self.probe)}.py",
             {name: getattr(self, name) for name in given},
@@ -83,7 +96,7 @@ class Probe:
     attention that it runs (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it
     imports, ``suites`` its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its
     memory, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process with others, because it
-    measures the process itself or may bring it down.
+    measures the process itself or may bring it down. ``entries``: it runs import statements of what is installed.
     """
 
     name: str
@@ -96,6 +109,7 @@ class Probe:
     memory_mib: int
     gpu_memory_mib: int | None
     alone: bool
+    entries: bool
     path: Path
 
     def jobs(
@@ -106,6 +120,7 @@ class Probe:
         asked: bool = False,
         model: str | None = None,
         recipe: Mapping[str, Any] | None = None,
+        entries: Sequence[str] = (),
     ) -> list[Job]:
         """The jobs of a suite on a device.
 
@@ -127,6 +142,7 @@ class Probe:
                 memory_mib=self.memory_mib,
                 gpu_memory_mib=self.gpu_memory_mib,
                 alone=self.alone,
+                entries=tuple(entries) if self.entries else (),
             )
             for entry in self._entries(suite, asked)
             if device == "auto" or device in entry.get("devices", (device,))
@@ -213,6 +229,7 @@ def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
         memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
         gpu_memory_mib=declared.get("gpu_memory_mib", _GPU_MEMORY_MIB),
         alone=bool(declared.get("alone", seconds["cpu"] > _QUICK_SECONDS)),
+        entries=bool(declared.get("entries", False)),
         path=path,
     )
 

@@ -134,6 +134,7 @@ def _job(data: Any) -> Job:
         ((str,), ("probe", "suite")),
         ((str, type(None)), ("dtype", "backend", "model")),
         ((dict,), ("options", "recipe")),
+        ((list, tuple), ("entries",)),
     ):
         for key in keys:
             if not isinstance(getattr(job, key), kinds):
@@ -142,7 +143,7 @@ def _job(data: Any) -> Job:
         raise ValueError(f"no device is called {job.device!r}")
     for key in ("seconds", "memory_mib"):
         _amount(getattr(job, key), key)
-    return replace(job, needs=tuple(map(str, job.needs)))
+    return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)))
 
 
 def _amount(value: Any, name: str) -> float:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
 from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
+from envdoctor.probe.import_runs import import_runs
 from envdoctor.probe.records import records_of
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.running import UNUSABLE
@@ -41,20 +42,29 @@ def results_of(
 ) -> Results:
     """Judge the session. ``asked`` are the names that were asked for, or none for the whole ``suite``; ``using`` is
     whether training would use the device."""
-    outcomes = session.outcomes if session.unusable is None else [session.unusable]
+    outcomes = session.outcomes
+    if session.unusable is not None:
+        outcomes = [session.unusable, *(outcome for outcome in outcomes if "torch" not in outcome.job.needs)]
     cases = cases_of(outcomes)
     groups = groups_of(outcomes, cases)
     title = ", ".join(asked) or suite
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
+    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in import_runs(outcomes)]
     section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
-    if session.unusable is not None:
+    if session.unusable is not None and _needed_torch(probes, asked):
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
         failed = f"the experiments could not run: {what}"
     unmeasured = [*_not_measured(section, probes, asked), *_model_not_measured(session, cases)]
     return Results(facts, section, failed, unmeasured)
+
+
+def _needed_torch(probes: Mapping[str, Probe], asked: Sequence[str]) -> bool:
+    """Whether anything that was to run needs torch."""
+    wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
+    return any("torch" in probe.needs for probe in wanted)
 
 
 def _values(

@@ -111,7 +111,7 @@ class _Run:
         When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no
         other. How the shared one ended is kept with the job that ran then.
         """
-        if self._hopeless is not None:
+        if self._hopeless is not None and "torch" in jobs[0].needs:
             return [self._like_the_hopeless(job) for job in jobs]
         me = threading.get_ident()
 

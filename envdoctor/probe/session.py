@@ -20,7 +20,8 @@ _SPARE_MIB = 1024
 
 class Wishes(NamedTuple):
     """What to run: the chosen ``probes`` (``asked`` for by name or those of the ``suite``), on ``device`` auto, cpu or
-    cuda, with the folder of a model and the facts of the recipe without their prefix."""
+    cuda, with the folder of a model, the facts of the recipe without their prefix, and the import statements
+    (``entries``)."""
 
     probes: Sequence[Probe]
     asked: bool = False
@@ -28,6 +29,7 @@ class Wishes(NamedTuple):
     device: str = "auto"
     model: str | None = None
     recipe: Mapping[str, Any] = {}
+    entries: Sequence[str] = ()
 
 
 class Session(NamedTuple):
@@ -63,7 +65,8 @@ def run_session(
     outcomes = run_jobs(first, place, tell=tell, keep=keep)
     session = _timed(outcomes, started)
     if session.unusable is not None or session.device is None:
-        return session
+        jobs = [job for job in jobs_of(wishes, "cpu") if "torch" not in job.needs]
+        return _timed([*outcomes, *run_jobs(jobs, place, tell=tell, keep=keep)], started)
     jobs = jobs_of(wishes, session.device)
     many = workers or (1 if session.device != "cpu" else _workers(jobs))
     return _timed([*outcomes, *run_jobs(jobs, place, workers=many, tell=tell, keep=keep)], started)
@@ -79,7 +82,14 @@ def jobs_of(wishes: Wishes, device: str) -> list[Job]:
         job
         for probe in wishes.probes
         if probe.name != FIRST
-        for job in probe.jobs(wishes.suite, device, asked=wishes.asked, model=wishes.model, recipe=wishes.recipe)
+        for job in probe.jobs(
+            wishes.suite,
+            device,
+            asked=wishes.asked,
+            model=wishes.model,
+            recipe=wishes.recipe,
+            entries=wishes.entries,
+        )
     ]
 
 

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from envdoctor.probe.import_runs import failure_of
 from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
 
 __all__ = ["LIMITS", "Verdict", "judge", "judge_all", "settled_limits"]
@@ -264,6 +265,12 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
     return Verdict("pass")
 
 
+def _import(observation: Mapping[str, Any]) -> Verdict:
+    if observation.get("outcome") == "works":
+        return Verdict("pass")
+    return Verdict("fail", "import-fails", why=failure_of(observation))
+
+
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
     "attention": partial(_by_ratio, default=_TENSORS),
     "rounding": partial(_by_ratio, default=()),
@@ -272,6 +279,7 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
     "change": _change,
     "growth": _growth,
     "honesty": _honesty,
+    "import": _import,
 }
 
 

@@ -56,6 +56,19 @@ def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3(
     assert "Traceback" not in done.out + done.err
 
 
+def test_imports_are_tried_where_torch_cannot_be_used(run: Run, environment: Callable[[str | None], Path]) -> None:
+    home = environment(None)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "peft").mkdir()
+    (site / "peft" / "__init__.py").write_text("from os import nothing_of_this_name\n")
+    (site / "peft-0.17.0.dist-info").mkdir()
+    (site / "peft-0.17.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\n")
+    done = run("probe", "--only", "imports", "--python", str(home))
+    assert done.code == 1
+    assert "`import peft` fails here: ImportError: cannot import name 'nothing_of_this_name' from 'os'" in done.out
+    assert "could not run" not in done.out
+
+
 def test_the_catalogue_is_listed(run: Run) -> None:
     done = run("probe", "--list")
     assert done.code == 0
