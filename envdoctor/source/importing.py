@@ -285,7 +285,7 @@ class Importing:
                 self._current.pop()
                 self._unsure, self._catching, self._depth, self._until, self._testing = saved
                 state.running = False
-            if state.failure is None and state.stops:
+            if state.stops and (state.failure is None or state.failure.stop != state.stops[0]):
                 state.failure = Failed("ImportError", state.stops[0])
         if state.failure is not None:
             raise state.failure

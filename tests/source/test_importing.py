@@ -56,6 +56,11 @@ def test_all_that_is_missing_at_the_top_of_a_module_is_told(follow: Follow) -> N
     assert what(stops) == [("name", "lib", "gone"), ("name", "lib.sub", "other")]
 
 
+def test_what_stops_first_is_told_first(follow: Follow) -> None:
+    files = {**LIB, "app/__init__.py": "from lib import gone\nfrom . import inner\n", "app/inner.py": "import absent\n"}
+    assert what(follow(files))[0] == ("name", "lib", "gone")
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
