@@ -13,7 +13,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-INPUTS = ("torch_companion", "dist", "pkg.torch", "torch.cuda", "torch.hip", "pkg.*")
+INPUTS = ("torch_companion", "dist", "pkg.torch", "torch.cuda", "torch.hip", "pkg.*", "environment.kind")
 OUTPUTS = ("torch_companion",)
 
 #: The local tags of the wheel index, and what may follow them (``cu128.with.pypi.cudnn``).
@@ -48,7 +48,9 @@ def _installed(table: Mapping[str, Any], value: Callable[[str], Value]) -> tuple
         version = value(f"pkg.{name}")
         if isinstance(version, str):
             dist = next(iter(installed.get(name)), None)
-            pin = {"made_for": _pin(dist)} if dist is not None else {}
+            pin: dict[str, Value] = {"made_for": _pin(dist)} if dist is not None else {}
+            if (value("environment.kind") if dist is None else dist.kind) == "conda":
+                pin["same_release"] = Unknown("conda builds one release of it for several releases of torch")
             chosen.append({"package": name, "version": version, **pin})
         elif isinstance(version, Unknown):
             incomplete = incomplete or f"whether {name} is installed is not known"

@@ -1,0 +1,49 @@
+"""Published inventories of environments that worked: no error but those that were looked at one by one and are true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.check import check
+from envdoctor.app.facts import Sources
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+
+FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "inventories"
+INVENTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))
+#: Parts that these images carry and do not use; fixtures/inventories/README.md says how each was looked at.
+_FSSPEC = {"datasets-before-2-14-6-fails-with-fsspec-2023-10"}
+_ACCELERATE = {"accelerate-too-old-for-transformers-trainer"}
+TRUE = {
+    "helm-2026-06": _ACCELERATE,
+    "infinity-0.0.32": _FSSPEC,
+    "infinity-0.0.55": _FSSPEC,
+    "infinity-0.0.77": _FSSPEC,
+    "lorax-0.12.1": _FSSPEC | _ACCELERATE,
+    "sagemaker-distribution-4.0.0": {"datasets-before-2-14-7-fails-with-pyarrow-21"},
+}
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_matrix()
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(INVENTORIES) >= 30
+
+
+@pytest.mark.parametrize("name", INVENTORIES)
+def test_a_published_inventory_has_no_error_that_is_not_true(name: str, matrix: Matrix) -> None:
+    report = check(Sources(facts=str(FOLDER / f"{name}.json")), policy=Policy(), matrix=matrix)
+    errors = {finding.id for finding in report.findings if finding.severity == "error"}
+    assert errors == TRUE.get(name, set())
+
+
+@pytest.mark.parametrize("name", INVENTORIES)
+def test_its_address_is_given(name: str) -> None:
+    origins = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["origins"]
+    assert origins["pkg.torch"].startswith("https://")
