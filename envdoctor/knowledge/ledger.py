@@ -112,6 +112,10 @@ class Released:
         """The releases whose files were read for names, in order."""
         return self._of("offers")[0]
 
+    def covers(self, version: str) -> bool:
+        """Whether the version, or one before and one after it, was read for names."""
+        return not isinstance(self._at("offers", version), Unknown)
+
     def place_of(self, version: str) -> int:
         """Where a version stands among these, or would stand."""
         key = order(version)

@@ -53,12 +53,14 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
     (``transformers>=4.40,<5.0``): of several spans the one nearest to ``near``; None where there is none."""
     takes = [take for take in taken(consumer, version) if _provider(ledger, take, consumer) is provider]
     fits = [all(_offers(provider, take, one) is not False for take in takes) for one in provider.read]
-    return _nearest(provider, fits, near) if takes else None
+    return _nearest(provider, fits, near) if takes and not all(fits) else None
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: Released, version: str) -> str | None:
     """The releases of a consumer that take nothing of the provider which that version has not, as a constraint."""
     answers: dict[tuple[str, str], bool] = {}
+    if not provider.covers(version):
+        return None
 
     def fits(release: str) -> bool:
         for take in taken(consumer, release):
