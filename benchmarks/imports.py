@@ -1,6 +1,7 @@
 """What fails when it is imported, and does `check` say so? Environments are broken at random; the real import judges.
 
-    python benchmarks/imports.py [--seed 1] [--count 200] [--from 0] [--keep DIR] [--uv UV] [--truth-only] [--versions]
+    python benchmarks/imports.py [--seed 1] [--count 200] [--from 0] [--keep DIR] [--uv UV]
+                                 [--truth-only] [--versions] [--bar PERCENT]
     python benchmarks/imports.py --keep DIR --build SEED NUMBER FOLDER
 
 Two stacks are built from real wheels (pip and uv with their configured index). In each case one to three packages are
@@ -8,7 +9,8 @@ replaced by releases drawn at random (`import_cases.py`), every statement of the
 installed package is really run (`import_runs.py`), and `envdoctor check --path` is asked about the folder
 (`import_verdicts.py`); with ``--versions`` it is asked about the versions alone, in a facts file. Results are printed
 as Markdown. What was drawn and what the imports said is kept in ``--keep``, so that a run goes on where it ended;
-``--build`` makes the environment of one case.
+``--build`` makes the environment of one case. With ``--bar`` the exit code is 1
+when less of the failing statements are named, or an error is told about one that works.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ def main() -> int:
     parser.add_argument("--uv", default=shutil.which("uv") or "uv")
     parser.add_argument("--truth-only", action="store_true", help="run the imports, do not ask envdoctor")
     parser.add_argument("--versions", action="store_true", help="ask about the versions alone")
+    parser.add_argument("--bar", type=float, help="least percentage of failing statements that are named")
     parser.add_argument("--build", nargs=3, metavar=("SEED", "NUMBER", "FOLDER"), help="make one environment")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -61,7 +64,13 @@ def main() -> int:
             print(summary(judged), file=sys.stderr, flush=True)
             found.append(judged)
     print(table(found))
-    return 0
+    return int(options.bar is not None and not passes([case.verdict for case in found if case.verdict], options.bar))
+
+
+def passes(said: Sequence[Verdict], bar: float) -> bool:
+    """Whether enough is named and nothing false is told."""
+    failed, named = sum(one.failed for one in said), sum(len(one.named) for one in said)
+    return named * 100 >= bar * failed and not any(one.false for one in said)
 
 
 def run(workshop: Workshop, seed: int, numbers: Sequence[int], ask: bool, versions: bool) -> Iterator[Judged]:
