@@ -18,6 +18,7 @@ from small_index import SmallIndex
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_schema import complaints
+from envdoctor.knowledge.toml_files import load_toml, parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """since = 2023-01-01
@@ -208,6 +209,14 @@ def test_an_interrupted_harvest_goes_on_where_it_was(index: SmallIndex, tmp_path
 def test_a_package_that_nobody_listed_is_refused(index: SmallIndex, tmp_path: Path):
     done = harvest(index, tmp_path, "shovel")
     assert done.returncode == 2 and "shovel is not in" in done.stderr and index.asked == []
+
+
+def test_the_shipped_settings_name_each_package_once():
+    settings = load_toml(ROOT / "tools" / "harvest.toml")
+    known = [*settings["names"], *settings["metadata"]]
+    assert len(known) == len(set(known)) == len(list((ROOT / "matrices" / "ledger").iterdir()))
+    assert set(settings["patches"]) <= set(known) and set(settings["patches"].values()) <= {"all", "last"}
+    assert set(settings["reading"]) == set(parse_toml(SETTINGS.encode(), "")["reading"])
 
 
 def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:
