@@ -55,11 +55,11 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
         if finding.severity == "error" and finding.status == "active"
         if finding.ignored is None and finding.superseded_by is None
     }
-    if not wanted:
+    if all(_of_code(finding, matrix) for finding in wanted.values()):
         return judgement
     now = before(judgement.facts, matrix)
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
-    aims = [*(problem for problem in wanted if problem in now.errors)]
+    aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
     aims += [problem for problem in now.errors if problem not in wanted and problem not in accepted]
     search = _Search(now, aims)
     found = search.run()
@@ -86,6 +86,13 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
         note=note,
     )
     return judgement._replace(plan=plan if cleared else None)
+
+
+def _of_code(finding: Finding, matrix: Matrix) -> bool:
+    """Whether it is about the user's own code, which is to be changed rather than the environment."""
+    rule = matrix.find(finding.id)
+    advised = next((fix.kind == "advice" for fix in finding.fixes), True)
+    return rule is not None and rule.each == "broken_use" and advised
 
 
 def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding]:
