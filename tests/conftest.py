@@ -31,15 +31,21 @@ class Run(NamedTuple):
         return json.loads(self.out)
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for all tests: the imports of the tests' own environment are followed once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Run]:
+def run(tmp_path: Path, cache: Path) -> Callable[..., Run]:
     """Start ``python -m envdoctor`` in an empty folder, with a clean environment unless told otherwise."""
 
     def start(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 120) -> Run:
         environ = {key: value for key, value in os.environ.items() if not key.startswith(("ENVDOCTOR_", "LC_", "LANG"))}
         for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
             environ.pop(name, None)
-        environ.update({"PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(tmp_path / "cache"), **(env or {})})
+        environ.update({"PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(cache), **(env or {})})
         encoding = environ["PYTHONIOENCODING"]
         done = subprocess.run(
             [sys.executable, "-m", "envdoctor", *arguments],

@@ -46,7 +46,7 @@ def check(
     started = time.perf_counter()
     matrix = matrix or load_matrix()
     policy, renamed = under_present_names(policy or Policy(), matrix)
-    gathered = collect_facts(sources or Sources(), matrix)
+    gathered = collect_facts(sources or Sources(), matrix, links=True)
     rules = matrix.only(lambda rule: rule.scope == "environment")
     judgement = judge(gathered.facts, rules, policy)
     section: ProbeSection | None = None

@@ -67,8 +67,10 @@ class Gathered(NamedTuple):
     unjudged: tuple[Unjudged, ...] = ()
 
 
-def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
+def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
     """Read the sources in order: environment and machine, model, code, assignments; then derive what follows from them.
+
+    With ``links`` the imports of the installed packages are followed too, which takes seconds the first time.
 
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
@@ -83,7 +85,8 @@ def collect_facts(sources: Sources, matrix: Matrix) -> Gathered:
             variables=matrix.registry.names("env"),
             cache=cache_home(sources.environ) if sources.cache else None,
         )
-        facts = observe_environment(environment, request)
+        rooms = ("source",) if links and environment.layout is not None else ()
+        facts = observe_environment(environment, request, rooms)
         if sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
         if sources.code:

@@ -78,7 +78,7 @@ def probe(
         gathered, results = _replay(request, matrix, probes)
         said: list[Notice] = []
     else:
-        gathered = collect_facts(request.sources, matrix)
+        gathered = collect_facts(request.sources, matrix, links="imports" in request.only)
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)

@@ -33,7 +33,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
-    gathered = collect_facts(sources_of(configuration, options), matrix)
+    gathered = collect_facts(sources_of(configuration, options), matrix, links=True)
     facts = gathered.facts
     if options["for_issue"]:
         from envdoctor.report.issue_block import render as render_issue

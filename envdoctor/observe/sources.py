@@ -102,7 +102,7 @@ def observe_environment(environment: Environment, request: Request, rooms: Itera
 
     chosen = [
         *(("machine",) if environment.live else ()),
-        *(("packages", "binaries", "source") if environment.layout else ()),
+        *(("packages", "binaries") if environment.layout else ()),
     ]
     facts = gather(request._replace(layout=environment.layout, facts=environment.facts), [*chosen, *rooms])
     if environment.layout is not None:
