@@ -107,8 +107,8 @@ def test_none_is_answered_wrong(answered):
 
 
 def test_most_are_right_where_the_ledger_has_read_the_names(answered, matrix: Matrix):
-    """A guard, not the bar: that is nine of ten over all messages, and the files of half of these packages, transformers
-    among them, were not read yet. Of those the tables know the best known names only."""
+    """A guard, not the bar: that is nine of ten over all messages, and the files of half of these packages
+    (transformers among them) were not read yet. Of those the tables know the best known names only."""
     asked = []
     for outcome, why, entry in answered:
         released = matrix.ledger.package(entry["package"]) if entry["kind"] != "other" else None
