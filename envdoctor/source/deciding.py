@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Made, Module, Version
+from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
@@ -264,9 +264,7 @@ def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
         return UNKNOWN
     try:
         return base[key]
-    except (KeyError, IndexError, TypeError) as error:
-        if isinstance(base, dict):
-            raise Failed(type(error).__name__, None) from None
+    except (KeyError, IndexError, TypeError):
         return UNKNOWN
 
 
@@ -375,7 +373,7 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
             following.load(first, frame.module, 0)
             return Module(first)
-        if last in ("parse", "Version", "LooseVersion", "StrictVersion") and "version" in dotted.lower():
+        if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
             return Version(first)
     if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
         if dotted == "builtins.hasattr":

@@ -7,6 +7,7 @@ is not followed (its insides are not ours to check, or it is compiled) only says
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ __all__ = ["Importing", "OutOfBudget"]
 _MOST_STEPS = 5_000_000
 _MOST_IN_A_CALL = 20_000
 _DEEPEST = 20
+#: Functions whose answer may decide an import, where the call itself stands in no condition.
+_DECIDES = re.compile(r"available|version|install|check|require|has_|is_|find|import|exist|support|compat|patch|lazy")
 #: Exceptions by the classes that catch them, beside their own.
 _CAUGHT_BY = {
     "ModuleNotFoundError": ("ImportError",),
@@ -29,6 +32,10 @@ _CAUGHT_BY = {
     "VersionConflict": ("ImportError",),
 }
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "AttributeError", "VersionConflict")
+_MOST_ALIASES = 6
+_BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
+#: Packages whose functions guards compare versions with.
+_COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
 _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
 _ALL = ("Exception", "BaseException")
 
@@ -82,6 +89,7 @@ class Importing:
         self._bodies: dict[tuple[str, int], list[ast.stmt] | None] = {}
         self._calling: list[tuple[str, int]] = []
         self._until = 0
+        self._testing = 0
         self._below: dict[str, dict[str, str]] = {}
 
     # What the caller asks
@@ -158,7 +166,7 @@ class Importing:
             return Module(f"{module}.{name}")
         if name == "__version__":
             return self._own_version(module)
-        if module.partition(".")[0] in self.world.standard:
+        if module.partition(".")[0] in self.world.standard or module.startswith(_COMPARING):
             return Made(f"{module}.{name}")
         if name.startswith("__") or self._has(module, name, set()) is not False or (state and state.running):
             return UNKNOWN
@@ -175,6 +183,8 @@ class Importing:
         key = function.module, function.node.lineno
         # Where it is not certain to be called, nothing follows from it; and what calls itself decides no import.
         if self._unsure or self._depth >= _DEEPEST or key in self._calling:
+            return UNKNOWN
+        if not self._depth and not self._testing and not _DECIDES.search(name):
             return UNKNOWN
         body = self._body(function)
         around = self._frame(function.module)
@@ -254,22 +264,22 @@ class Importing:
                 self.problems[module] = str(problem)
                 state.running = False
                 return
-            saved = self._unsure, self._catching, self._depth, self._until
-            self._unsure = self._catching = self._depth = 0
+            saved = self._unsure, self._catching, self._depth, self._until, self._testing
+            self._unsure = self._catching = self._depth = self._testing = 0
             self._current.append(state)
             try:
                 self._block(body, state.frame, [])
             except Failed as failed:
-                state.failure = failed
-                if failed.stop is not None and failed.stop not in state.stops:
-                    state.stops.append(failed.stop)
+                if failed.stop is not None:  # else it rests on a value that may have been read wrongly
+                    state.failure = failed
+                    state.stops += [failed.stop] if failed.stop not in state.stops else []
             except (_Return, _Break, _Continue):
                 pass
             except RecursionError:
                 self.problems[module] = "is nested too deeply"
             finally:
                 self._current.pop()
-                self._unsure, self._catching, self._depth, self._until = saved
+                self._unsure, self._catching, self._depth, self._until, self._testing = saved
                 state.running = False
             if state.failure is None and state.stops:
                 state.failure = Failed("ImportError", state.stops[0])
@@ -310,8 +320,6 @@ class Importing:
 
     def _served(self, module: str, parent: str) -> bool | None:
         """Whether a package makes a submodule that has no file: by a finder of its own, or by putting it there."""
-        import re
-
         last = module.rpartition(".")[2]
         above = parent
         while above:
@@ -372,7 +380,26 @@ class Importing:
             answer = None if inner is None else answer
         if offers.below is not None and name in self._exported_below(module, offers.below):
             return True
-        return None if offers.open else answer
+        if offers.open or (answer is False and offers.maker and self._makes(offers.names.get(offers.maker, ""), name)):
+            return None
+        return answer
+
+    def _makes(self, home: str, name: str) -> bool:
+        """Whether the class that makes a lazy module's names has a way of its own for names like this one."""
+        for _ in range(_MOST_ALIASES):
+            module, _, bound = home.partition(":")
+            offers = self._offers(module) if bound and self.library.find(module) is not None else None
+            if offers is None:
+                return not bound
+            if offers.names.get(bound) == "class":
+                found = self.library.find(module)
+                source = self.library.text(found.path) if found is not None else b""
+                return any(
+                    name.endswith(word.decode()) if way == b"endswith" else name.startswith(word.decode())
+                    for way, word in _BY_ENDING.findall(source)
+                )
+            home = offers.names.get(bound, "")
+        return True
 
     def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
         """Whether ``from module import *`` gives the name."""
@@ -424,14 +451,14 @@ class Importing:
         submodule = f"{module}.{name}"
         if self.library.find(submodule) is not None:
             offers = self._offers(module)
-            if offers is None or name not in offers.names:
+            if offers is None or offers.names.get(name, f"{module}:{name}") == f"{module}:{name}":
                 self.load(submodule, consumer, line)
             return Module(submodule)
         if state is not None and state.running:
             return UNKNOWN
         if self._has(module, name, set()) is False:
             return self._stopped("ImportError", Stop("name", consumer, line, module, name))
-        if top in ("packaging", "importlib_metadata", "pkg_resources"):
+        if top in _COMPARING:
             return Made(f"{module}.{name}")
         return UNKNOWN
 
@@ -526,7 +553,11 @@ class Importing:
     def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
         if is_type_checking(statement.test):
             return self._block(statement.orelse, frame, pending)
-        known = truth(evaluate(statement.test, frame, self))
+        self._testing += 1
+        try:
+            known = truth(evaluate(statement.test, frame, self))
+        finally:
+            self._testing -= 1
         if known is None:
             self._either([statement.body, statement.orelse], frame, pending)
         else:

@@ -31,7 +31,8 @@ class Offers(NamedTuple):
     one that was imported. ``stars`` are the modules whose names are taken over. ``lazy`` maps names to the modules that
     are loaded when they are asked for; ``below`` says that these also hold what the modules in its folder export.
     ``exports`` is ``__all__`` where it is a literal. ``open`` says why other names may be there too, None when not.
-    ``finder`` holds the texts of a module that puts itself into ``sys.meta_path``: it may serve modules of such names.
+    ``maker`` is the class, by its name here, that makes the lazy ones. ``finder`` holds the texts of a module that puts
+    itself into ``sys.meta_path``: it may serve modules of such names.
     """
 
     names: dict[str, str]
@@ -41,6 +42,7 @@ class Offers(NamedTuple):
     exports: tuple[str, ...] | None = None
     open: str | None = None
     finder: tuple[str, ...] | None = None
+    maker: str = ""
 
 
 def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) -> Offers:
@@ -59,7 +61,8 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     elif b"sys.modules" in source and _REPLACED.search(source) and not is_lazy:
         reason = "it replaces itself while it is imported"
     finder = tuple(_texts(tree)) if b"sys.meta_path" in source else None
-    return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder)
+    maker = reading.maker() if is_lazy else ""
+    return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
 
 
 def absolute(module: str | None, level: int, within: str, is_package: bool) -> str:
@@ -129,6 +132,10 @@ class _Reading:
         if below is None:
             self.stars += self._for_types_stars
         return table, below, known or bool(self._for_types)
+
+    def maker(self) -> str:
+        """The class of the lazy module; nothing for one that a function makes."""
+        return next((name for name in map(_called, self._calls) if name in _LAZY_CALLS), "")
 
     def _statement(self, statement: ast.stmt) -> None:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):

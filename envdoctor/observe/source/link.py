@@ -64,8 +64,11 @@ def observe(request: Request) -> list[Fact]:
         cache.put(answer)
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
-    links = [found.record(stop, stopped) for stop, stopped in answer["stops"]]
-    return _facts(Records(tuple(links), answer["why"]), Records(tuple(read), dists.incomplete))
+    links: dict[tuple[Value, ...], dict[str, Value]] = {}
+    for stop, stopped in answer["stops"]:
+        link = found.record(stop, stopped)
+        links.setdefault((link["consumer"], link["kind"], link["name"]), link)
+    return _facts(Records(tuple(links.values()), answer["why"]), Records(tuple(read), dists.incomplete))
 
 
 def _facts(links: Records | Unknown, read: Records | Unknown | None = None) -> list[Fact]:

@@ -1,0 +1,43 @@
+"""A broken import found before it happens: in a folder by its files, in a facts file by the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Run = Callable[..., Any]
+
+
+def write(site: Path, name: str, version: str, source: str) -> None:
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    (site / name).mkdir()
+    (site / name / "__init__.py").write_text(source)
+
+
+def test_a_folder_whose_peft_takes_what_transformers_has_not(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, "peft", "0.17.0", "from transformers import HybridCache\n")
+    write(tmp_path, "transformers", "5.23.0", "class Cache: ...\n")
+    result = run("check", "--no-config", "--path", str(tmp_path))
+    assert result.code == 1
+    assert "peft takes transformers.HybridCache; transformers 5.23.0 has no such name" in result.out
+    assert "import peft" in result.out
+
+
+def test_a_working_folder_has_no_such_finding(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, "peft", "0.17.0", "from transformers import Cache\n")
+    write(tmp_path, "transformers", "5.23.0", "class Cache: ...\n")
+    result = run("check", "--no-config", "--path", str(tmp_path), "--format", "json")
+    assert [entry["id"] for entry in result.json["findings"] if entry["id"].startswith("import-")] == []
+
+
+def test_hostile_source_ends(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, "peft", "0.17.0", "x = " + "(" * 5000 + ")" * 5000 + "\nfrom transformers import a\0b\n")
+    write(tmp_path, "transformers", "5.23.0", "import transformers.deep\n" + "a." * 20000 + "b\n")
+    result = run("check", "--no-config", "--path", str(tmp_path), "--format", "json")
+    assert result.code in (0, 1)
+    assert "Traceback" not in result.err
+    assert json.loads(result.out)

@@ -1,0 +1,94 @@
+"""What stops imports in a folder of packages, by the observation and its cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from observing import choose
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Records
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.observe.gather import gather
+from envdoctor.observe.request import Request
+from envdoctor.observe.source import link
+
+
+def write(site: Path, name: str, version: str, **files: str) -> None:
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
+    (site / name).mkdir()
+    for file, source in files.items():
+        (site / name / f"{file}.py").write_text(source)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with a peft that takes HybridCache of a transformers without it."""
+    folder = tmp_path / "packages"
+    write(
+        folder,
+        "peft",
+        "0.17.0",
+        __init__="from .model import x\n",
+        model="x = 1\nfrom transformers import HybridCache\n",
+    )
+    write(folder, "transformers", "5.23.0", __init__="class Cache: ...\n")
+    return folder
+
+
+def read(site: Path, cache: Path | None = None) -> FactSet:
+    layout = choose(None, str(site), None, environ={}, cwd=str(site))
+    request = Request(
+        {}, layout=layout, platform="linux", rows=load_matrix().rows, cache=str(cache) if cache is not None else None
+    )
+    return gather(request, ["packages", "source"])
+
+
+def links(facts: FactSet) -> Records:
+    value = facts.value("link")
+    assert isinstance(value, Records)
+    return value
+
+
+def test_one_item_names_both_packages_and_the_place(site: Path) -> None:
+    facts = read(site)
+    (item,) = links(facts).items
+    assert (item["consumer"], item["consumer_version"]) == ("peft", "0.17.0")
+    assert (item["provider"], item["provider_version"]) == ("transformers", "5.23.0")
+    assert (item["kind"], item["name"], item["place"]) == ("name", "transformers.HybridCache", "peft/model:2")
+    assert str(item["stops"]).startswith("import peft")
+    assert links(facts).incomplete is None
+    read_packages = facts.value("link_read")
+    assert isinstance(read_packages, Records)
+    assert [one["package"] for one in read_packages] == ["peft", "transformers"]
+
+
+def test_a_package_that_is_not_installed_has_no_version(site: Path) -> None:
+    (site / "peft" / "model.py").write_text("x = 1\nimport yaml\n")
+    (item,) = links(read(site)).items
+    assert (item["provider"], item["provider_version"], item["kind"]) == ("pyyaml", ABSENT, "module")
+
+
+def test_the_next_run_takes_it_from_the_cache_until_a_file_changes(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = links(read(site, tmp_path / "cache"))
+    started: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(link, "run_child", lambda *given, **more: started.append(given))
+        assert links(read(site, tmp_path / "cache")) == first
+    assert started == []
+    (site / "transformers" / "__init__.py").write_text("class Cache: ...\nclass HybridCache: ...\n")
+    assert links(read(site, tmp_path / "cache")).items == ()
+
+
+def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "packages"
+    info = folder / "peft-0.17.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\n\n")
+    monkeypatch.delattr(link, "run_child")
+    assert links(read(folder)) == Records(())

@@ -1,0 +1,196 @@
+"""Imports followed through small packages: what stops them, what guards decide, what cannot be told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from envdoctor.source.importing import Importing
+from envdoctor.source.library import Library
+from envdoctor.source.world import Stop, World
+
+Follow = Callable[..., list[Stop]]
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Follow:
+    """Write modules (``{"app/__init__.py": source}``) and follow an import: what stops it."""
+
+    def run(
+        files: Mapping[str, str],
+        module: str = "app",
+        *names: str,
+        versions: Mapping[str, str] | None = None,
+        python: tuple[int, ...] | None = (3, 11, 7),
+    ) -> list[Stop]:
+        for name, source in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(source), encoding="utf-8")
+        known = versions or {}
+        standard = frozenset(sys.stdlib_module_names)
+        world = World(known.get, {}, python, "linux", standard, frozenset(("app", "lazy")).__contains__)
+        return Importing(Library([str(tmp_path)]), world).statement(module, names)
+
+    return run
+
+
+LIB = {"lib/__init__.py": "def here(): ...\n", "lib/sub.py": "value = 1\n"}
+
+
+def what(stops: list[Stop]) -> list[tuple[str, str, str]]:
+    return [(stop.kind, stop.module, stop.name) for stop in stops]
+
+
+def test_a_name_that_is_not_there_stops_the_import_at_its_line(follow: Follow) -> None:
+    (stop,) = follow({**LIB, "app/__init__.py": "import os\nfrom lib import here, gone\n"})
+    assert stop == Stop("name", "app", 2, "lib", "gone")
+
+
+def test_all_that_is_missing_at_the_top_of_a_module_is_told(follow: Follow) -> None:
+    stops = follow({**LIB, "app/__init__.py": "from lib import gone\nfrom lib.sub import other\n"})
+    assert what(stops) == [("name", "lib", "gone"), ("name", "lib.sub", "other")]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import absent", ("module", "absent", "")),
+        ("import lib.absent", ("module", "lib.absent", "")),
+        ("from lib.absent import x", ("module", "lib.absent", "")),
+        ("import lib\nx = lib.gone", ("attribute", "lib", "gone")),
+        ("from . import inner", ("name", "lib", "gone")),
+    ],
+)
+def test_what_is_missing(follow: Follow, source: str, expected: tuple[str, str, str]) -> None:
+    files = {**LIB, "app/__init__.py": source, "app/inner.py": "from lib import gone\n"}
+    assert what(follow(files)) == [expected]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    from lib import gone\nexcept ImportError:\n    gone = None",
+        "try:\n    import absent\nexcept (ModuleNotFoundError, OSError):\n    pass",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from lib import gone",
+        "import sys\nif sys.version_info < (3, 9):\n    from lib import gone",
+        "import sys\nif sys.platform == 'win32':\n    import winreg_of_old",
+        "import importlib.util\nif importlib.util.find_spec('absent') is not None:\n    import absent",
+        "import importlib.metadata\nfrom packaging import version\n"
+        "if version.parse(importlib.metadata.version('lib')) >= version.parse('2.0'):\n    from lib import gone",
+        "def use():\n    from lib import gone",
+        "import contextlib\nwith contextlib.suppress(ImportError):\n    from lib import gone",
+        "import random\nif random.random() > 1:\n    from lib import gone",
+        "from lib import sub, here, __doc__",
+    ],
+)
+def test_what_does_not_stop_it(follow: Follow, source: str) -> None:
+    packaging = {"packaging/__init__.py": "", "packaging/version.py": "class Version: ...\ndef parse(v): ...\n"}
+    assert follow({**LIB, **packaging, "app/__init__.py": source}, versions={"lib": "1.9"}) == []
+
+
+def test_a_guard_of_the_package_s_own_is_decided_by_its_body(follow: Follow) -> None:
+    checks = """
+        import importlib.metadata, importlib.util
+        from packaging import version
+
+        def _is_there(name, with_version=False):
+            exists = importlib.util.find_spec(name) is not None
+            found = "N/A"
+            if exists:
+                try:
+                    found = importlib.metadata.version(name)
+                except importlib.metadata.PackageNotFoundError:
+                    exists = False
+            return (exists, found) if with_version else exists
+
+        _lib_available, _lib_version = _is_there("lib", with_version=True)
+
+        def is_lib_available(least="1.0"):
+            return _lib_available and version.parse(_lib_version) >= version.parse(least)
+    """
+    files = {
+        **LIB,
+        "packaging/__init__.py": "",
+        "packaging/version.py": "def parse(v): ...\n",
+        "app/checks.py": checks,
+        "app/__init__.py": """
+            from .checks import is_lib_available
+            if is_lib_available('1.5'):
+                from lib import gone
+        """,
+    }
+    assert what(follow(files, versions={"lib": "1.9"})) == [("name", "lib", "gone")]
+    assert follow(files, versions={"lib": "1.4"}) == []
+
+
+def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> None:
+    lazy = """
+        import sys
+        from .tools import _LazyModule
+        _import_structure = {"good": ["Fine"], "bad": ["Broken"]}
+        _import_structure["more"] = ["Other"]
+        sys.modules[__name__] = _LazyModule(__name__, globals()["__file__"], _import_structure)
+    """
+    files = {
+        **LIB,
+        "lazy/__init__.py": lazy,
+        "lazy/tools.py": "class _LazyModule: ...\n",
+        "lazy/good.py": "class Fine: ...\n",
+        "lazy/bad.py": "from lib import gone\nclass Broken: ...\n",
+        "lazy/more.py": "class Other: ...\n",
+    }
+    assert follow(files, "lazy") == []
+    assert follow(files, "lazy", "Fine") == []
+    assert what(follow(files, "lazy", "Broken")) == [("name", "lib", "gone")]
+    assert what(follow({**files, "app/__init__.py": "from lazy import Never\n"})) == [("name", "lazy", "Never")]
+    by_ending = "class _LazyModule:\n    def __getattr__(self, name):\n        if name.endswith('Fast'): ...\n"
+    files |= {"lazy/tools.py": by_ending, "app/__init__.py": "from lazy import OtherFast\n"}
+    assert follow(files) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def __getattr__(name): ...",
+        "globals()['gone'] = 1",
+        "from ._compiled import *",
+        "import sys\nsys.modules[__name__] = object()",
+    ],
+)
+def test_of_a_module_that_makes_names_nothing_is_known(follow: Follow, source: str) -> None:
+    files = {"lib/__init__.py": source, "lib/_compiled.so": "", "app/__init__.py": "from lib import gone\n"}
+    assert follow(files) == []
+
+
+def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None:
+    files = {
+        "app/versions.py": "def require_version(text): ...\n",
+        "app/__init__.py": """
+            from .versions import require_version
+            for one in ['lib>=2', 'lib<9']:
+                require_version(one)
+        """,
+    }
+    (stop,) = follow(files, versions={"lib": "1.9"})
+    assert (stop.kind, stop.text) == ("raise", "lib>=2")
+
+
+def test_a_recursive_function_ends(follow: Follow) -> None:
+    source = """
+        def is_available(n):
+            if n:
+                is_available(n)
+            return is_available(n) or is_available(n)
+        if is_available(1):
+            import absent
+    """
+    assert follow({"app/__init__.py": source}) == []
+
+
+def test_code_that_is_no_python_tells_nothing(follow: Follow) -> None:
+    assert follow({"app/__init__.py": "from lib import gone", "lib/__init__.py": "def ("}) == []

@@ -1,0 +1,51 @@
+"""Sources without the bodies of functions have the same statements outside of them, at the same lines."""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from envdoctor.source.trimming import trimmed
+
+STANDARD = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+
+
+def outline(source: bytes) -> list[object]:
+    """The statements of a module, those of its functions left out, with their lines; texts of several lines as one."""
+
+    class Outside(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+            node.body = [ast.Pass()]
+            return node
+
+        def visit_Constant(self, node: ast.Constant) -> ast.AST:
+            return ast.Constant("") if isinstance(node.value, str) and "\n" in node.value else node
+
+    return [(one.lineno, ast.dump(Outside().visit(one))) for one in ast.parse(source).body]
+
+
+@pytest.mark.parametrize("path", STANDARD[::6], ids=lambda path: path.name)
+def test_the_standard_library_keeps_its_outline(path: Path) -> None:
+    source = path.read_bytes()
+    try:
+        short = outline(trimmed(source))
+    except SyntaxError:
+        pytest.skip("what indentation deceives is parsed whole")
+    assert short == outline(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b'def f():\n    """\ntext at the margin\n    """\n    return 1\nx = 1\n',
+        b"def f(a: dict = {'a': 1},\n      b=2) -> int:\n    return 1\n\n\n# comment\nx = 1\n",
+        b"class A:\n    def f(self): return 1\n    def g(self):\n        return 2\n    y = 3\n",
+        b"def f():\n    '''it\"\"\"s'''\n    return 1\nx = 1\n",
+    ],
+)
+def test_texts_and_one_line_bodies(source: bytes) -> None:
+    assert outline(trimmed(source)) == outline(source)
+    assert trimmed(source).count(b"\n") == source.count(b"\n")
