@@ -78,7 +78,9 @@ def described(error: BaseException) -> dict[str, Any]:
     errors: list[dict[str, Any]] = []
     frames: list[str] = []
     current: BaseException | None = error
-    while current is not None and len(errors) < MOST_ERRORS:
+    seen: list[BaseException] = []
+    while current is not None and current not in seen and len(errors) < MOST_ERRORS:
+        seen.append(current)
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
         frames += [place for place in known if place not in frames]
