@@ -75,6 +75,22 @@ def test_the_first_cause_is_told_and_not_what_was_made_of_it(run: Callable[..., 
     )
 
 
+def test_a_cause_that_python_itself_hides_is_told(run: Callable[..., Outcome]) -> None:
+    lazy = "def __getattr__(name):\n    if name != 'Thing':\n        raise AttributeError(name)\n    import giver\n"
+    outcome = run(
+        *("from lazy import Thing", "from lazy import Other"),
+        lazy=lazy + "    return giver.gone\n",
+        giver="",
+    )
+    found = items(outcome)
+    (lost, _) = (seen["errors"] for seen in outcome.observations)
+    assert [error["type"] for error in lost] == ["ImportError", "AttributeError"]
+    assert [item["error"] for item in found.values()] == [
+        "AttributeError: module 'giver' has no attribute 'gone'",
+        "ImportError: cannot import name 'Other' from 'lazy' (lazy.py)",
+    ]
+
+
 @posix
 def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Callable[..., Outcome]) -> None:
     found = items(

@@ -78,7 +78,9 @@ def described(error: BaseException) -> dict[str, Any]:
     errors: list[dict[str, Any]] = []
     frames: list[str] = []
     current: BaseException | None = error
-    while current is not None and len(errors) < MOST_ERRORS:
+    seen: list[BaseException] = []
+    while current is not None and current not in seen and len(errors) < MOST_ERRORS:
+        seen.append(current)
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
         frames += [place for place in known if place not in frames]
@@ -90,8 +92,33 @@ def described(error: BaseException) -> dict[str, Any]:
                 "place": known[-1] if known else "",
             }
         )
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        current = _cause(current)
     return {"errors": errors, "frames": frames[-MOST_FRAMES:]}
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What led to an exception.
+
+    ``from module import name`` makes an ImportError without a cause of the AttributeError that the module's
+    ``__getattr__`` raises, also when that is about something else: so it is asked again.
+    """
+    known = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    module, _, name = _missing(error).rpartition(".")
+    lazy = sys.modules.get(module)
+    if (
+        known is not None
+        or not isinstance(error, ImportError)
+        or lazy is None
+        or isinstance(error, ModuleNotFoundError)
+    ):
+        return known
+    try:
+        getattr(lazy, name)
+    except AttributeError as hidden:
+        return None if name in str(hidden) else hidden
+    except BaseException as hidden:
+        return hidden
+    return None
 
 
 def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds: float) -> None:
