@@ -76,11 +76,10 @@ def test_a_requirement_without_which_an_import_stops_is_an_error_with_its_comman
     }
     assert told["regex"].message.en == "regex 2024.11.6 is installed, and transformers cannot be imported with it"
     (command,) = told["tqdm"].fixes[0].commands
-    assert re.fullmatch(
-        re.escape(f"python -m pip install --target {folder} --upgrade tqdm==") + r"4\.\d+\.\d+", command
-    )
+    start = f"python -m pip install --target {folder} --upgrade tqdm=="
+    assert re.fullmatch(re.escape(start) + r"4\.\d+\.\d+", command)
     assert report.plan is not None
-    assert set(report.plan.constraints) == {"regex>=2025.10.22", "tqdm>=4.60,<5", "typer"}
+    assert set(report.plan.constraints) == {"regex==2025.10.22", command.rpartition(" ")[2], "typer"}
 
 
 def test_what_no_version_can_satisfy_gets_no_command(packages) -> None:

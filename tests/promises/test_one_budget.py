@@ -73,9 +73,8 @@ def lists(site: Path) -> None:
 def test_all_that_is_looked_at_counts(site: Path, monkeypatch: pytest.MonkeyPatch, build) -> None:
     """The budget is a tenth of the real one here, as these environments are."""
     started = Budget.__init__
-    monkeypatch.setattr(
-        Budget, "__init__", lambda self, **given: started(self, seconds=600.0, size=1 << 26, steps=100_000)
-    )
+    tenth = {"seconds": 600.0, "size": 1 << 26, "steps": 100_000}
+    monkeypatch.setattr(Budget, "__init__", lambda self, **given: started(self, **tenth))
     build(site)
     sources = Sources(python=str(site.parents[2]), gpu=False, cache=False, environ={}, cwd=site)
     try:
