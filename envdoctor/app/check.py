@@ -105,7 +105,7 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
 
     from envdoctor.app.code_hint import training_code
 
-    found = training_code(str(sources.cwd))
+    found = training_code(sources.folder())
     if not found:
         return []
     shown = found[0] if len(found) == 1 else "."
