@@ -152,24 +152,46 @@ class Released:
         unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
         if unsure is not None:
             return unsure
-        for opened in (module, below):
-            why = self.items("open", opened, version)
-            if isinstance(why, Unknown) or why:
-                return why if isinstance(why, Unknown) else Unknown(f"{opened} of {self.name} {version}: {why[0]}")
-        left_out = name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
-        if left_out and not self.spans("offers", module, name):
+        why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
+        if why is not None:
+            return why
+        if self._is_left_out(module, name, version):
             return Unknown(f"the ledger does not say from where {name} can be taken")
         return False
+
+    def _is_left_out(self, module: str, name: str, version: str) -> bool:
+        """Whether a module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages
+        are recorded with the names that they hand on."""
+        if not any(True for _ in self._lines("offers", module, name)):
+            return name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
+        start, end = self._place("offers")
+        is_package = self._data.find(f"\n{module}.".encode(), start, end) >= 0
+        return not is_package and self.has("offers", "*", name, version) is not False
 
     def exists(self, module: str, version: str) -> bool | Unknown:
         """Whether a version has a module of that dotted name. Unknown too where one may be made while it runs."""
         if not self.by_names:
             return _NOT_BY_NAMES
         answer = self.listed("offers", module, version)
-        why = self.items("open", module, version) if answer is False else ()
-        if isinstance(why, Unknown) or why:
-            return why if isinstance(why, Unknown) else Unknown(f"{module} of {self.name} {version}: {why[0]}")
-        return answer
+        if answer is not False:
+            return answer
+        return self._why_open(module, version) or False
+
+    def _why_open(self, module: str, version: str) -> Unknown | None:
+        """Why a module may have names, or be there, though it is not listed so; None when it is known not to."""
+        subjects = [module]
+        if not any(True for _ in self._lines("offers", module)):
+            parts = module.split(".")
+            if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
+                return None
+            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - 1)]
+        for subject in subjects:
+            why = self.items("open", subject, version)
+            if isinstance(why, Unknown):
+                return why
+            if why:
+                return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+        return None
 
     def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:
         """What can be given to the function or class at a public place (``trl:SFTConfig``), see
