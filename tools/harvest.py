@@ -24,6 +24,7 @@ from harvesting.moves import moved, served
 from harvesting.names import Names
 from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
+from harvesting.selecting import selected
 from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
@@ -45,6 +46,8 @@ TAKES = [
     *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),
 ]
 
+_SERVED = "a finder of the package may serve it"
+
 #: What a section says of one release: items by subject.
 Found = Mapping[str, Collection[str]]
 
@@ -60,7 +63,10 @@ class Package:
         self.modules: set[str] = set()
         self.sections: dict[str, dict[Release, Found]] = {section: {} for section in HISTORIES}
         for release in self.releases:
-            self.sections["wheels"][release] = {"*": {file.tags for file in release.files}}
+            tags = {file.tags for file in release.files}
+            rare = settings["selection"]["platforms"]
+            usual = {tag for tag in tags if not any(platform in tag for platform in rare)}
+            self.sections["wheels"][release] = {"*": usual or tags}
         read = chosen(self.releases, str(settings["since"]), patches)
         for release in read:
             said = kept.metadata(name, release, sources=self.by_names)
@@ -84,12 +90,17 @@ class Package:
                 taken = kept.reading(self.name, release, "takes", _key(TAKES, settings["names"]), takes)
                 self.sections["takes"][release] = taken
         ordered = list(found.values())
-        for release, moves, modules_served in zip(found, moved(ordered), served(ordered), strict=True):
-            for section, subjects in found[release]["sections"].items():
+        listed: set[str] = set()
+        for release, modules_served in zip(found, served(ordered), strict=True):
+            for section, subjects in selected(found[release]["sections"], settings["selection"]).items():
                 self.sections[section][release] = subjects
-            self.sections["moved"][release] = moves
-            for module in modules_served:
-                found[release]["sections"]["open"].setdefault(module, []).append("a finder of the package may serve it")
+            opened = self.sections["open"][release]
+            self.sections["open"][release] = {**opened, **{module: [_SERVED] for module in modules_served}}
+            listed |= self.sections["offers"][release].keys()
+        for release, moves in zip(found, moved(ordered), strict=True):
+            self.sections["moved"][release] = {
+                old: new for old, new in moves.items() if old.partition(":")[0] in listed
+            }
 
     def _takes(self, release: Release, taking: Taking, folder: str, tops: set[str]) -> Any:
         required = self.sections["requires"].get(release, {}).get("*", ())

@@ -148,10 +148,9 @@ class Released:
         unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
         if unsure is not None:
             return unsure
-        for opened in (module, below):
-            why = self.items("open", opened, version)
-            if isinstance(why, Unknown) or why:
-                return why if isinstance(why, Unknown) else Unknown(f"{opened} of {self.name} {version}: {why[0]}")
+        why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
+        if why is not None:
+            return why
         left_out = name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
         if left_out and not self.spans("offers", module, name):
             return Unknown(f"the ledger does not say from where {name} can be taken")
@@ -162,10 +161,25 @@ class Released:
         if not self.by_names:
             return _NOT_BY_NAMES
         answer = self.listed("offers", module, version)
-        why = self.items("open", module, version) if answer is False else ()
-        if isinstance(why, Unknown) or why:
-            return why if isinstance(why, Unknown) else Unknown(f"{module} of {self.name} {version}: {why[0]}")
-        return answer
+        if answer is not False:
+            return answer
+        return self._why_open(module, version) or False
+
+    def _why_open(self, module: str, version: str) -> Unknown | None:
+        """Why a module may have names, or be there, though it is not listed so; None when it is known not to."""
+        subjects = [module]
+        if not any(True for _ in self._lines("offers", module)):
+            parts = module.split(".")
+            if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
+                return None
+            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - 1)]
+        for subject in subjects:
+            why = self.items("open", subject, version)
+            if isinstance(why, Unknown):
+                return why
+            if why:
+                return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+        return None
 
     def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:
         """What can be given to the function or class at a public place (``trl:SFTConfig``), see

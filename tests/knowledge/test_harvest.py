@@ -13,11 +13,13 @@ from harvesting.history import history
 from harvesting.kept import _merged
 from harvesting.metadata import installed, modules, required
 from harvesting.releases import File, chosen, released
+from harvesting.selecting import selected
 from small_index import SmallIndex
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_schema import complaints
+from envdoctor.knowledge.toml_files import load_toml, parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """since = 2023-01-01
@@ -31,6 +33,14 @@ lean = ["rake"]
 unlisted = []
 surface = []
 private = ["_dig_deep"]
+[selection]
+shallow = []
+deep = []
+compact = []
+methods = ["spade"]
+subclassed = ["spade"]
+unaliased = []
+platforms = ["s390x"]
 """
 OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
@@ -88,7 +98,7 @@ def index() -> Iterator[SmallIndex]:
         index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
         index.sdist("rake", "0.1.1", "2023-01-06", {**RAKE, "setup.py": "", **egg})
         index.wheel("peft", "0.17.0", "2024-01-05", USER, requires=("spade",))
-        for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64"):
+        for tag in ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64", "cp311-cp311-manylinux_2_28_s390x"):
             index.wheel("bucket", "3.0", "2024-01-05", {"pail.py": "volume = 9"}, tags=tag)
         yield index
 
@@ -208,6 +218,48 @@ def test_an_interrupted_harvest_goes_on_where_it_was(index: SmallIndex, tmp_path
 def test_a_package_that_nobody_listed_is_refused(index: SmallIndex, tmp_path: Path):
     done = harvest(index, tmp_path, "shovel")
     assert done.returncode == 2 and "shovel is not in" in done.stderr and index.asked == []
+
+
+def test_the_shipped_settings_name_each_package_once():
+    settings = load_toml(ROOT / "tools" / "harvest.toml")
+    known = [*settings["names"], *settings["metadata"]]
+    assert len(known) == len(set(known)) == len(list((ROOT / "matrices" / "ledger").iterdir()))
+    assert set(settings["patches"]) <= set(known) and set(settings["patches"].values()) <= {"all", "last"}
+    tried = parse_toml(SETTINGS.encode(), "")
+    assert [set(settings[part]) for part in ("reading", "selection")] == [
+        set(tried[p]) for p in ("reading", "selection")
+    ]
+
+
+def test_what_the_ledger_has_no_room_for_is_left_out_and_said():
+    found = {
+        "offers": {
+            "a": ["x"],
+            "a.b": ["x"],
+            "a.b.c": ["x"],
+            "a.b.deep": ["x"],
+            "a.kinds": [],
+            "a.kinds.one": ["x"],
+            "a.kinds.one.code": ["x"],
+        },
+        "open": {"a.b.c": ["it is compiled"]},
+        "parameters": {"a:C": ["x"], "a:C.m": ["x"], "b:C.m": ["x"]},
+        "calls": {"a:C.m": ["1"], "b:C.m": ["1"]},
+        "alias": {"a:C": ["a.b:C"], "a.b:D": ["a.c:D"]},
+    }
+    settings = {"shallow": ["a"], "deep": ["a.b.deep"], "compact": ["a.kinds"], "methods": ["b"], "subclassed": ["a"]}
+    kept = selected(found, {**settings, "unaliased": ["a.b"]})
+    assert kept["offers"] == {
+        **{"a": ["x"], "a.b": ["x"], "a.b.deep": ["x"]},
+        **{"a.kinds": [], "a.kinds.one": []},
+    }
+    assert kept["open"] == {
+        "a.*": ["not all modules of the package are listed here"],
+        "a.kinds.one": ["its names are not listed here"],
+    }
+    assert list(kept["parameters"]) == ["a:C", "b:C.m"]
+    assert list(kept["calls"]) == ["a:C.m"] and list(kept["alias"]) == ["a:C"]
+    assert len(found["offers"]) == 7 and found["open"]
 
 
 def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:

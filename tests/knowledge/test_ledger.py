@@ -42,9 +42,12 @@ spade	1.3.0..	old_dig
 spade.extras	1.1.0..
 spade.handles	1.0.0..	Handle
 spade.lazy	1.0.0..	seen
+spade.tools	1.0.0..
+spade.tools.known	1.0.0..
 [open]
 spade.lazy	1.1.0..	it has a __getattr__
 spade.served	1.1.0..	a finder of the package may serve it
+spade.tools.*	1.0.0..	not all modules of the package are listed here
 [parameters]
 spade.handles:Handle	1.0.0..	&spade.handles:Base	length
 spade.handles:nothing	1.0.0..
@@ -158,6 +161,17 @@ def test_modules_are_there_or_not(spade: Released):
     served = Unknown("spade.served of spade-kit 1.1.0: a finder of the package may serve it")
     assert spade.exists("spade.served", "1.1.0") == spade.offers("spade", "served", "1.1.0") == served
     assert isinstance(spade.exists("spade.extras", "2.0"), Unknown)
+    assert spade.exists("spade.tool", "1.0.0") is False
+
+
+def test_modules_that_are_not_listed_are_unknown(spade: Released):
+    reason = "spade.tools.known.inner of spade-kit 1.0.0: not all modules of the package are listed here"
+    assert spade.exists("spade.tools.known.inner", "1.0.0") == Unknown(reason)
+    assert spade.offers("spade.tools.known", "inner", "1.0.0") == Unknown(reason)
+    assert spade.offers("spade.tools.known.inner", "Name", "1.0.0") == Unknown(reason)
+    assert spade.offers("spade.tools.known", "Name", "1.0.0") is False  # no module has such a name
+    assert spade.exists("spade.tools.other", "1.0.0") is False
+    assert spade.exists("spade.tools.other.inner", "1.0.0") is False
 
 
 def test_parameters_are_found_by_public_places(spade: Released):
@@ -189,7 +203,15 @@ def test_spans_and_their_text(spade: Released):
 
 
 def test_subjects_are_found_by_what_they_have(spade: Released):
-    assert list(spade.subjects("offers")) == ["*", "spade", "spade.extras", "spade.handles", "spade.lazy"]
+    assert list(spade.subjects("offers")) == [
+        "*",
+        "spade",
+        "spade.extras",
+        "spade.handles",
+        "spade.lazy",
+        "spade.tools",
+        "spade.tools.known",
+    ]
     assert list(spade.subjects_with("offers", "Handle")) == ["spade", "spade.handles"]
     assert list(spade.subjects_with("offers", "dig")) == ["spade"]
     assert list(spade.subjects_with("offers", "Hand")) == []
@@ -223,7 +245,7 @@ def test_a_sound_file_has_no_complaint():
         ("package\tspade-kit", "package\tspade", "line 2: package: the normalised name of the file"),
         ("garden\tspade", "spade\tgarden", "line 3: modules: names of modules in order"),
         ("depth\tnames", "depth\tall", "line 4: depth: names or metadata"),
-        ("[open]", "[opened]", "line 29: [opened] is not expected here"),
+        ("[open]", "[opened]", "line 31: [opened] is not expected here"),
         ("1.0.1\t2023-02-05", "1.0.1rc1\t2023-02-05", "line 7: releases: '1.0.1rc1' is no release"),
         ("2023-02-05", "2023-02-35", "line 7: releases: '2023-02-35' is no day"),
         ("\t>=3.9\t", "\t3.9\t", "line 10: releases: '3.9' compares no version"),
@@ -237,9 +259,9 @@ def test_a_sound_file_has_no_complaint():
         ("\tnew_dig", "\tdig", "line 24: offers: spade: 'dig' stands in another line for the same releases"),
         ("spade.extras\t1.1.0..\n", "spade.extra\t1.1.0..\nspade.\t1.1.0..\n", "line 27: offers: spade.: this is no"),
         ("spade.extras\t1.1.0..\n", "spade.zeal\t1.1.0..\n", "line 27: offers: spade.handles: lines are sorted"),
-        ("2 hard=", "hard", "line 38: calls: spade.handles:Handle.grip: 'hard' is no item"),
-        ("numpy:array @spade.handles", "numpy:array", "line 40: takes: spade: 'numpy:array' is no item"),
-        ("torch<2 @spade.check", "torch<2", "line 42: demands: *: 'torch<2' is no item"),
+        ("2 hard=", "hard", "line 41: calls: spade.handles:Handle.grip: 'hard' is no item"),
+        ("numpy:array @spade.handles", "numpy:array", "line 43: takes: spade: 'numpy:array' is no item"),
+        ("torch<2 @spade.check", "torch<2", "line 45: demands: *: 'torch<2' is no item"),
     ],
 )
 def test_what_a_file_may_not_say(old: str, new: str, complaint: str):

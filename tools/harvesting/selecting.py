@@ -1,0 +1,52 @@
+"""Which of the things that were found in a release the ledger has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["selected"]
+
+Sections = dict[str, dict[str, list[str]]]
+
+_NOT_LISTED = "its names are not listed here"
+_MODULES_NOT_LISTED = "not all modules of the package are listed here"
+
+
+def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapping[str, Sequence[str]]) -> Sections:
+    """The sections without what ``[selection]`` of tools/harvest.toml leaves out.
+
+    Below packages that are ``shallow`` those modules are listed that lie right below them, that have modules below
+    themselves, or that are ``deep`` or below one that is; ``open`` says of ``package.*`` that there are others. Below
+    ``compact`` packages (many of one kind) the names are not listed of those modules that have others below them.
+    Parameters of methods are kept of the top-level modules in ``methods``, how classes call their own of those in
+    ``subclassed``; public places of what is defined elsewhere not of ``unaliased`` modules.
+    """
+    found: Sections = {section: {k: list(v) for k, v in subjects.items()} for section, subjects in sections.items()}
+    offers, opened = found["offers"], found["open"]
+    packages = {module.rpartition(".")[0] for module in offers}
+    compact, deep = (tuple(f"{module}." for module in settings[key]) for key in ("compact", "deep"))
+    for module in list(offers):
+        if module in packages and module.startswith(compact):
+            offers[module] = []
+            opened[module] = [_NOT_LISTED]
+            continue
+        above = next((one for one in settings["shallow"] if _is_two_below(module, one)), None)
+        if above is not None and module not in packages and not f"{module}.".startswith(deep):
+            del offers[module]
+            opened.pop(module, None)
+            opened[f"{above}.*"] = [_MODULES_NOT_LISTED]
+    for subject in list(found["parameters"]):
+        module, _, name = subject.partition(":")
+        if "." in name and module.partition(".")[0] not in settings["methods"]:
+            del found["parameters"][subject]
+    for subject in list(found["calls"]):
+        if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:
+            del found["calls"][subject]
+    for subject in list(found["alias"]):
+        if subject.partition(":")[0] in settings["unaliased"]:
+            del found["alias"][subject]
+    return found
+
+
+def _is_two_below(module: str, package: str) -> bool:
+    return module.startswith(f"{package}.") and "." in module[len(package) + 1 :]
