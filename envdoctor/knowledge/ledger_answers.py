@@ -135,7 +135,8 @@ def inherited_from(
     found: dict[str, Released] = {}
     waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
     for package, place, its_version in waiting:
-        items = [_items(package, section, place, its_version) for section in ("parameters", "calls")]
+        home = _home(package, place, its_version)
+        items = [_items(package, section, home, its_version) for section in ("parameters", "calls")]
         for base in (item[1:] for one in items if not isinstance(one, Unknown) for item in one if item[0] == "&"):
             elsewhere = _elsewhere(ledger, package, base, its_version, other)
             if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
@@ -159,10 +160,13 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
         there = _exists(released, inner, version)
         if there is True:
             continue
-        if there is False and count > 1:
-            # A package that makes names up may make up modules, and what it binds itself may be one by another name.
-            bound = _offers(released, ".".join(parts[: count - 1]), parts[count - 1], version)
-            there = Unknown(f"{inner} is no file of its own") if bound is True else bound
+        bound = (
+            there is False
+            and count > 1
+            and released.has("offers", ".".join(parts[: count - 1]), parts[count - 1], version)
+        )
+        if bound:
+            there = Unknown(f"{inner} is no file of its own")  # it may be a module by another name
         if there is False:
             return Lacking("module", inner)
         return there if isinstance(there, Unknown) else Unknown("not known")
@@ -181,6 +185,12 @@ def place_of(released: Released, module: str, name: str, version: str) -> str:
             break
         place = found[0]
     return ".".join([place, *parts[1:]])
+
+
+def _home(released: Released, place: str, version: str) -> str:
+    """The same of a place as base classes are written, ``transformers:TrainingArguments``."""
+    module, _, name = place.partition(":")
+    return place_of(released, module, name, version)
 
 
 def went_to(released: Released, dotted: str, version: str) -> str | None:
@@ -208,7 +218,7 @@ def _parameters(  # noqa: PLR0917 (a question and how far it may go)
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> set[str] | Unknown:
     """The names of the parameters, with those of the base classes."""
-    items = _signature(released, place, version) if hops else _NOT_READ
+    items = _signature(released, _home(released, place, version), version) if hops else _NOT_READ
     if isinstance(items, Unknown):
         return items
     taken = {item for item in items if not item.startswith("&")}
@@ -238,6 +248,7 @@ def _calls(  # noqa: PLR0917
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> tuple[str, ...] | Unknown:
     """How a method is called by its class, or by the base classes that it has it from."""
+    place = _home(released, place, version)
     items = _items(released, "calls", place, version)
     if isinstance(items, Unknown) or items or not hops:
         return items

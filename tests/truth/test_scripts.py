@@ -77,8 +77,13 @@ def guarded_lines(uses: Records) -> set[str]:
 
 
 def beside(entry: Mapping[str, Any], use: Mapping[str, Any], matrix: Matrix) -> dict[str, str]:
-    """The other packages: as pinned, else that of the class in the newest release whose name the script can import."""
+    """The other packages: as pinned; else transformers as it was when the script was written, and that of the class in the
+    newest release whose name the script can import."""
     pins = {package: version for package, version in entry["pins"].items() if is_version(version)}
+    if "transformers" not in pins and (transformers := matrix.ledger.package("transformers")) is not None:
+        days = {release.version: release.date for release in transformers.releases}
+        before = [version for version in transformers.read if days[version] <= str(entry["dated"])]
+        pins["transformers"] = before[-1] if before else transformers.read[0]
     owner = matrix.ledger.owner(use["what"])
     released = matrix.ledger.package(owner) if owner is not None else None
     if owner is not None and owner != use["package"] and owner not in pins and released is not None:
