@@ -59,7 +59,6 @@ class Package:
         self.name = name
         self.by_names = name in settings["names"]
         self.releases = released(kept.files(name, fresh=fresh))
-        patches = settings["patches"].get(name, "ends")
         self.modules: set[str] = set()
         self.sections: dict[str, dict[Release, Found]] = {section: {} for section in HISTORIES}
         for release in self.releases:
@@ -67,9 +66,10 @@ class Package:
             rare = settings["selection"]["platforms"]
             usual = {tag for tag in tags if not any(platform in tag for platform in rare)}
             self.sections["wheels"][release] = {"*": usual or tags}
-        read = chosen(self.releases, str(settings["since"]), patches)
-        for release in read:
-            said = kept.metadata(name, release, sources=self.by_names)
+        patches, since = settings["patches"].get(name, "ends"), str(settings["since"])
+        read = chosen(self.releases, since, patches) if self.by_names else []
+        for release in chosen(self.releases, since, "all" if patches == "all" else "ends"):
+            said = kept.metadata(name, release, sources=release in read)
             if said is not None:
                 self.sections["requires"][release] = {"*": required(said[0])}
                 self.modules |= modules(said[1])

@@ -151,10 +151,18 @@ class Released:
         why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
         if why is not None:
             return why
-        left_out = name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
-        if left_out and not self.spans("offers", module, name):
+        if self._is_left_out(module, name, version):
             return Unknown(f"the ledger does not say from where {name} can be taken")
         return False
+
+    def _is_left_out(self, module: str, name: str, version: str) -> bool:
+        """Whether a module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages
+        are recorded with the names that they hand on."""
+        if not any(True for _ in self._lines("offers", module, name)):
+            return name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
+        start, end = self._place("offers")
+        is_package = self._data.find(f"\n{module}.".encode(), start, end) >= 0
+        return not is_package and self.has("offers", "*", name, version) is not False
 
     def exists(self, module: str, version: str) -> bool | Unknown:
         """Whether a version has a module of that dotted name. Unknown too where one may be made while it runs."""

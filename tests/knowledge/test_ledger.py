@@ -35,11 +35,13 @@ depth	names
 *	1.1.0..	cp311-cp311-manylinux_2_28_x86_64
 [offers]
 *	1.0.0..	os
+*	1.3.0..	length	old_dig
 spade	1.0.0..1.1.0	old_dig
 spade	1.0.0..	Handle	dig
 spade	1.1.1..	new_dig
 spade	1.3.0..	old_dig
 spade.extras	1.1.0..
+spade.handles	1.0.0..1.1.1	length
 spade.handles	1.0.0..	Handle
 spade.lazy	1.0.0..	seen
 spade.tools	1.0.0..
@@ -154,6 +156,13 @@ def test_names_that_the_ledger_leaves_out_are_unknown(spade: Released, name: str
     assert spade.offers("spade", "other", "1.0.0") is False
 
 
+def test_a_name_that_a_module_had_may_come_from_elsewhere_now(spade: Released):
+    reason = "the ledger does not say from where length can be taken"
+    assert spade.offers("spade.handles", "length", "1.3.0") == Unknown(reason)
+    assert spade.offers("spade.handles", "length", "1.1.1") is True
+    assert spade.offers("spade", "old_dig", "1.1.1") is False  # what packages hand on is recorded
+
+
 def test_modules_are_there_or_not(spade: Released):
     assert spade.exists("spade.extras", "1.1.0") is True
     assert spade.exists("spade.extras", "1.0.0") is False
@@ -245,7 +254,7 @@ def test_a_sound_file_has_no_complaint():
         ("package\tspade-kit", "package\tspade", "line 2: package: the normalised name of the file"),
         ("garden\tspade", "spade\tgarden", "line 3: modules: names of modules in order"),
         ("depth\tnames", "depth\tall", "line 4: depth: names or metadata"),
-        ("[open]", "[opened]", "line 31: [opened] is not expected here"),
+        ("[open]", "[opened]", "line 33: [opened] is not expected here"),
         ("1.0.1\t2023-02-05", "1.0.1rc1\t2023-02-05", "line 7: releases: '1.0.1rc1' is no release"),
         ("2023-02-05", "2023-02-35", "line 7: releases: '2023-02-35' is no day"),
         ("\t>=3.9\t", "\t3.9\t", "line 10: releases: '3.9' compares no version"),
@@ -253,15 +262,15 @@ def test_a_sound_file_has_no_complaint():
         ("1.0.1\t2023", "1.5.1\t2023", "releases: 1.1.0 stands behind 1.5.1"),
         ("torch<2\n", "torch<two\n", "line 14: requires: *: 'torch<two' is no item"),
         ("..1.0.1\tpy3", "..1.0.2\tpy3", "line 18: wheels: *: 1.0.0..1.0.2: a span of releases"),
-        ("spade\t1.1.1..\tnew", "spade\t1.2.0..\tnew", "line 24: offers: spade: 1.2.0..: a span of releases"),
-        ("1.0.0..\tHandle\tdig", "1.0.0..\tdig\tHandle", "line 23: offers: spade: items are sorted"),
-        ("1.0.0..\tHandle\tdig", "1.0.0..1.3.0\tHandle\tdig", "line 23: offers: spade: 1.0.0..1.3.0 ends before"),
-        ("\tnew_dig", "\tdig", "line 24: offers: spade: 'dig' stands in another line for the same releases"),
-        ("spade.extras\t1.1.0..\n", "spade.extra\t1.1.0..\nspade.\t1.1.0..\n", "line 27: offers: spade.: this is no"),
-        ("spade.extras\t1.1.0..\n", "spade.zeal\t1.1.0..\n", "line 27: offers: spade.handles: lines are sorted"),
-        ("2 hard=", "hard", "line 41: calls: spade.handles:Handle.grip: 'hard' is no item"),
-        ("numpy:array @spade.handles", "numpy:array", "line 43: takes: spade: 'numpy:array' is no item"),
-        ("torch<2 @spade.check", "torch<2", "line 45: demands: *: 'torch<2' is no item"),
+        ("spade\t1.1.1..\tnew", "spade\t1.2.0..\tnew", "line 25: offers: spade: 1.2.0..: a span of releases"),
+        ("1.0.0..\tHandle\tdig", "1.0.0..\tdig\tHandle", "line 24: offers: spade: items are sorted"),
+        ("1.0.0..\tHandle\tdig", "1.0.0..1.3.0\tHandle\tdig", "line 24: offers: spade: 1.0.0..1.3.0 ends before"),
+        ("\tnew_dig", "\tdig", "line 25: offers: spade: 'dig' stands in another line for the same releases"),
+        ("spade.extras\t1.1.0..\n", "spade.extra\t1.1.0..\nspade.\t1.1.0..\n", "line 28: offers: spade.: this is no"),
+        ("spade.extras\t1.1.0..\n", "spade.zeal\t1.1.0..\n", "line 28: offers: spade.handles: lines are sorted"),
+        ("2 hard=", "hard", "line 43: calls: spade.handles:Handle.grip: 'hard' is no item"),
+        ("numpy:array @spade.handles", "numpy:array", "line 45: takes: spade: 'numpy:array' is no item"),
+        ("torch<2 @spade.check", "torch<2", "line 47: demands: *: 'torch<2' is no item"),
     ],
 )
 def test_what_a_file_may_not_say(old: str, new: str, complaint: str):

@@ -17,17 +17,8 @@ from packaging.utils import canonicalize_name
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 
-#: Packages with small wheels, from which three releases each are drawn.
-PACKAGES = (
-    "accelerate",
-    "datasets",
-    "evaluate",
-    "huggingface-hub",
-    "liger-kernel",
-    "peft",
-    "sentence-transformers",
-    "trl",
-)
+#: Packages with small wheels, from which five releases each are drawn.
+PACKAGES = ("accelerate", "datasets", "huggingface-hub", "peft", "trl")
 SEED = 20261122
 #: Entries of each kind that are drawn of a release.
 EACH = 8
@@ -94,7 +85,7 @@ def test_entries_are_what_the_released_files_say(matrix: Matrix, kept: Kept, nam
     chance = random.Random(f"{SEED} {name}")
     releases = {str(release.version): release for release in released(kept.files(name))}
     checked = 0
-    for version in chance.sample([release.version for release in package.releases if release.read], 3):
+    for version in chance.sample([release.version for release in package.releases if release.read], 5):
         metadata = kept.metadata(name, releases[version], sources=True)
         assert metadata is not None
         said = [Requirement(text) for text in HeaderParser().parsestr(metadata[0]).get_all("Requires-Dist", [])]
@@ -120,4 +111,4 @@ def test_entries_are_what_the_released_files_say(matrix: Matrix, kept: Kept, nam
                     own = {item for item in items if not item.startswith("*")}
                     assert own <= parameters and len(parameters - own) <= 3, (version, place)  # self, *args, **kwargs
                     checked += 1
-    assert checked >= 25
+    assert checked >= 45
