@@ -174,7 +174,8 @@ class _Judged:
         for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
             row = releases_with_base(self._ledger, user, base, broken.asked, self._version)
             if row:
-                return base.name, str(self._version(base.name)), range_of(base, row)
+                version = str(self._version(base.name))
+                return base.name, version, range_of(base, row, version)
         return None
 
     def _has(self, broken: _Broken) -> Value:
@@ -187,8 +188,9 @@ class _Judged:
             row = self._whole(released, broken.installed)
             if not row:
                 row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
-            if row:
-                return range_of(released, row)
+            beyond = broken.move is not None and released.place_of(broken.installed) == len(released.read)
+            if row and not beyond:
+                return range_of(released, row, broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
     def _whole(self, released: Released, installed: str) -> Sequence[str]:

@@ -146,10 +146,17 @@ def inherited_from(
     return tuple(found.values())
 
 
-def range_of(released: Released, row: Sequence[str]) -> str:
-    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
+def range_of(released: Released, row: Sequence[str], lacking: str) -> str:
+    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read. The
+    version ``lacking``, which may be older or newer than all that were read, is not in it."""
     read = released.read
-    return spell_spans(read, [version in row for version in read]) or ""
+    text = spell_spans(read, [version in row for version in read]) or ""
+    at = released.place_of(lacking)
+    if at == len(read) and row[-1] == read[-1]:
+        return ",".join(filter(None, [text, f"<={row[-1]}"]))
+    if at == 0 and row[0] == read[0] != lacking:
+        return ",".join(filter(None, [f">={row[0]}", text]))
+    return text
 
 
 def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:

@@ -207,6 +207,11 @@ def test_packages_that_the_ledger_does_not_know_are_judged_by_the_table(broken: 
     assert broken([{**use, "name": "hold"}], hammer="2.4.6") == []
 
 
+def test_the_table_speaks_of_releases_that_were_not_read(broken: Any):
+    (item,) = broken([{**NAME, "name": "bore", "package": "spade", "lacks": "spade.bore"}], spade="4.0.0")
+    assert item["has"] == "<2"
+
+
 def test_installed_files_come_before_the_ledger(broken: Any):
     there = {**NAME, "package": "spade", "lacks": None}
     gone = {"kind": "name", "module": "spade", "name": "dig", "package": "spade", "lacks": "spade.dig"}
