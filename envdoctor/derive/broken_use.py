@@ -8,7 +8,17 @@ from typing import NamedTuple
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to, without
+from envdoctor.knowledge.ledger_answers import (
+    Asked,
+    Lacking,
+    answer,
+    inherited_from,
+    range_of,
+    releases_with,
+    releases_with_base,
+    went_to,
+    without,
+)
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
 from envdoctor.versions.names import normalise
@@ -139,18 +149,34 @@ class _Judged:
         reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        has, moved = self._has(broken), self._moved_to(broken)
+        has, inherited = self._has(broken), None
+        if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
+            inherited = self._inherited(broken)
         return {
-            "package": broken.package,
+            "package": inherited[0] if inherited is not None else broken.package,
             "kind": broken.kind,
             "what": broken.what,
-            "installed": broken.installed or ABSENT,
-            "has": has,
-            "moved_to": moved,
+            "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
+            "has": inherited[2] if inherited is not None else has,
+            "moved_to": self._moved_to(broken),
             "call": _as_written(broken) if broken.call else ABSENT,
             "reach": min(reaches, key=_REACH.index),
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
         }
+
+    def _inherited(self, broken: _Broken) -> tuple[str, str, str] | None:
+        """The package whose class is inherited from, its installed version, and its releases with which it works: a
+        keyword of ``trl.SFTConfig`` may be one of transformers' ``TrainingArguments``."""
+        released = self._ledger.package(broken.package)
+        if released is None or broken.installed is None or not released.by_names:
+            return None
+        user = released, broken.installed
+        for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
+            row = releases_with_base(self._ledger, user, base, broken.asked, self._version)
+            if row:
+                version = str(self._version(base.name))
+                return base.name, version, range_of(base, row, version)
+        return None
 
     def _has(self, broken: _Broken) -> Value:
         """The releases that have it, and besides it all else that the code uses of the package where there are such:
@@ -162,8 +188,9 @@ class _Judged:
             row = self._whole(released, broken.installed)
             if not row:
                 row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
-            if row:
-                return range_of(released, row)
+            beyond = broken.move is not None and released.place_of(broken.installed) == len(released.read)
+            if row and not beyond:
+                return range_of(released, row, broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
     def _whole(self, released: Released, installed: str) -> Sequence[str]:

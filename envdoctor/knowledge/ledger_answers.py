@@ -4,6 +4,7 @@ method; in one release, and in which releases."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
@@ -11,7 +12,19 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
 from envdoctor.versions.spans import spell_spans
 
-__all__ = ["Asked", "Lacking", "answer", "known_module", "place_of", "range_of", "releases_with", "went_to", "without"]
+__all__ = [
+    "Asked",
+    "Lacking",
+    "answer",
+    "inherited_from",
+    "known_module",
+    "place_of",
+    "range_of",
+    "releases_with",
+    "releases_with_base",
+    "went_to",
+    "without",
+]
 
 _HOPS = 8
 _TAKES_ANY = Unknown("it hands on any keyword")
@@ -49,7 +62,7 @@ VersionOf = Callable[[str], str | None]
 def answer(
     ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
 ) -> Lacking | Unknown | None:
-    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may refuse it."""
+    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may yet refuse it."""
     lacking = _name(released, asked.module, asked.name, version)
     if lacking is not None or not (asked.keyword or asked.parameters is not None):
         return lacking
@@ -74,9 +87,27 @@ def releases_with(
     """The releases that were read and have all of it, of one unbroken row: that nearest to the version ``near``, the
     newer of two that are equally near. Empty when none that was read has it."""
     wanted = tuple(asked)
+    return _nearest_row(
+        released, near, lambda one: all(answer(ledger, released, it, one, other) is None for it in wanted)
+    )
+
+
+def releases_with_base(
+    ledger: Ledger, user: tuple[Released, str], base: Released, asked: Asked, other: VersionOf
+) -> tuple[str, ...]:
+    """The same of the package ``base``, whose classes those of another package in a version inherit from."""
+    released, version = user
+
+    def has(one: str) -> bool:
+        return answer(ledger, released, asked, version, lambda name: one if name == base.name else other(name)) is None
+
+    return _nearest_row(base, other(base.name) or "", has)
+
+
+def _nearest_row(released: Released, near: str, has: Callable[[str], bool]) -> tuple[str, ...]:
     rows: list[list[int]] = []
     for place, version in enumerate(released.read):
-        if any(answer(ledger, released, one, version, other) is not None for one in wanted):
+        if not has(version):
             continue
         if rows and rows[-1][-1] == place - 1:
             rows[-1].append(place)
@@ -97,10 +128,35 @@ def without(
     return left
 
 
-def range_of(released: Released, row: Sequence[str]) -> str:
-    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read."""
+def inherited_from(
+    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+) -> tuple[Released, ...]:
+    """The other packages that a class has base classes from, the nearest first: what is asked for may be theirs."""
+    found: dict[str, Released] = {}
+    waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
+    for package, place, its_version in waiting:
+        home = _home(package, place, its_version)
+        items = [_items(package, section, home, its_version) for section in ("parameters", "calls")]
+        for base in (item[1:] for one in items if not isinstance(one, Unknown) for item in one if item[0] == "&"):
+            elsewhere = _elsewhere(ledger, package, base, its_version, other)
+            if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
+                waiting.append((elsewhere[0], base, elsewhere[1]))
+                if elsewhere[0] is not released:
+                    found.setdefault(elsewhere[0].name, elsewhere[0])
+    return tuple(found.values())
+
+
+def range_of(released: Released, row: Sequence[str], lacking: str) -> str:
+    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read. The
+    version ``lacking``, which may be older or newer than all that were read, is not in it."""
     read = released.read
-    return spell_spans(read, [version in row for version in read]) or ""
+    text = spell_spans(read, [version in row for version in read]) or ""
+    at = released.place_of(lacking)
+    if at == len(read) and row[-1] == read[-1]:
+        return ",".join(filter(None, [text, f"<={row[-1]}"]))
+    if at == 0 and row[0] == read[0] != lacking:
+        return ",".join(filter(None, [f">={row[0]}", text]))
+    return text
 
 
 def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
@@ -108,13 +164,16 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         inner = ".".join(parts[:count])
-        there = released.exists(inner, version)
+        there = _exists(released, inner, version)
         if there is True:
             continue
-        if there is False and count > 1:
-            # A package that makes names up may make up modules, and what it binds itself may be one by another name.
-            bound = released.offers(".".join(parts[: count - 1]), parts[count - 1], version)
-            there = Unknown(f"{inner} is no file of its own") if bound is True else bound
+        bound = (
+            there is False
+            and count > 1
+            and released.has("offers", ".".join(parts[: count - 1]), parts[count - 1], version)
+        )
+        if bound:
+            there = Unknown(f"{inner} is no file of its own")  # it may be a module by another name
         if there is False:
             return Lacking("module", inner)
         return there if isinstance(there, Unknown) else Unknown("not known")
@@ -124,15 +183,21 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
 def place_of(released: Released, module: str, name: str, version: str) -> str:
     """Where a public name is defined, as ``module:Qualified.name``; the name itself when nothing else is known."""
     parts = name.split(".")
-    while len(parts) > 1 and released.listed("offers", f"{module}.{parts[0]}", version) is True:
+    while len(parts) > 1 and _exists(released, f"{module}.{parts[0]}", version) is True:
         module, parts = f"{module}.{parts[0]}", parts[1:]
     place = f"{module}:{parts[0]}"
     for _ in range(_HOPS):
-        found = released.items("alias", place, version)
+        found = _items(released, "alias", place, version)
         if isinstance(found, Unknown) or len(found) != 1:
             break
         place = found[0]
     return ".".join([place, *parts[1:]])
+
+
+def _home(released: Released, place: str, version: str) -> str:
+    """The same of a place as base classes are written, ``transformers:TrainingArguments``."""
+    module, _, name = place.partition(":")
+    return place_of(released, module, name, version)
 
 
 def went_to(released: Released, dotted: str, version: str) -> str | None:
@@ -147,10 +212,10 @@ def _name(released: Released, module: str, name: str, version: str) -> Lacking |
     if missing is not None:
         return missing
     for part in filter(None, name.split(".")):
-        there = released.offers(module, part, version)
+        there = _offers(released, module, part, version)
         if there is not True:
             return Lacking("name", f"{module}.{part}") if there is False else there
-        if released.has("offers", module, part, version) is not False:
+        if _exists(released, f"{module}.{part}", version) is not True or released.has("offers", module, part, version):
             return None  # a name, and what it stands for is not followed
         module = f"{module}.{part}"
     return None
@@ -160,9 +225,7 @@ def _parameters(  # noqa: PLR0917 (a question and how far it may go)
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> set[str] | Unknown:
     """The names of the parameters, with those of the base classes."""
-    if released.listed("parameters", place, version) is not True or not hops:
-        return _NOT_READ
-    items = released.items("parameters", place, version)
+    items = _signature(released, _home(released, place, version), version) if hops else _NOT_READ
     if isinstance(items, Unknown):
         return items
     taken = {item for item in items if not item.startswith("&")}
@@ -192,11 +255,12 @@ def _calls(  # noqa: PLR0917
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> tuple[str, ...] | Unknown:
     """How a method is called by its class, or by the base classes that it has it from."""
-    items = released.items("calls", place, version)
+    place = _home(released, place, version)
+    items = _items(released, "calls", place, version)
     if isinstance(items, Unknown) or items or not hops:
         return items
     owner, _, method = place.rpartition(".")
-    bases = released.items("calls", owner, version)
+    bases = _items(released, "calls", owner, version)
     for base in (one[1:] for one in bases if one.startswith("&")) if not isinstance(bases, Unknown) else ():
         found = _elsewhere(ledger, released, base, version, other)
         if not isinstance(found, Unknown):
@@ -204,3 +268,27 @@ def _calls(  # noqa: PLR0917
             if isinstance(inherited, Unknown) or inherited:
                 return inherited
     return ()
+
+
+# The same is asked for every name of a script, for every release, and again for every change that is tried.
+
+
+@lru_cache(maxsize=1 << 16)
+def _exists(released: Released, module: str, version: str) -> bool | Unknown:
+    return released.exists(module, version)
+
+
+@lru_cache(maxsize=1 << 16)
+def _offers(released: Released, module: str, name: str, version: str) -> bool | Unknown:
+    return released.offers(module, name, version)
+
+
+@lru_cache(maxsize=1 << 16)
+def _items(released: Released, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
+    return released.items(section, subject, version)
+
+
+@lru_cache(maxsize=1 << 16)
+def _signature(released: Released, place: str, version: str) -> tuple[str, ...] | Unknown:
+    there = released.listed("parameters", place, version)
+    return released.items("parameters", place, version) if there is True else _NOT_READ

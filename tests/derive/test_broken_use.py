@@ -28,7 +28,7 @@ depth	names
 [requires]
 [wheels]
 [offers]
-spade	1.0.0..	Handle	Trainer	dig
+spade	1.0.0..	Handle	Tool	Trainer	dig
 spade	1.0.0..1.0.0	bore	old_dig
 spade.extras	1.0.0..1.0.0	more
 [open]
@@ -36,6 +36,7 @@ spade.extras	1.0.0..1.0.0	more
 spade:Handle	1.0.0..	length
 spade:Handle	1.0.0..1.0.0	width
 spade:Handle	3.0.0..	depth
+spade:Tool	1.0.0..	&rope:Knot
 [alias]
 [calls]
 spade:Trainer.step	2.0.0..	1 hard=
@@ -43,6 +44,27 @@ spade:Trainer.step	2.0.0..	1 hard=
 [demands]
 [moved]
 spade:old_dig	2.0.0..	spade:dig
+"""
+ROPE = """envdoctor-ledger	1
+package	rope
+modules	rope
+depth	names
+[releases]
+1.0	2023-01-05	-	read
+2.0	2024-02-05	-	read
+[requires]
+[wheels]
+[offers]
+rope	1.0..	Knot
+[open]
+[parameters]
+rope:Knot	1.0..	turns
+rope:Knot	1.0..1.0	loops
+[alias]
+[calls]
+[takes]
+[demands]
+[moved]
 """
 MOVED = """schema = 1
 [table]
@@ -82,6 +104,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
     shutil.copy(ROOT / "matrices" / "facts.toml", home)
     (home / "tables" / "moved-names.toml").write_text(MOVED)
     (home / "ledger" / "spade.txt").write_text(SPADE)
+    (home / "ledger" / "rope.txt").write_text(ROPE)
     return load_source(home, source="test")
 
 
@@ -139,6 +162,16 @@ def test_keywords_and_overrides(broken: Any):
     assert (override["what"], override["call"], override["has"]) == ("spade.Trainer.step", "step(_, hard=_)", "<2.0")
 
 
+def test_a_keyword_that_a_base_class_of_another_package_takes(broken: Any):
+    (item,) = broken([{**KEYWORD, "name": "Tool", "keyword": "loops"}], spade="2.0.0", rope="2.0")
+    assert (item["package"], item["what"], item["installed"], item["has"]) == (
+        "rope",
+        "spade.Tool(loops=)",
+        "2.0",
+        "<2.0",
+    )
+
+
 def test_a_keyword_that_is_too_new(broken: Any):
     (item,) = broken([{**KEYWORD, "keyword": "depth"}], spade="2.0.0")
     assert item["has"] == ">=3.0"
@@ -172,6 +205,11 @@ def test_packages_that_the_ledger_does_not_know_are_judged_by_the_table(broken: 
     assert (item["has"], item["moved_to"]) == ("<1.24", "strike it yourself")
     assert broken([use], hammer="1.23.5") == []
     assert broken([{**use, "name": "hold"}], hammer="2.4.6") == []
+
+
+def test_the_table_speaks_of_releases_that_were_not_read(broken: Any):
+    (item,) = broken([{**NAME, "name": "bore", "package": "spade", "lacks": "spade.bore"}], spade="4.0.0")
+    assert item["has"] == "<2"
 
 
 def test_installed_files_come_before_the_ledger(broken: Any):

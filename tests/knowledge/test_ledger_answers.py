@@ -173,7 +173,7 @@ def test_overrides_by_how_the_base_class_calls(
 )
 def test_the_nearest_releases_that_have_it(ledger: Ledger, spade: Released, asked: Asked, near: str, releases: str):
     row = releases_with(ledger, spade, [asked], near, {"rope-kit": "3.0.0"}.get)
-    assert range_of(spade, row) == releases
+    assert range_of(spade, row, near) == releases
 
 
 def test_no_release_has_what_never_was(ledger: Ledger, spade: Released):
@@ -183,3 +183,9 @@ def test_no_release_has_what_never_was(ledger: Ledger, spade: Released):
 def test_where_a_name_went(spade: Released):
     assert went_to(spade, "spade.old_dig", "1.3.0") == "spade.extras.more"
     assert went_to(spade, "spade.dig", "1.3.0") is None
+
+
+def test_a_release_after_the_last_that_was_read_is_not_in_the_range(spade: Released):
+    assert range_of(spade, ("1.3.0", "1.4.0"), "2.0.0") == ">=1.3,<=1.4.0"
+    assert range_of(spade, ("1.0.0",), "0.9.0") == ">=1.0.0,<1.1"
+    assert range_of(spade, ("1.0.0",), "1.4.0") == "<1.1"
