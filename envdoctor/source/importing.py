@@ -86,7 +86,7 @@ class Importing:
         self._unsure = 0
         self._catching = 0
         self._current: list[_State] = []
-        self._bodies: dict[tuple[str, int], list[ast.stmt] | None] = {}
+        self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
         self._until = 0
         self._testing = 0
@@ -190,10 +190,12 @@ class Importing:
             return UNKNOWN
         if not self._depth and not self._testing and not _DECIDES.search(name):
             return UNKNOWN
-        body = self._body(function)
+        whole = self._whole(function)
         around = self._frame(function.module)
-        names = _bound(function.node, arguments, keywords, Frame(function.module, {}, around), self)
-        if body is None or names is None:
+        names = None
+        if whole is not None:
+            names = _bound(whole, arguments, keywords, Frame(function.module, {}, around), self)
+        if whole is None or names is None:
             return UNKNOWN
         frame = Frame(function.module, names, around)
         self._depth += 1
@@ -202,7 +204,7 @@ class Importing:
         if self._depth == 1:
             self._until = self._steps + _MOST_IN_A_CALL
         try:
-            self._block(body, frame, pending)
+            self._block(whole.body, frame, pending)
             value = None
         except _Return as returned:
             value = returned.value
@@ -240,10 +242,10 @@ class Importing:
 
     # Modules
 
-    def _body(self, function: Function) -> list[ast.stmt] | None:
-        """The statements of a function; None for one that yields, or cannot be read."""
+    def _whole(self, function: Function) -> ast.FunctionDef | None:
+        """A function with its parameters and its body; None for one that yields, or cannot be read."""
         key = function.module, function.node.lineno
-        if key not in self._bodies:
+        if key not in self._functions:
             node: ast.FunctionDef | None = function.node
             if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
                 try:
@@ -251,8 +253,8 @@ class Importing:
                 except Unreadable:
                     node = None
             yields = node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node))
-            self._bodies[key] = None if node is None or yields else node.body
-        return self._bodies[key]
+            self._functions[key] = None if yields else node
+        return self._functions[key]
 
     def _frame(self, module: str) -> Frame:
         state = self._states.get(module)

@@ -17,7 +17,7 @@ _MADE = re.compile(
     re.MULTILINE,
 )
 _MAKING = (b"globals()", b"vars()", b"setattr(", b"sys.modules[", b"exec(", b"locals()")
-_GLOBAL = re.compile(rb"^[ \t]+global[ \t]+([A-Za-z_][\w, \t]*)", re.MULTILINE)
+_GLOBAL = re.compile(rb"[ \t]+global[ \t]+([A-Za-z_][\w, \t]*)")
 _REPLACED = re.compile(rb"sys\.modules\[\s*(?:__name__|\"[\w.]+\"|'[\w.]+')\s*\]\s*=")
 _LAZY_CALLS = ("_LazyModule", "LazyModule", "_LazyModuleWrapper", "OptimumLazyModule")
 _ATTACH_CALLS = ("_attach", "attach")
@@ -49,12 +49,13 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     """What a module's source offers. Names bound in any branch count."""
     reading = _Reading(name, is_package)
     reading.block(tree.body)
-    for group in _GLOBAL.findall(source) if b"global " in source else ():
-        for one in group.split(b","):
+    for line in _lines_with(b"global ", source):
+        found = _GLOBAL.match(line)
+        for one in found[1].split(b",") if found else ():
             reading.names.setdefault(one.strip().decode("ascii", "replace"), "value")
     lazy, below, is_lazy = reading.lazy()
     reason = None
-    if any(word in source for word in _MAKING) and _MADE.search(source):
+    if any(_MADE.search(line) for word in _MAKING for line in _lines_with(word, source)):
         reason = "it makes names while it is imported"
     elif "__getattr__" in reading.names and not is_lazy:
         reason = "it has a __getattr__ of its own"
@@ -63,6 +64,15 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     finder = tuple(_texts(tree)) if b"sys.meta_path" in source else None
     maker = reading.maker() if is_lazy else ""
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
+
+
+def _lines_with(word: bytes, source: bytes) -> Iterator[bytes]:
+    """The lines in which a word stands, each with the one behind it: a search through the whole would take longer."""
+    at = source.find(word)
+    while at >= 0:
+        end = source.find(b"\n", at) + 1 or len(source)
+        yield source[source.rfind(b"\n", 0, at) + 1 : source.find(b"\n", end) + 1 or len(source)]
+        at = source.find(word, end)
 
 
 def absolute(module: str | None, level: int, within: str, is_package: bool) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from envdoctor.source.trimming import trimmed
 
+#: What an import can fail at, in the default of a parameter.
+EVALUATED = (ast.Attribute, ast.Call, ast.Subscript)
 STANDARD = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
 
 
@@ -17,9 +20,13 @@ def outline(source: bytes) -> list[object]:
     """The statements of a module, those of its functions left out, with their lines; texts of several lines as one."""
 
     class Outside(ast.NodeTransformer):
-        def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-            node.body = [ast.Pass()]
-            return node
+        def visit_FunctionDef(self, node: Any) -> ast.AST:
+            asked = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+            kept = [one for one in asked if any(isinstance(inner, EVALUATED) for inner in ast.walk(one))]
+            node.args, node.returns, node.body = ast.parse("lambda: 0").body[0].value.args, None, [ast.Pass()]
+            return ast.List([node, *kept])
+
+        visit_AsyncFunctionDef = visit_FunctionDef
 
         def visit_Constant(self, node: ast.Constant) -> ast.AST:
             return ast.Constant("") if isinstance(node.value, str) and "\n" in node.value else node
@@ -43,6 +50,8 @@ def test_the_standard_library_keeps_its_outline(path: Path) -> None:
         b'def f():\n    """\ntext at the margin\n    """\n    return 1\nx = 1\n',
         b"def f(a: dict = {'a': 1},\n      b=2) -> int:\n    return 1\n\n\n# comment\nx = 1\n",
         b"class A:\n    def f(self): return 1\n    def g(self):\n        return 2\n    y = 3\n",
+        b"class A:\n    def f(\n        self,\n    ) -> int: ...\n\n    def g(self):\n        return 2\n\n    y = 3\n",
+        b"def f(a=1, b: int = x.y, *, c=[z()]):\n    return a\nx = 1\n",
         b"def f():\n    '''it\"\"\"s'''\n    return 1\nx = 1\n",
     ],
 )
