@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
@@ -235,6 +235,36 @@ def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Fol
         return UNKNOWN
 
 
+def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame, following: Following) -> Any:
+    """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
+    rows = _rows(node.generators, Frame(frame.module, {}, frame), following)
+    found = [evaluate(node.elt, row, following) for row in rows or ()]
+    if rows is None or len(found) > _MOST:
+        return UNKNOWN
+    if not isinstance(node, ast.SetComp):
+        return found
+    return set(found) if _known(found) else UNKNOWN
+
+
+def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following) -> list[Frame] | None:
+    """The names of every round of nested loops; None when these are not known."""
+    rows = [frame]
+    for loop in loops:
+        before, rows = rows, []
+        for row in before:
+            values = evaluate(loop.iter, row, following)
+            if not isinstance(values, (list, tuple, dict)) or not isinstance(loop.target, ast.Name):
+                return None
+            for value in values:
+                one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
+                tests = [truth(evaluate(test, one, following)) for test in loop.ifs]
+                if None in tests or len(rows) > _MOST:
+                    return None
+                if all(tests):
+                    rows.append(one)
+    return rows
+
+
 def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
     found: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
@@ -259,7 +289,7 @@ def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
     if isinstance(base, Made) and base.dotted == "sys.modules" and isinstance(key, str):
         return Module(key)
     if isinstance(base, Made) and base.dotted == "importlib.metadata.packages_distributions()" and isinstance(key, str):
-        return list(following.world.owners.get(key, (key,)))
+        return _distributions(key, following) or UNKNOWN
     if not isinstance(base, (dict, tuple, list, str)) or not _known(key):
         return UNKNOWN
     try:
@@ -346,7 +376,7 @@ def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list
 
 def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
     allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
-    if name not in allowed or not all(map(_known, arguments)):
+    if name not in allowed or not all(map(_known_deep, arguments)):
         return UNKNOWN
     try:
         found = getattr(holder, name)(*arguments)
@@ -369,7 +399,7 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
             return following.version(first)
         if dotted == "importlib.metadata.packages_distributions().get":
-            return list(following.world.owners.get(first, (first,)))
+            return _distributions(first, following)
         if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
             following.load(first, frame.module, 0)
             return Module(first)
@@ -384,6 +414,8 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         return first
     if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
         return following.available(last[3:-10])
+    if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and _known(first):
+        return dict.fromkeys(first)
     builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
     if builtin is not None and not named and all(map(_known_deep, values)):
         try:
@@ -391,6 +423,15 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         except (TypeError, ValueError):
             return UNKNOWN
     return UNKNOWN
+
+
+def _distributions(module: str, following: Following) -> Any:
+    """The installed distributions that a top-level module belongs to."""
+    names = following.world.owners.get(module, (module,))
+    versions = [following.world.version(name) for name in names]
+    if any(version is UNKNOWN for version in versions):
+        return UNKNOWN
+    return [name for name, version in zip(names, versions, strict=True) if version is not None]
 
 
 def _known_deep(value: Any) -> bool:
@@ -427,6 +468,9 @@ _KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {
     ast.List: _sequence,
     ast.Set: _sequence,
     ast.Dict: _dict,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
     ast.Subscript: _subscript,
     ast.JoinedStr: _text,
     ast.BinOp: _binary,

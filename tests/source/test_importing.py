@@ -133,6 +133,34 @@ def test_a_guard_of_the_package_s_own_is_decided_by_its_body(follow: Follow) -> 
     assert follow(files, versions={"lib": "1.4"}) == []
 
 
+def test_a_guard_that_looks_distributions_up_is_decided(follow: Follow) -> None:
+    checks = """
+        import importlib.metadata
+        _MAP = importlib.metadata.packages_distributions()
+        TRUE = {"1", "YES"}
+        AUTO = TRUE.union({"AUTO"})
+
+        def _names(module):
+            listed = _MAP.get(module, [])
+            found = [*(name for name in (module, "other") if name in listed), *listed, module]
+            return list(dict.fromkeys(found))
+
+        def is_lib_available():
+            version = "N/A"
+            for name in _names("lib"):
+                try:
+                    version = importlib.metadata.version(name)
+                    break
+                except importlib.metadata.PackageNotFoundError:
+                    continue
+            return version != "N/A" and "auto".upper() in AUTO and not any(one > "1" for one in ("0", "1"))
+    """
+    guarded = "from .checks import is_lib_available\nif is_lib_available():\n    from lib import gone\n"
+    files = {**LIB, "app/checks.py": checks, "app/__init__.py": guarded}
+    assert what(follow(files, versions={"lib": "1.9"})) == [("name", "lib", "gone")]
+    assert follow(files) == []
+
+
 def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> None:
     lazy = """
         import sys
