@@ -171,7 +171,7 @@ class Candidates(NamedTuple):
         released = self._released().get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
-            if released and not fitting and (known := self._of_ledger(name)):
+            if not fitting and (known := self._of_ledger(name)):
                 released = known
                 fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:
