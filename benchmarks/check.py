@@ -47,8 +47,9 @@ def main() -> int:
     python = str(env / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
+        links = links_of(python, scratch / "cache", options.runs)
         results = measure(commands_of(env, python, scratch), options.runs, scratch)
-    report(results, env, options.runs)
+    report(results, links, env, options.runs)
     if not options.no_extensions:
         extension_env = options.extension_env.absolute()
         build_environment(extension_env, ROOT / "benchmarks" / "extension-env.txt")
@@ -78,6 +79,7 @@ def commands_of(env: Path, python: str, scratch: Path) -> dict[str, dict[str, An
     """Every command by the name it is reported under. All run the environment's own interpreter."""
     uv = shutil.which("uv", path=f"{env / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
     (installed,) = (env / "lib").glob("python3*/site-packages/envdoctor")
+    cached = {"XDG_CACHE_HOME": str(scratch / "cache")}  # with the imports that links_of followed
     check = [python, "-m", "envdoctor", "check", "--no-config", "--exit-zero"]
     commands = {
         "python -c pass": command(python, "-c", "pass"),
@@ -85,23 +87,44 @@ def commands_of(env: Path, python: str, scratch: Path) -> dict[str, dict[str, An
         "pip check": command(python, "-m", "pip", "check"),
         "collect_env": command(python, "-m", "torch.utils.collect_env"),
         "envdoctor check, cold bytecode": command(
-            *check, "--no-cache", env={"PYTHONDONTWRITEBYTECODE": "1"}, remove=str(installed)
+            *check, env={**cached, "PYTHONDONTWRITEBYTECODE": "1"}, remove=str(installed)
         ),
-        "envdoctor check, filling bytecode": command(*check, "--no-cache"),
-        "envdoctor check, warm": command(*check, "--no-cache"),
-        "envdoctor check with a model": command(*check, "--no-cache", "--model", "THUDM/glm-4-9b-chat-hf"),
+        "envdoctor check, filling bytecode": command(*check, env=cached),
+        "envdoctor check, warm": command(*check, env=cached),
+        "envdoctor check with a model": command(*check, "--model", "THUDM/glm-4-9b-chat-hf", env=cached),
     }
     if uv is not None:
         commands["uv pip check"] = command(uv, "pip", "check", "--python", python)
     for count in (SMALL, LARGE):
         package = synthetic_package(installed, scratch / str(count), count)
-        commands[f"envdoctor check, {count} rules"] = command(*check, "--no-cache", env={"PYTHONPATH": str(package)})
+        commands[f"envdoctor check, {count} rules"] = command(*check, env={**cached, "PYTHONPATH": str(package)})
     return commands
 
 
 def command(*argv: str, env: Mapping[str, str] | None = None, remove: str | None = None) -> dict[str, Any]:
     """A command as ``measure.py`` reads it."""
     return {"argv": list(argv), "env": dict(env or {}), "remove": remove}
+
+
+def links_of(python: str, cache: Path, runs: int) -> dict[str, dict[str, float]]:
+    """What following the imports takes, alone: the first time (nothing kept), and as often when it was kept."""
+    timed = [python, "-I", str(ROOT / "benchmarks" / "observers.py"), python]
+    found: dict[str, list[dict[str, float]]] = {"first": [], "kept": []}
+    for number in range(runs + 1):  # the first round fills the cache and warms the disk's
+        if number < 3:
+            found["first"].append(observed(*timed, "-", "source.link"))
+        found["kept"].append(observed(*timed, str(cache), "source.link"))
+    return {
+        state: {key: statistics.median(one[key] for one in samples[1:]) for key in ("ms", "cpu")}
+        for state, samples in found.items()
+    }
+
+
+def observed(*command: str) -> dict[str, float]:
+    """What observers.py prints."""
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=WITH_BYTECODE).stdout
+    result: dict[str, float] = json.loads(output)
+    return result
 
 
 def synthetic_package(installed: Path, folder: Path, count: int) -> Path:
@@ -137,7 +160,9 @@ def measure(commands: Mapping[str, Mapping[str, Any]], runs: int, scratch: Path)
     return results
 
 
-def report(results: Mapping[str, list[list[float]]], env: Path, runs: int) -> None:
+def report(
+    results: Mapping[str, list[list[float]]], links: Mapping[str, Mapping[str, float]], env: Path, runs: int
+) -> None:
     """The table, and the bars with what was measured."""
     wall = {name: statistics.median(sample[0] for sample in samples) for name, samples in results.items()}
     peak = {name: max(sample[2] for sample in samples) / 1024 for name, samples in results.items()}
@@ -155,25 +180,28 @@ def report(results: Mapping[str, list[list[float]]], env: Path, runs: int) -> No
         ("warm / python -c pass", wall[warm] / wall[bare], 10.0),
         ("peak RSS above python -c pass, MiB", peak[warm] - peak[bare], 12.0),
         (f"{LARGE} rules instead of {SMALL}, ms more", more, 25.0),
+        ("imports followed the first time, s", links["first"]["ms"] / 1000, 3.0),
+        ("imports followed before, ms more", links["kept"]["ms"], 25.0),
     ]
     if "uv pip check" in wall:
         rows.insert(0, ("warm / uv pip check", wall[warm] / wall["uv pip check"], 4.0))
     for name, value, bar in rows:
         print(f"{name:<40}{value:>10.2f}   bar: at most {bar:g}   {'met' if value <= bar else 'NOT MET'}")
     faster = wall["collect_env"] / wall[warm]  # it is in the requirements: torch is there
+    print(f"{'CPU of the imports, first and kept, ms':<40}{links['first']['cpu']:>10.0f}{links['kept']['cpu']:>10.0f}")
     print(f"{'collect_env / warm':<40}{faster:>10.2f}   bar: at least 12   {'met' if faster >= 12 else 'NOT MET'}")
 
 
 def report_extensions(python: str, env: Path, scratch: Path, runs: int) -> None:
     """Check an environment of real extensions: the ABI alone, and the whole command."""
     target, cache = str(env / "bin" / "python"), scratch / "cache"
-    abi = [python, "-I", str(ROOT / "benchmarks" / "extensions.py"), target]
-    states = {"cold": "-", "cached": str(cache / "envdoctor")}
+    abi = [python, "-I", str(ROOT / "benchmarks" / "observers.py"), target]
+    states = {"cold": "-", "cached": str(cache)}
     found: dict[str, list[dict[str, float]]] = {state: [] for state in states}
     for number in range(runs + 1):  # the first round fills the cache and warms the disk's
         for state, home in states.items():
-            output = subprocess.run([*abi, home], check=True, stdout=subprocess.PIPE, env=WITH_BYTECODE).stdout
-            found[state] += [json.loads(output)] if number else []
+            sample = observed(*abi, home, "binaries.extension", "binaries.libstdcxx")
+            found[state] += [sample] if number else []
     counts = found["cold"][0]
     print()
     print(

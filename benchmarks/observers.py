@@ -1,0 +1,77 @@
+"""How long do single observers of `check` take? Times them alone, in a process of its own.
+
+    PYTHON -I benchmarks/observers.py PREFIX CACHE OBSERVER…
+
+PYTHON has envdoctor, PREFIX is the interpreter of the environment to be read, CACHE the folder of envdoctor's cache
+(``-`` is none) and OBSERVER a module below envdoctor.observe (``source.link``). Prints ``{"ms": …, "cpu": …,
+"packages": …, "files": …, "symbols": …}``: wall and processor time in ms, the imports of what reads in it, because
+every ``envdoctor check`` pays them; processor time is that of this process and its children. The counts are of the
+files that ask for symbols of torch, taken after the clock was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from typing import Any
+
+from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.knowledge.matrix import load_matrix
+
+
+def main() -> int:
+    """Read, then count."""
+    python, cache, *names = sys.argv[1:]
+    if cache != "-":
+        os.environ["XDG_CACHE_HOME"] = cache
+    spent = [0.0, 0.0]
+    kept: list[Any] = []
+    for name in names:
+        kept.append(timed(import_module(f"envdoctor.observe.{name}"), spent))
+    matrix = load_matrix()
+    facts = collect_facts(Sources(python=python, gpu=False, cache=cache != "-"), matrix, links=True).facts
+    counts = counted(facts, kept[0], matrix) if names == ["binaries.extension", "binaries.libstdcxx"] else {}
+    print(json.dumps({"ms": 1000 * spent[0], "cpu": 1000 * spent[1], **counts}))
+    return 0
+
+
+def timed(module: Any, spent: list[float]) -> list[Any]:
+    """Let the observer add what it takes to ``spent``; its requests are kept."""
+    observe, requests = module.observe, []
+
+    def measured(request: Any) -> Any:
+        requests.append(request)
+        started, before = time.perf_counter(), os.times()
+        try:
+            return observe(request)
+        finally:
+            after = os.times()
+            spent[0] += time.perf_counter() - started
+            spent[1] += sum(after[:4]) - sum(before[:4])
+
+    module.observe = measured
+    return requests
+
+
+def counted(facts: Any, requests: list[Any], matrix: Any) -> dict[str, int]:
+    """The packages with extensions of torch, their files, and the undefined symbols of torch that these name."""
+    from envdoctor.observe.binaries.reading.extension_files import compiled_files
+    from envdoctor.observe.binaries.reading.extension_reading import read_package
+
+    place = requests[0].place
+    dists = {item["name"]: item for item in facts.value("dist")}
+    modules = {row["name"]: row["modules"] for row in matrix.rows("torch-extensions", "package")}
+    packages = []
+    for item in facts.value("extension"):
+        dist = dists[item["package"]]
+        found, _ = compiled_files(dist["path"], dist["kind"], modules[dist["name"]], place.site_packages, place.files)
+        packages.append(read_package(found, place.files))
+    files = [file for package in packages for file in package.files]
+    return {"packages": len(packages), "files": len(files), "symbols": sum(len(file.symbols) for file in files)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
