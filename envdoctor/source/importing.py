@@ -248,10 +248,7 @@ class Importing:
         if key not in self._functions:
             node: ast.FunctionDef | None = function.node
             if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
-                try:
-                    node = self.library.function(function.module, function.node.lineno)
-                except Unreadable:
-                    node = None
+                node = self.library.function(function.module, function.node.lineno)
             yields = node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node))
             self._functions[key] = None if yields else node
         return self._functions[key]

@@ -89,11 +89,14 @@ class Library:
         return self._trees.pop(found.path, None) or self._parsed(found.path, self._source(found.path))
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
-        """A function of a module with its body, by the line of its definition. Raises :class:`Unreadable`."""
+        """A function of a module with its body, by the line of its definition; None where that cannot be parsed."""
         if module not in self._functions:
             found = self.find(module)
             assert found is not None
-            body = _parsed(self._source(found.path)).body
+            try:
+                body = _parsed(self._source(found.path)).body
+            except Unreadable:
+                body = []
             self._functions[module] = {one.lineno: one for one in statements(body) if isinstance(one, ast.FunctionDef)}
         return self._functions[module].get(line)
 

@@ -10,7 +10,7 @@ __all__ = ["trimmed"]
 # Each begins with a line feed: the search then leaps from line to line.
 _DEFINITION = re.compile(rb"\n([ ]*)(?:async[ ]+)?def[ ]+[^\s(\[:]+")
 _HEADER_END = re.compile(rb":[ ]*(?:#[^\n]*)?\r?\n")
-_MOST_LINES = 200
+_MOST_LINES, _LONGEST = 200, 20_000
 #: A default that is more than a name or a constant.
 _DEFAULT = re.compile(rb"=[^,=)]*(?:[A-Za-z_]\w*\s*\.|[(\[{])|lambda")
 _QUOTES = (b'"""', b"'''")
@@ -33,9 +33,11 @@ def trimmed(source: bytes) -> bytes:
     while found:
         header = _header_end(source, found.end())
         if header is None:
-            found = _DEFINITION.search(source, found.end())
-            continue
+            break
         start, colon = header
+        if colon < 0:
+            found = _DEFINITION.search(source, start - 1)
+            continue
         end = _body_end(source, start - 1, len(found[1]))
         kept = colon if _DEFAULT.search(source, found.end(), colon) else found.end()
         parts += [source[done:kept], b": pass" if kept == colon else b"(): pass"]
@@ -47,16 +49,18 @@ def trimmed(source: bytes) -> bytes:
 
 
 def _header_end(source: bytes, start: int) -> tuple[int, int] | None:
-    """Where the line behind ``def name(...):`` begins, and its colon; None for a body on the same line."""
-    line = start
+    """Where the line behind ``def name(...):`` begins, and its colon, -1 for a body on the same line; None when the
+    parentheses are not closed."""
+    line, opened = start, 0
     for _ in range(_MOST_LINES):
         end = source.find(b"\n", line)
-        header = source[start:end]
-        if end < 0:
+        if end < 0 or end > start + _LONGEST:
             break
-        if header.count(b"(") == header.count(b")") and header.count(b"[") == header.count(b"]"):
+        opened += sum(source.count(one, line, end) for one in (b"(", b"["))
+        opened -= sum(source.count(one, line, end) for one in (b")", b"]"))
+        if not opened:
             colon = _HEADER_END.search(source, line, end + 1)
-            return (end + 1, colon.start()) if colon else None
+            return end + 1, colon.start() if colon else -1
         line = end + 1
     return None
 

@@ -31,6 +31,7 @@ from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.python_code import answer
 from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+from envdoctor.observe.source.reading import followed
 from envdoctor.probe.recording import RecordingError, read_recording
 from envdoctor.revision.settings.parts.flat_keys import flatten
 from envdoctor.versions.marker import holds
@@ -75,6 +76,32 @@ SCRIPT = (
     b"import numpy as np\nfrom trl import T\nclass C(T):\n    def f(self, x=1, *, y):\n        super().f(z=np.float)\n"
     b"try:\n    C(a=1)\nexcept TypeError:\n    pass\nif is_a_available():\n    x = [b for b in np.c.d]\n"
 )
+#: A package whose imports are followed, with what such packages do; `lib` is taken from, bent too.
+FOLLOWED = b"""import importlib.metadata, sys
+from lib import here, sub, gone as other
+from lib.sub import *
+_MAP = importlib.metadata.packages_distributions()
+TABLE = {"app": ["Name", "Other"], "b": []}
+def is_lib_available(least="1.0", *rest, key=sys.maxsize):
+    for name in [one for one in _MAP.get("lib", []) if one] or ("lib",):
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found >= least
+if is_lib_available() and "x".upper() in {"X"}.union({"Y"}):
+    from lib import missing
+class Name(sub.Base):
+    value = lib.value
+    @property
+    def f(self): return lambda: 1
+    def g(
+        self, a: "x" = here(),
+    ) -> None:
+        '''text
+at the margin'''
+sys.modules[__name__] = _LazyModule(__name__, globals()["__file__"], TABLE)
+"""
 NOTEBOOK = json.dumps(
     {"cells": [{"cell_type": "code", "source": f"%%time\n{SCRIPT.decode()}!ls\nx = !ls\n"}] * 3, "nbformat": 4}
 ).encode()
@@ -194,6 +221,7 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "config.json", (config, (JsonProblem,), models)
     yield "code", (lambda content: answer([content]), (), [CODE, CODE * 50])
     yield "script", (partial(read_uses.answer, own=(), notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
+    yield "imports", (partial(_followed, folder / "followed"), (), [FOLLOWED, FOLLOWED * 50])
     yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
     yield (
@@ -240,6 +268,16 @@ def _environment(folder: Path, changed: str, matrix: Matrix, content: bytes) -> 
         (folder / "packages" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "packages" / path).write_bytes(held)
     return collect_facts(Sources(path=str(folder / "packages"), gpu=False, cache=False, environ={}, cwd=folder), matrix)
+
+
+def _followed(folder: Path, content: bytes) -> object:
+    """A package and one that it takes from, both the input, whose imports are followed."""
+    for name in ("app", "lib"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "__init__.py").write_bytes(content)
+    asked = {"folders": [str(folder)], "root": "/", "python": "3.11.7", "platform": "linux", "complete": True}
+    asked |= {"versions": {"app": "1.0", "lib": "2.0"}, "owners": {}, "followed": ["app", "lib"]}
+    return followed.answer({**asked, "entries": [["import app", "app", None], ["from app import Name", "app", "Name"]]})
 
 
 def _fixtures(name: str) -> list[Path]:
