@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 __all__ = ["Budget", "Files", "Spent", "because_of", "read_regular"]
 
@@ -17,6 +17,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
+_PIECE = 1 << 16
 
 
 def because_of(error: Exception) -> str:
@@ -252,6 +253,25 @@ class Files:
             os.close(descriptor)
         self.use(0, len(content))
         return content
+
+    def lines(self, path: str, limit: int) -> Iterator[bytes]:
+        """At most ``limit`` bytes of a regular file in pieces that end with a line: a long list is never held whole.
+        Raises ``OSError`` for anything else."""
+        descriptor = self._open(path)
+        try:
+            rest = b""
+            while limit > 0 and (part := read_regular(descriptor, min(limit, _PIECE))):
+                self.use(1, len(part))
+                limit -= len(part)
+                end = part.rfind(b"\n") + 1 or (len(part) if len(rest) > _PIECE else 0)
+                if end:
+                    yield rest + part[:end]
+                    rest = b""
+                rest += part[end:]
+            if rest:
+                yield rest
+        finally:
+            os.close(descriptor)
 
     def ranges(self, path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""

@@ -162,6 +162,16 @@ def test_ranges_are_read_whole_in_any_order(file: str) -> None:
     assert reason(Files().ranges, file, [(0, 1), (8, 3)]) == "it ends before byte 11"
 
 
+@pytest.mark.parametrize("content", [b"", b"a\nb", b"\n" * 70_000, b"a" * 300_000, b"torch/lib/x.so,,1\n" * 9000])
+def test_a_long_list_comes_in_pieces_of_whole_lines(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "list").write_bytes(content)
+    *pieces, last = list(Files().lines(str(tmp_path / "list"), 1 << 20)) or [b""]
+    assert b"".join([*pieces, last]) == content
+    assert all(len(piece) < 200_000 for piece in (*pieces, last))
+    assert b"\n" not in content or all(piece.endswith(b"\n") for piece in pieces)
+    assert b"".join(Files().lines(str(tmp_path / "list"), 70_001)) == content[:70_001]
+
+
 def test_a_file_above_the_limit_is_not_read(file: str) -> None:
     assert Files().whole(file, 10) == b"0123456789"
     assert reason(Files().whole, file, 9) == "it is larger than 9 bytes"

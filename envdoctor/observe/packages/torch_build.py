@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.packages.reading.version_files import VersionFile, read_version_file
@@ -25,8 +25,8 @@ _OLD_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationESs"
 _CHUNK = 1 << 18
 _LIBRARY_LIMIT = 64 << 20
 _RECORD_LIMIT = 32 << 20
-#: RECORD has one file a line; the first line is that of a file of another folder.
-_IN_RECORD = b"\ntorch/lib/"
+#: RECORD has one file a line.
+_IN_RECORD = re.compile(rb"\ntorch/lib/([^,\n]*)")
 _LIBRARY = re.compile(r"[^/,\"]+(?:\.so(?:\.[\d.]+)?|\.dylib|\.dll|\.pyd)\Z")
 #: Libraries of torch's own tests lie in the same folder.
 _TEST_LIBRARY = re.compile(r"(?:lib)?(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops)\b")
@@ -139,7 +139,7 @@ def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Va
         return _half_gone(folder, files) or record, ""
     origin = f"{os.path.basename(os.path.dirname(record))}/RECORD"
     try:
-        listed = _listed_libraries(files.head(record, _RECORD_LIMIT))
+        listed = _listed_libraries(files.lines(record, _RECORD_LIMIT))
     except OSError as error:
         return _half_gone(folder, files) or Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
     if not listed:
@@ -180,14 +180,11 @@ def _is_gone(path: str, files: Files) -> bool:
     return False
 
 
-def _listed_libraries(record: bytes) -> list[str]:
-    found: list[str] = []
-    at = record.find(_IN_RECORD)
-    while at >= 0:
-        start = at + len(_IN_RECORD)
-        end = record.find(b",", start)
-        name = record[start : end if end >= 0 else len(record)].decode("utf-8", "replace")
-        if len(name) < 200 and _LIBRARY.match(name) and not _TEST_LIBRARY.match(name):
-            found.append(name)
-        at = record.find(_IN_RECORD, start)
-    return sorted(set(found))
+def _listed_libraries(record: Iterable[bytes]) -> list[str]:
+    found: set[str] = set()
+    for piece in record:
+        for line in _IN_RECORD.finditer(b"\n" + piece):
+            name = line[1].decode("utf-8", "replace")
+            if len(name) < 200 and _LIBRARY.match(name) and not _TEST_LIBRARY.match(name):
+                found.add(name)
+    return sorted(found)

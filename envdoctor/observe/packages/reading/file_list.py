@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.text.files import Files
@@ -25,19 +26,21 @@ class Listed(NamedTuple):
 
 def listed_libraries(metadata: str, files: Files) -> list[Listed]:
     """What RECORD lists as extension modules and shared libraries below the folder of packages; none without a list."""
+    found: list[Listed] = []
     try:
-        record = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+        for piece in files.lines(os.path.join(metadata, "RECORD"), RECORD_LIMIT):
+            found += filter(None, map(_listed, _lines_with_libraries(piece)))
+            if len(found) >= _MOST:
+                break
     except OSError:
         return []
-    found: list[Listed] = []
-    for match in _LIBRARY.finditer(record):
-        start, end = record.rfind(b"\n", 0, match.start()) + 1, record.find(b"\n", match.end())
-        one = _listed(record[start : end if end >= 0 else len(record)])
-        if one is not None:
-            found.append(one)
-        if len(found) == _MOST:
-            break
-    return found
+    return found[:_MOST]
+
+
+def _lines_with_libraries(piece: bytes) -> Iterator[bytes]:
+    for match in _LIBRARY.finditer(piece):
+        start, end = piece.rfind(b"\n", 0, match.start()) + 1, piece.find(b"\n", match.end())
+        yield piece[start : end if end >= 0 else len(piece)]
 
 
 def _listed(line: bytes) -> Listed | None:
