@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ _COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
 }
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_OPERATORS = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 _PLAIN = (str, int, bool, float, bytes, type(None))
 _TEXT_METHODS = frozenset(
     ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
@@ -31,6 +33,7 @@ _CHANGING = frozenset(
     ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
 )
 _MOST = 20_000
+_BUILTINS = frozenset(dir(builtins))
 _CALLS: dict[str, Callable[..., Any]] = {
     "len": len,
     "str": str,
@@ -95,7 +98,10 @@ def _constant(node: ast.Constant, frame: Frame, following: Following) -> Any:
 
 
 def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
-    return frame.get(node.id)
+    found = frame.get(node.id)
+    if found.__class__ is Made and found.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
+        return following.unbound(frame.module, node.id)
+    return found
 
 
 def _attribute(node: ast.Attribute, frame: Frame, following: Following) -> Any:
@@ -405,6 +411,10 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
             return Module(first)
         if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
             return Version(first)
+    if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
+        return _one(first, _OPERATORS[last](), values[1])
+    if dotted == "builtins.isinstance" and values[1:] == [Made("builtins.str")] and isinstance(first, (str, Version)):
+        return isinstance(first, str)
     if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
         if dotted == "builtins.hasattr":
             return following.has(first.module, values[1])

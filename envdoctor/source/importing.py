@@ -31,7 +31,14 @@ _CAUGHT_BY = {
     "IndexError": ("LookupError",),
     "VersionConflict": ("ImportError",),
 }
-_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "AttributeError", "VersionConflict")
+_IMPORT_ERRORS = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "PackageNotFoundError",
+    "AttributeError",
+    "NameError",
+    "VersionConflict",
+)
 _MOST_ALIASES = 6
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
 #: Packages whose functions guards compare versions with.
@@ -157,6 +164,14 @@ class Importing:
         """What ``hasattr`` gives for a module."""
         found = self._has(module, name, set())
         return UNKNOWN if found is None else found
+
+    def unbound(self, module: str, name: str) -> Any:
+        """A name that nothing has bound so far. Raises :class:`Failed` where the module binds it further down."""
+        state = self._states.get(module)
+        offers = self._offers(module) if state is not None and state.running and self.certain else None
+        if offers is not None and name in offers.names and not offers.stars and offers.open is None:
+            raise Failed("NameError", None)
+        return UNKNOWN
 
     def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
         """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
@@ -552,7 +567,11 @@ class Importing:
         _bind(statement.target, UNKNOWN, frame)
 
     def _expression(self, statement: ast.Expr, frame: Frame, pending: list[Any]) -> None:
-        evaluate(statement.value, frame, self)
+        self._testing += 1  # a function that is called for what it does decides too
+        try:
+            evaluate(statement.value, frame, self)
+        finally:
+            self._testing -= 1
 
     def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
         if is_type_checking(statement.test):

@@ -55,7 +55,8 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
             reading.names.setdefault(one.strip().decode("ascii", "replace"), "value")
     lazy, below, is_lazy = reading.lazy()
     reason = None
-    if any(_MADE.search(line) for word in _MAKING for line in _lines_with(word, source)):
+    itself = b"setattr(%b, " % name.rpartition(".")[2].encode()  # numpy.dtypes imports itself and adds to that
+    if itself in source or any(_MADE.search(line) for word in _MAKING for line in _lines_with(word, source)):
         reason = "it makes names while it is imported"
     elif "__getattr__" in reading.names and not is_lazy:
         reason = "it has a __getattr__ of its own"

@@ -161,6 +161,39 @@ def test_a_guard_that_looks_distributions_up_is_decided(follow: Follow) -> None:
     assert follow(files) == []
 
 
+def test_a_handler_that_uses_a_name_of_further_down_fails_itself(follow: Follow) -> None:
+    source = """
+        import operator
+        COMPARE = {">=": operator.ge}
+
+        def compare(one, sign, other):
+            if isinstance(one, str):
+                one = parse(one)
+            return COMPARE[sign](one, other)
+
+        def register():
+            try:
+                from lib import gone
+            except ImportError as error:
+                log.warning("not there")
+                log.debug(error)
+
+        if compare(3, ">=", 2):
+            register()
+        %s
+    """
+    below = {**LIB, "app/__init__.py": source % "log = object()"}
+    assert what(follow(below)) == [("name", "lib", "gone")]
+    assert follow({**LIB, "app/__init__.py": source % "import lib"}) == []
+    above = {**LIB, "app/__init__.py": "log = object()\n" + dedent(source % "log = None")}
+    assert follow(above) == []
+
+
+def test_a_module_that_adds_to_itself_may_have_any_name(follow: Follow) -> None:
+    made = {"lib/made.py": "from lib import made\ndef add(x):\n    setattr(made, x.name, x)\n"}
+    assert follow({**LIB, **made, "app/__init__.py": "import lib.made\nx = lib.made.Any\n"}) == []
+
+
 def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> None:
     lazy = """
         import sys
