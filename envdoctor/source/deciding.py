@@ -413,7 +413,11 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
             return Version(first)
     if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
         return _one(first, _OPERATORS[last](), values[1])
-    if dotted == "builtins.isinstance" and values[1:] == [Made("builtins.str")] and isinstance(first, (str, Version)):
+    if (
+        dotted == "builtins.isinstance"
+        and values[1:] == [Made("builtins.str")]
+        and isinstance(first, (*_PLAIN, Version))
+    ):
         return isinstance(first, str)
     if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
         if dotted == "builtins.hasattr":
