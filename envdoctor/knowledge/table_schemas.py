@@ -58,6 +58,7 @@ _ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
 _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
 _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
+_WHEELS = table({"torch": DOTTED, "cuda": list_of(DOTTED), "python": list_of(DOTTED), "machine": TEXTS})
 _NEW = {"new": TEXT, "new_package": _NAME, "new_releases": RELEASES, "write": WORDS}
 
 #: By table: its parts beside the head, each with its check.
@@ -141,6 +142,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "torch-companions": {"package": _rows({"name": _NAME}, {"newer_since": VERSION}, key="name")},
     "torch-extensions": {
         "package": _rows({"name": _NAME, "modules": TEXTS}, {"vital": mapping(TEXT, TEXT)}, key="name"),
+    },
+    "torch-wheels": {
+        "row": _rows({"package": _NAME, "versions": SPECIFIER, "builds": tables(_WHEELS)}, key="package versions"),
     },
     "transformers-model-types": {
         "since": mapping(VERSION, TEXTS),

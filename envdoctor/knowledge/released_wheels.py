@@ -1,0 +1,155 @@
+"""Whether a release has a wheel for an environment, and which other releases have: by the ledger, by the torch that a
+release was compiled for, and by the table torch-wheels for packages whose wheels are not on PyPI."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from envdoctor.facts.values import Unknown, Value
+from envdoctor.knowledge.ledger import Release, Released
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.dotted import same_start
+from envdoctor.versions.pep440 import NotASpecifier, base_release, order, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
+
+__all__ = ["Gap", "Wanted", "no_wheel", "wanted_here", "with_wheel"]
+
+
+class Wanted(NamedTuple):
+    """What wheels are wanted for. ``python`` is the whole version, ``torch`` and ``cuda`` are those that are installed;
+    None for what is not known or not there."""
+
+    target: WheelTarget
+    python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+
+
+class Gap(NamedTuple):
+    """``lacks``: for what a release has no wheel (``Python 3.13 on Linux x86_64``, ``torch 2.6``). ``source``: it has
+    an sdist, from which installers would build it. ``by_cuda``: it is the CUDA of torch that decides."""
+
+    lacks: str
+    source: bool
+    by_cuda: bool = False
+
+
+def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
+    """What the facts of an environment say; None where its wheels are not compared."""
+    target = wheel_target(value)
+    python, torch, cuda = (
+        text if isinstance(text := value(key), str) else None for key in ("python.version", "pkg.torch", "torch.cuda")
+    )
+    return None if target is None else Wanted(target, base_release(python) if python else None, torch, cuda)
+
+
+def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
+    """Why a release of PyPI has no wheel for what is wanted; None when it has one. Not known of packages and releases
+    that the ledger does not list, of builds with a local tag, and of packages that never had wheels."""
+    package, key = matrix.ledger.package(name), order(version)
+    if package is None or key is None or "+" in version:
+        return Unknown("the ledger does not list it")
+    release = next((one for one in package.releases if order(one.version) == key), None)
+    return Unknown("the ledger does not list it") if release is None else _gap(matrix, package, release, wanted)
+
+
+def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple[str | None, str | None]:
+    """The nearest release before a version and the nearest one after it that have a wheel for what is wanted."""
+    package, key = matrix.ledger.package(name), order(version)
+    if package is None or key is None:
+        return None, None
+
+    def fits(release: Release) -> bool:
+        python = wanted.python is None or satisfies(wanted.python, release.requires_python)
+        return not release.yanked and python and _gap(matrix, package, release, wanted) is None
+
+    placed = [(place, release) for release in package.releases if (place := order(release.version)) is not None]
+    older = (release.version for place, release in reversed(placed) if place < key and fits(release))
+    newer = (release.version for place, release in placed if place > key and fits(release))
+    return next(older, None), next(newer, None)
+
+
+def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) -> Gap | Unknown | None:
+    files = _files(package, release.version, wanted.target)
+    if files is None:
+        return _elsewhere(matrix, package.name, release.version, wanted)
+    lacks, source = files
+    if lacks is not None:
+        return Gap(lacks, source)
+    for_torch = _for_torch(matrix, package, release.version)
+    if for_torch is None or wanted.torch is None:
+        return None
+    fits = for_torch if isinstance(for_torch, Unknown) else _is_for(for_torch, wanted.torch)
+    return fits if isinstance(fits, Unknown) else None if fits else Gap(f"torch {_minor(wanted.torch)}", source)
+
+
+# The same is asked again for every change that is tried.
+@lru_cache(maxsize=1 << 14)
+def _files(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
+    """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels."""
+    files = package.items("wheels", "*", version)
+    tags = [] if isinstance(files, Unknown) else [file for file in files if file.count("-") == 2 and " " not in file]
+    return (target.lacks(tags), "sdist" in files) if tags and not isinstance(files, Unknown) else None
+
+
+def _for_torch(matrix: Matrix, package: Released, version: str) -> str | Unknown | None:
+    """The torch that a release was compiled against, by what it requires. torch's own companions are compared by their
+    own table."""
+    if package.name in {row["name"] for row in matrix.rows("torch-companions", "package")}:
+        return None
+    if package.name not in {row["name"] for row in matrix.rows("torch-extensions", "package")}:
+        return None
+    requires = package.items("requires", "*", version)
+    if isinstance(requires, Unknown):
+        return requires
+    for line in requires:
+        try:
+            wanted = read_requirement(line)
+        except NotARequirement:
+            continue
+        if wanted.name == "torch" and wanted.specifiers and not wanted.marker:
+            return wanted.specifiers
+    return Unknown("it does not say for which torch it was compiled")
+
+
+def _is_for(specifiers: str, torch: str) -> bool | Unknown:
+    """Whether a torch is the one of a requirement: torch keeps its C++ interfaces within a minor release."""
+    version = order(torch)
+    if version is None or version.is_pre:
+        return Unknown("a build of torch between its releases")
+    if specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers:
+        return same_start(specifiers.strip("= "), torch, 2)
+    try:
+        return satisfies(torch, specifiers)
+    except NotASpecifier as error:
+        return Unknown(str(error))
+
+
+def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
+    """The same of a package that has only source on PyPI, by the table torch-wheels."""
+    table = matrix.rows("torch-wheels")
+    rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]
+    version_of_torch = order(wanted.torch or "")
+    if not rows or wanted.torch is None or version_of_torch is None or version_of_torch.is_pre:
+        return Unknown("it is built from source everywhere, or for a torch that is not known")
+    builds: list[Mapping[str, Any]] = rows[0]["builds"]
+    target, torch, major = wanted.target, _minor(wanted.torch), (wanted.cuda or "").partition(".")[0]
+    if target.system not in (None, "linux"):
+        return Gap(target.lacks(["py3-none-linux_x86_64"]) or "", True)
+    said, by_cuda = f"torch {torch}", False
+    builds = [build for build in builds if build["torch"] == torch]
+    for words, column, value in (
+        (f" for CUDA {major}", "cuda", major),
+        (f" on {target.machine}", "machine", target.machine or ""),
+        (f" with Python 3.{target.minor}", "python", f"3.{target.minor}" if target.minor else ""),
+    ):
+        if builds and value:
+            builds = [build for build in builds if value in build[column]]
+            said += words
+            by_cuda = by_cuda or column == "cuda"
+    return None if builds else Gap(said, True, by_cuda)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.partition("+")[0].split(".")[:2])
