@@ -9,11 +9,11 @@ from envdoctor.facts.values import Unknown, Value
 from envdoctor.knowledge.ledger import Release, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import same_start
-from envdoctor.versions.pep440 import NotASpecifier, base_release, order, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
-__all__ = ["Gap", "Wanted", "no_wheel", "wanted_here", "with_wheel"]
+__all__ = ["Gap", "Wanted", "no_wheel", "release_named", "wanted_here", "with_wheel"]
 
 
 class Wanted(NamedTuple):
@@ -44,14 +44,19 @@ def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
     return None if target is None else Wanted(target, base_release(python) if python else None, torch, cuda)
 
 
+def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
+    """A release in the ledger; None for one that it does not list, and for builds with a local tag."""
+    package, key = matrix.ledger.package(name), order(version)
+    return None if package is None or key is None or "+" in version else _listed(package).get(key)
+
+
 def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
     """Why a release of PyPI has no wheel for what is wanted; None when it has one. Not known of packages and releases
     that the ledger does not list, of builds with a local tag, and of packages that never had wheels."""
-    package, key = matrix.ledger.package(name), order(version)
-    if package is None or key is None or "+" in version:
+    package, release = matrix.ledger.package(name), release_named(matrix, name, version)
+    if package is None or release is None:
         return Unknown("the ledger does not list it")
-    release = next((one for one in package.releases if order(one.version) == key), None)
-    return Unknown("the ledger does not list it") if release is None else _gap(matrix, package, release, wanted)
+    return _gap(matrix, package, release, wanted)
 
 
 def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple[str | None, str | None]:
@@ -61,12 +66,12 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple
         return None, None
 
     def fits(release: Release) -> bool:
-        python = wanted.python is None or satisfies(wanted.python, release.requires_python)
-        return not release.yanked and python and _gap(matrix, package, release, wanted) is None
+        for_python = wanted.python is None or satisfies(wanted.python, release.requires_python)
+        return not release.yanked and for_python and _gap(matrix, package, release, wanted) is None
 
-    placed = [(place, release) for release in package.releases if (place := order(release.version)) is not None]
-    older = (release.version for place, release in reversed(placed) if place < key and fits(release))
-    newer = (release.version for place, release in placed if place > key and fits(release))
+    listed = _listed(package).items()
+    older = (release.version for place, release in reversed(listed) if place < key and fits(release))
+    newer = (release.version for place, release in listed if place > key and fits(release))
     return next(older, None), next(newer, None)
 
 
@@ -85,6 +90,14 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) ->
 
 
 # The same is asked again for every change that is tried.
+
+
+@lru_cache(maxsize=256)
+def _listed(package: Released) -> dict[Order, Release]:
+    """The releases by what they are ordered by."""
+    return {key: release for release in package.releases if (key := order(release.version)) is not None}
+
+
 @lru_cache(maxsize=1 << 14)
 def _files(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
     """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels."""

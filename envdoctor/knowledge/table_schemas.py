@@ -114,10 +114,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         )
     },
     "pickle-globals": {"safe": _GLOBALS, "runs-code": _GLOBALS},
-    "releases": {
-        "releases": mapping(_NAME, list_of(VERSION)),
-        "requires_python": mapping(_NAME, tables(table({"versions": SPECIFIER, "python": SPECIFIER}))),
-    },
+    "releases": {"releases": mapping(_NAME, list_of(VERSION))},
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
     "stack-modules": {
         "module": _rows({"module": TEXT, "name": _NAME}, {"taken": list_of(_TAKEN)}, key="module"),
