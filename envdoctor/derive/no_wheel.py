@@ -35,20 +35,17 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if wanted is None:
         reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")
         return {"no_wheel": Derived(reason if asked else Records(()), "")}
-    items, by_cuda = [], False
+    items = []
     for name, version in asked.items():
         gap = no_wheel(matrix, name, version, wanted)
         if isinstance(gap, Gap):
             items.append(_told(name, version, gap, with_wheel(matrix, name, version, wanted)))
-            by_cuda = by_cuda or gap.by_cuda
     unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
     incomplete = f"the version of {unknown} is not known" if unknown is not None else None
     if asked and not wanted.target.known:
         incomplete = "the Python, the system or the C library is not known"
-    # The CUDA of a torch without a tag is that of PyPI's build, which is an assumption.
-    assumed = by_cuda and "+" not in (wanted.torch or "")
-    origin = "a torch that names no build is taken for PyPI's" if assumed else "the ledger, the table torch-wheels"
-    return {"no_wheel": Derived(Records(tuple(items), incomplete), origin, assumed)}
+    origin = "the ledger, the table torch-wheels"
+    return {"no_wheel": Derived(Records(tuple(items), incomplete), origin)}
 
 
 def _told(name: str, version: str, gap: Gap, with_wheel: tuple[str | None, str | None]) -> Mapping[str, Value]:

@@ -28,11 +28,10 @@ class Wanted(NamedTuple):
 
 class Gap(NamedTuple):
     """``lacks``: for what a release has no wheel (``Python 3.13 on Linux x86_64``, ``torch 2.6``). ``source``: it has
-    an sdist, from which installers would build it. ``by_cuda``: it is the CUDA of torch that decides."""
+    an sdist, from which installers would build it."""
 
     lacks: str
     source: bool
-    by_cuda: bool = False
 
 
 def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
@@ -150,7 +149,7 @@ def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap |
     target, torch, major = wanted.target, _minor(wanted.torch), (wanted.cuda or "").partition(".")[0]
     if target.system not in (None, "linux"):
         return Gap(target.lacks(["py3-none-linux_x86_64"]) or "", True)
-    said, by_cuda = f"torch {torch}", False
+    said = f"torch {torch}"
     builds = [build for build in builds if build["torch"] == torch]
     for words, column, value in (
         (f" for CUDA {major}", "cuda", major),
@@ -160,8 +159,7 @@ def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap |
         if builds and value:
             builds = [build for build in builds if value in build[column]]
             said += words
-            by_cuda = by_cuda or column == "cuda"
-    return None if builds else Gap(said, True, by_cuda)
+    return None if builds else Gap(said, True)
 
 
 def _minor(version: str) -> str:

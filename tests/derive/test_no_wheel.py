@@ -18,11 +18,11 @@ def records(values, complete=("pkg",)):
     facts = derived(given(values, shipped().registry, complete), shipped())
     found = facts.value("no_wheel")
     assert isinstance(found, Records), found
-    return found, facts.get("no_wheel")
+    return found
 
 
 def told(values):
-    found, _ = records(values)
+    found = records(values)
     return {item["package"]: (item["lacks"], item["older"], item["newer"], item["source"]) for item in found}
 
 
@@ -68,13 +68,10 @@ def test_python_of_wheels_that_are_not_on_pypi():
     assert told(values)["flash-attn"][0] == "torch 2.6 for CUDA 12 on x86_64 with Python 3.14"
 
 
-def test_the_cuda_of_a_torch_without_a_tag_is_assumed():
-    values = {**LINUX, **LIBC, "pkg.mamba-ssm": "2.2.4", "pkg.torch": "2.9.1", "torch.cuda": "13.0"}
-    found, fact = records({**values, "pkg.mamba-ssm": "2.3.1", "pkg.torch": "2.8.0"})
-    assert [item["lacks"] for item in found] == ["torch 2.8 for CUDA 13"]
-    assert fact.source == "assumed" and "PyPI" in fact.origin
-    found, fact = records({**values, "pkg.torch": "2.9.1+cu130"})
-    assert fact.source == "derived"
+def test_the_cuda_of_a_torch_without_a_tag_is_that_of_pypi():
+    values = {**LINUX, **LIBC, "pkg.mamba-ssm": "2.3.1", "pkg.torch": "2.8.0"}
+    assert told(values) == {}
+    assert told({**values, "torch.cuda": "13.0"})["mamba-ssm"][0] == "torch 2.8 for CUDA 13"
 
 
 def test_windows_has_no_wheels_of_some():
@@ -93,11 +90,11 @@ def test_installed_files_speak_for_themselves():
 
 
 def test_what_is_not_known_leaves_the_list_open():
-    found, _ = records({"pkg.torch": "2.4.1"})
+    found = records({"pkg.torch": "2.4.1"})
     assert not found.items and found.incomplete is not None
-    found, _ = records({**LINUX, **LIBC, "pkg.torch": "2.4.1"}, complete=())
+    found = records({**LINUX, **LIBC, "pkg.torch": "2.4.1"}, complete=())
     assert found.incomplete is not None and "not known" in found.incomplete
-    found, _ = records({**LINUX, **LIBC, "pkg.torch": "2.4.1"})
+    found = records({**LINUX, **LIBC, "pkg.torch": "2.4.1"})
     assert found.incomplete is None
 
 
