@@ -81,11 +81,18 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) ->
     lacks, source = files
     if lacks is not None:
         return Gap(lacks, source)
-    for_torch = _for_torch(matrix, package, release.version)
-    if for_torch is None or wanted.torch is None:
+    if wanted.torch is None or not _is_extension(matrix, package.name):
         return None
+    for_torch = _for_torch(package, release.version)
     fits = for_torch if isinstance(for_torch, Unknown) else _is_for(for_torch, wanted.torch)
     return fits if isinstance(fits, Unknown) else None if fits else Gap(f"torch {_minor(wanted.torch)}", source)
+
+
+def _is_extension(matrix: Matrix, name: str) -> bool:
+    """Whether it works with the torch that it was compiled against; torch's companions have a comparison of their
+    own."""
+    companions = any(row["name"] == name for row in matrix.rows("torch-companions", "package"))
+    return not companions and any(row["name"] == name for row in matrix.rows("torch-extensions", "package"))
 
 
 # The same is asked again for every change that is tried.
@@ -97,25 +104,30 @@ def _listed(package: Released) -> dict[Order, Release]:
     return {key: release for release in package.releases if (key := order(release.version)) is not None}
 
 
+@lru_cache(maxsize=256)
+def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int]]:
+    """The files of a package with the places of the first and the last release that have them; places by release."""
+    places = {release.version: place for place, release in enumerate(package.releases)}
+    found = package.items_of("wheels", "*")
+    return [(places[since], places[until] if until else len(places), file) for _, file, since, until in found], places
+
+
 @lru_cache(maxsize=1 << 14)
 def _files(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
-    """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels."""
-    files = package.items("wheels", "*", version)
-    tags = [] if isinstance(files, Unknown) else [file for file in files if file.count("-") == 2 and " " not in file]
-    return (target.lacks(tags), "sdist" in files) if tags and not isinstance(files, Unknown) else None
+    """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels, or on
+    Linux none but for other systems beside its source: then the source is what is released for Linux."""
+    spans, places = _spans(package)
+    files = [file for since, until, file in spans if since <= places[version] <= until]
+    tags, source = [file for file in files if file.count("-") == 2 and " " not in file], "sdist" in files
+    as_source = source and target.system == "linux" and WheelTarget(system="linux").lacks(tags) is not None
+    return (target.lacks(tags), source) if tags and not as_source else None
 
 
-def _for_torch(matrix: Matrix, package: Released, version: str) -> str | Unknown | None:
-    """The torch that a release was compiled against, by what it requires. torch's own companions are compared by their
-    own table."""
-    if package.name in {row["name"] for row in matrix.rows("torch-companions", "package")}:
-        return None
-    if package.name not in {row["name"] for row in matrix.rows("torch-extensions", "package")}:
-        return None
+@lru_cache(maxsize=1 << 14)
+def _for_torch(package: Released, version: str) -> str | Unknown:
+    """The torch that a release was compiled against, by what it requires."""
     requires = package.items("requires", "*", version)
-    if isinstance(requires, Unknown):
-        return requires
-    for line in requires:
+    for line in () if isinstance(requires, Unknown) else requires:
         try:
             wanted = read_requirement(line)
         except NotARequirement:

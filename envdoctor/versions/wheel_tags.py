@@ -48,14 +48,14 @@ class WheelTarget(NamedTuple):
         """What one tag (``cp39-abi3-manylinux_2_17_x86_64``, each part may be several) is for, in words; None when that
         is this."""
         pythons, abis, platforms = tag.split("-")
-        if not self._is_for(pythons, abis):
+        if not self.is_for(pythons, abis):
             return _interpreter_named(pythons, abis)
-        return None if self._reached(tag) == _STEPS else platforms
+        return None if _reached(self, tag) == _STEPS else platforms
 
     def lacks(self, tags: Iterable[str]) -> str | None:
         """For what there is none among these tags, in words (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None
         when one is for this, or when there are no tags at all."""
-        reached = max(map(self._reached, tags), default=_STEPS)
+        reached = max((_reached(self, tag) for tag in tags), default=_STEPS)
         if reached == _STEPS:
             return None
         system = _WORDS[self.system] if self.system else ""
@@ -68,12 +68,8 @@ class WheelTarget(NamedTuple):
             "glibc " + ".".join(map(str, self.glibc or ())),
         )[reached]
 
-    def _reached(self, tag: str) -> int:
-        """How many steps the best part of a tag takes."""
-        pythons, abis, platforms = tag.split("-")
-        return max(self._steps(self._is_for(pythons, abis), *_platform(name)) for name in platforms.split("."))
-
-    def _steps(self, interpreter: bool, system: str | None, machine: str | None, glibc: tuple[int, ...]) -> int:
+    def steps(self, interpreter: bool, system: str | None, machine: str | None, glibc: tuple[int, ...]) -> int:
+        """How many of system, machine, interpreter and C library fit before one does not."""
         fits = (
             None in (self.system, system) or self.system == system,
             None in (self.machine, machine) or self.machine == machine,
@@ -82,7 +78,8 @@ class WheelTarget(NamedTuple):
         )
         return fits.index(False) if False in fits else _STEPS
 
-    def _is_for(self, pythons: str, abis: str) -> bool:
+    def is_for(self, pythons: str, abis: str) -> bool:
+        """Whether an interpreter and ABI among these is the target's."""
         return any(self._takes(python, abi) for python in pythons.split(".") for abi in abis.split("."))
 
     def _takes(self, python: str, abi: str) -> bool:
@@ -112,6 +109,14 @@ def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
         _MACHINES.get(machine, machine) or None,
         glibc if system in ("linux", "") else None,
     )
+
+
+@lru_cache(maxsize=1 << 14)  # the releases of a package have the same few tags
+def _reached(target: WheelTarget, tag: str) -> int:
+    """How many steps the best part of a tag takes."""
+    pythons, abis, platforms = tag.split("-")
+    interpreter = target.is_for(pythons, abis)
+    return max(target.steps(interpreter, *_platform(name)) for name in platforms.split("."))
 
 
 @lru_cache(maxsize=512)

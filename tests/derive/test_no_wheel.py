@@ -36,6 +36,9 @@ def told(values):
         ("tokenizers", "0.13.3", {}, ("Python 3.12 on Linux x86_64", ABSENT, "0.14.0", True)),
         ("bitsandbytes", "0.44.0", {"os.arch": "aarch64"}, ("Linux aarch64", "0.42.0", "0.46.0", False)),
         ("transformers", "4.30.0", {"python.version": "3.13.1"}, None),
+        ("deepspeed", "0.16.5", {}, None),  # its wheels are for Windows, its source is for Linux
+        ("psutil", "5.7.0", {}, None),
+        ("vllm", "0.20.2", {"os.platform": "windows"}, ("Windows", ABSENT, ABSENT, True)),
     ],
 )
 def test_python_and_system(package, version, more, expected):
