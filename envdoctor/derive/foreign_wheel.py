@@ -35,11 +35,11 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if not installed.known:
         return {}
     tagged = [
-        (one, one.tags)
-        for one, *_ in installed
+        (one, one.tags, not others)
+        for one, *others in installed
         if isinstance(one.tags, tuple) and one.tags and all(tag.count("-") == 2 for tag in one.tags)
     ]
-    tied = {one.name: match for one, tags in tagged if (match := _TIED.match(tags[0]))}
+    tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
     packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
     target = wheel_target(value)
     if target is None or not target.known:
@@ -52,8 +52,9 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
                     "version": one.version if isinstance(one.version, str) else ABSENT,
                     "built_for": why,
                     "tag": tags[0],
+                    "loads": not (single and target.cannot_load(tags)),
                 }
-                for one, tags in tagged
+                for one, tags, single in tagged
                 if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
             ),
             installed.incomplete,

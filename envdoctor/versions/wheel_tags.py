@@ -13,6 +13,7 @@ from envdoctor.versions.dotted import dotted
 __all__ = ["WheelTarget", "wheel_target"]
 
 _PYTHON = r"(cp|py)3(\d{0,3})\Z"
+_TIED = r"cp3\d{1,3}-cp3\d{1,3}t?-"
 _INTERPRETER = r"(cp|pp|py)(\d)(\d{0,3})\Z"
 _PLATFORM = r"(many|musl)?(linux|macosx|win)(1|2010|2014)?_?(?:(\d{1,4})_(\d{1,4})_)?(\w+)\Z"
 _NAMES = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
@@ -51,6 +52,12 @@ class WheelTarget(NamedTuple):
         if not self.is_for(pythons, abis):
             return _interpreter_named(pythons, abis)
         return None if _reached(self, tag) == _STEPS else platforms
+
+    def cannot_load(self, tags: Iterable[str]) -> bool:
+        """Whether no compiled module of a wheel with these tags can be loaded: each is for another system or machine,
+        or for one other release of CPython alone, whose modules are not even found. What asks for a newer C library,
+        or for the stable interface of a newer Python, may load all the same."""
+        return all(_reached(self, tag) < 2 or (_reached(self, tag) == 2 and bool(re.match(_TIED, tag))) for tag in tags)
 
     def lacks(self, tags: Iterable[str]) -> str | None:
         """For what there is none among these tags, in words (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None

@@ -76,7 +76,34 @@ def test_a_fix_offers_no_release_that_has_no_wheel_for_this_python(run, facts_fi
         assert withheld == ["tokenizers 0.13.3 has no wheel for Python 3.12 on Linux x86_64"]
 
 
-def test_wheel_tags_that_this_interpreter_cannot_load_are_told_from_a_facts_file(run, facts_file):
+@pytest.mark.parametrize(
+    ("tag", "code"),
+    [
+        ("cp310-cp310-manylinux_2_17_x86_64", 1),
+        ("cp312-cp312-manylinux_2_17_aarch64", 1),
+        ("cp312-cp312-manylinux_2_39_x86_64", 0),
+        ("cp313-abi3-manylinux_2_17_x86_64", 0),
+        ("cp312-cp312-manylinux_2_17_x86_64", 0),
+    ],
+)
+def test_compiled_modules_that_cannot_be_loaded_are_an_error(run, facts_file, tag, code):
+    dist = [{"name": "numpy", "version": "1.26.4", "kind": "dist-info", "active": True, "tags": [tag]}]
+    result = run("check", "--no-config", "--facts", facts_file({**HERE, "pkg.numpy": "1.26.4", "dist": dist}))
+    assert result.code == code
+    assert ("compiled-modules-for-another-python" in result.out) is (code == 1)
+
+
+def test_of_a_package_with_two_metadata_folders_neither_is_believed(run, facts_file):
+    one = {"name": "numpy", "version": "1.26.4", "kind": "dist-info", "active": True}
+    dist = [
+        {**one, "tags": ["cp310-cp310-manylinux_2_17_x86_64"]},
+        {**one, "version": "2.2.0", "tags": ["cp312-cp312-manylinux_2_17_x86_64"]},
+    ]
+    result = run("check", "--no-config", "--facts", facts_file({**HERE, "pkg.numpy": "2.2.0", "dist": dist}))
+    assert "compiled-modules-for-another-python" not in result.out
+
+
+def test_wheel_tags_that_this_interpreter_does_not_take_are_told_from_a_facts_file(run, facts_file):
     tags = ["cp310-cp310-manylinux_2_28_x86_64"]
     dist = [{"name": "xformers", "version": "0.0.28", "kind": "dist-info", "active": True, "tags": tags}]
     path = facts_file({**HERE, "pkg.xformers": "0.0.28", "dist": dist})
