@@ -30,7 +30,7 @@ _TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``foreign_wheel``, what ``uv pip check`` calls built for a different platform, and the Python for which most of
-    the compiled packages are."""
+    the compiled packages are. Only CPython on Linux with glibc is compared."""
     installed = InstalledSet(value)
     if not installed.known:
         return {}
@@ -42,8 +42,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
     packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
     target = wheel_target(value)
-    if target is None or not target.known:
-        foreign: Value = Unknown("the tags of wheels are compared for CPython 3 on a known system and C library")
+    if target is None or not target.known or target.system != "linux":
+        foreign: Value = Unknown("the tags of installed wheels are compared for CPython 3 on Linux with a known glibc")
     else:
         foreign = Records(
             tuple(
