@@ -6,12 +6,10 @@ difference before committing: it is what changed in the world, or a mistake.
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
 from datetime import date
-from itertools import groupby
 from pathlib import Path
 
 from package_index import Index
@@ -24,9 +22,9 @@ from envdoctor.knowledge.toml_files import load_toml
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "releases.toml"
 
 
-def released(files: Iterable[Link]) -> dict[Version, str]:
-    """The versions that are not withdrawn, in order, each with the Python it asks for ("" when it does not say)."""
-    found: dict[Version, str] = {}
+def released(files: Iterable[Link]) -> list[Version]:
+    """The versions that are not withdrawn, in order."""
+    found: set[Version] = set()
     for file in files:
         parse = parse_wheel_filename if file.filename.endswith(".whl") else parse_sdist_filename
         try:
@@ -34,35 +32,23 @@ def released(files: Iterable[Link]) -> dict[Version, str]:
         except (InvalidWheelFilename, InvalidSdistFilename):
             continue
         if file.yanked_reason is None and not version.local:
-            found[version] = found.get(version) or specifier(file.requires_python)
-    return dict(sorted(found.items()))
+            found.add(version)
+    return sorted(found)
 
 
-def chosen(found: Mapping[Version, str], first: Version) -> dict[Version, str]:
+def chosen(found: Iterable[Version], first: Version) -> list[Version]:
     """From the release ``first`` on, without pre-releases where the package has others."""
-    later = {version: python for version, python in found.items() if version >= first}
-    return {version: python for version, python in later.items() if not version.is_prerelease} or later
+    later = [version for version in found if version >= first]
+    return [version for version in later if not version.is_prerelease] or later
 
 
-def specifier(text: str | None) -> str:
-    """Clauses in reading order: lower bound, exclusions, upper bound."""
-    clauses = [clause.strip() for clause in (text or "").split(",") if clause.strip(" *")]
-    return ",".join(sorted(clauses, key=lambda clause: (clause[0] == "<", clause[0] == "!", clause)))
-
-
-def body(packages: Mapping[str, Mapping[Version, str]]) -> str:
-    """[releases] and [requires_python]."""
-    lists, needs = ["[releases]"], ["[requires_python]"]
+def body(packages: Mapping[str, Iterable[Version]]) -> str:
+    """[releases]."""
+    lines = ["[releases]"]
     for name, versions in packages.items():
         listed = ", ".join(f'"{version}"' for version in versions)
-        lists += [f"{name} = [", textwrap.indent(textwrap.fill(listed, 116), "  ") + ",", "]"]
-        spans = []
-        for python, run in groupby(versions, key=versions.__getitem__):
-            same = list(run)
-            span = f"=={same[0]}" if len(same) == 1 else f">={same[0]},<={same[-1]}"
-            spans += [f"  {{ versions = {json.dumps(span)}, python = {json.dumps(python)} }},"] * bool(python)
-        needs += [f"{name} = [", *spans, "]"] * bool(spans)
-    return "\n".join([*lists, "", *needs, ""])
+        lines += [f"{name} = [", textwrap.indent(textwrap.fill(listed, 116), "  ") + ",", "]"]
+    return "\n".join([*lines, ""])
 
 
 def main(table: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which build of a release would be installed here, and whether the tables know of none for this Python, CUDA, GPU."""
+"""Which build of a release would be installed here, and whether none is known for this Python, system, CUDA, GPU."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.released_wheels import Gap, no_wheel, release_named, wanted_here
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import base_release, is_named_by, satisfies
 
-__all__ = ["Build", "python_forbids", "torch_build", "torch_build_for", "torch_row"]
+__all__ = ["Build", "no_build", "torch_build", "torch_build_for", "torch_row"]
 
 
 class Build(NamedTuple):
@@ -27,22 +28,23 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
     return next((row for row in matrix.rows("torch-builds") if is_named_by(version, row["key"])), None)
 
 
-def python_forbids(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
-    """Why this release cannot be installed for the judged Python, None when nothing says so."""
+def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
+    """Why this release cannot be installed for the judged Python and system, None when nothing says so. For which torch
+    it was compiled is not asked: installers bring along what it requires."""
     python = facts.value("python.version")
     base = base_release(python) if isinstance(python, str) else None
-    if base is None:
-        return None
-    spans = matrix.part("releases", "requires_python").get(name, [])
-    wanted = [span["python"] for span in spans if satisfies(version, span["versions"])]
+    release = release_named(matrix, name, version)
+    asked = [release.requires_python] if release is not None else []
     row = torch_row(version, matrix) if name == "torch" else None
     if row is not None:
         column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
-        wanted += [row.get(column) or row["python"]] if row.get("python") else []
-    for specifier in wanted:
-        if not satisfies(base, specifier):
+        asked += [row.get(column) or row["python"]] if row.get("python") else []
+    for specifier in asked:
+        if base is not None and not satisfies(base, specifier):
             return f"{name} {version} has no build for Python {python} ({specifier})"
-    return None
+    wanted = wanted_here(facts.value)
+    gap = no_wheel(matrix, name, version, wanted._replace(torch=None)) if wanted is not None else None
+    return f"{name} {version} has no wheel for {gap.lacks}" if isinstance(gap, Gap) else None
 
 
 def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, spell
-from envdoctor.install.builds import Build, python_forbids, torch_build, torch_build_for, torch_row
+from envdoctor.install.builds import Build, no_build, torch_build, torch_build_for, torch_row
 from envdoctor.install.commands import Pin
 from envdoctor.install.remedy import Remedy, written
 from envdoctor.judge.judging import Problem
@@ -151,21 +151,14 @@ class Candidates(NamedTuple):
         return self.matrix.part("releases", "releases")
 
     def _of_ledger(self, name: str) -> list[str]:
-        """The releases in the ledger that were not withdrawn and that this Python may have."""
+        """The releases in the ledger that were not withdrawn."""
         package = self.matrix.ledger.package(name)
-        python = self.facts.value("python.version")
-        return [
-            release.version
-            for release in (package.releases if package is not None else ())
-            if not release.yanked
-            and not (
-                isinstance(python, str) and release.requires_python and not satisfies(python, release.requires_python)
-            )
-        ]
+        return [release.version for release in (package.releases if package is not None else ()) if not release.yanked]
 
     def versions(self, name: str, specifier: str) -> list[str]:
-        """The releases of a package that satisfy a specifier, the nearest to the installed one first. Of a package
-        whose releases are not known: the one that an exact specifier names."""
+        """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
+        the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
+        specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
         released = self._released().get(name, [])
@@ -179,6 +172,7 @@ class Candidates(NamedTuple):
         if released and not fitting:
             bound = re.search(_LOWEST, specifier)
             return [bound[1]] if bound else []
+        fitting = [one for one in fitting if not no_build(name, one, self.facts, self.matrix)] or fitting
         installed = self.facts.value(f"pkg.{name}")
         return nearest(fitting, installed, released) if isinstance(installed, str) else fitting[::-1]
 
@@ -203,7 +197,7 @@ class Candidates(NamedTuple):
         tag: str | None = None
         for name, specifier in pins:
             exact = specifier[2:] if specifier.startswith("==") and "," not in specifier else None
-            forbidden = python_forbids(name, exact, self.facts, self.matrix) if exact else None
+            forbidden = no_build(name, exact, self.facts, self.matrix) if exact else None
             if exact and forbidden is None and name == "torch":
                 build = build or torch_build(exact, self.facts, self.matrix)
                 forbidden, tag = build.forbidden, build.tag

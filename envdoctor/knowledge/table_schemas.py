@@ -58,6 +58,7 @@ _ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
 _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
 _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
+_WHEELS = table({"torch": DOTTED, "cuda": list_of(DOTTED), "python": list_of(DOTTED), "machine": TEXTS})
 _NEW = {"new": TEXT, "new_package": _NAME, "new_releases": RELEASES, "write": WORDS}
 
 #: By table: its parts beside the head, each with its check.
@@ -113,10 +114,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         )
     },
     "pickle-globals": {"safe": _GLOBALS, "runs-code": _GLOBALS},
-    "releases": {
-        "releases": mapping(_NAME, list_of(VERSION)),
-        "requires_python": mapping(_NAME, tables(table({"versions": SPECIFIER, "python": SPECIFIER}))),
-    },
+    "releases": {"releases": mapping(_NAME, list_of(VERSION))},
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
     "stack-modules": {
         "module": _rows({"module": TEXT, "name": _NAME}, {"taken": list_of(_TAKEN)}, key="module"),
@@ -141,6 +139,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "torch-companions": {"package": _rows({"name": _NAME}, {"newer_since": VERSION}, key="name")},
     "torch-extensions": {
         "package": _rows({"name": _NAME, "modules": TEXTS}, {"vital": mapping(TEXT, TEXT)}, key="name"),
+    },
+    "torch-wheels": {
+        "row": _rows({"package": _NAME, "versions": SPECIFIER, "builds": tables(_WHEELS)}, key="package versions"),
     },
     "transformers-model-types": {
         "since": mapping(VERSION, TEXTS),

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from known import judged
+from known import judged, keyed
 
 from envdoctor.facts.values import Fact, Records
 from envdoctor.install.commands import Place, for_place, install_commands, uninstall_commands
@@ -42,7 +42,21 @@ BUILDS = {
 }
 RELEASES = {
     "releases": {"torch": ["2.4.0", "2.4.1", "2.5.0", "2.5.1", "2.8.0"], "peft": ["0.1.0", "0.2.0", "0.3.0"]},
-    "requires_python": {"peft": [{"versions": ">=0.3.0", "python": ">=3.12"}]},
+}
+LEDGER = {
+    "peft": """envdoctor-ledger\t1
+package\tpeft
+modules\tpeft
+depth\tmetadata
+[releases]
+0.1.0\t2023-02-10\t>=3.8
+0.2.0\t2023-03-10\t>=3.8
+0.3.0\t2023-05-10\t>=3.12
+[requires]
+[wheels]
+*\t0.1.0..\tcp311-cp311-manylinux_2_28_x86_64\tcp312-cp312-manylinux_2_28_x86_64\tsdist
+*\t0.1.0..0.1.0\tcp311-cp311-win_amd64
+"""
 }
 ARCHS = {
     "row": [
@@ -60,6 +74,7 @@ TABLES = {
     "releases": RELEASES,
     "torch_archs": ARCHS,
     "torch_companions": COMPANIONS,
+    "ledger": LEDGER,
 }
 NOW = {"pkg.torch": "2.5.0+cu118", "python.version": "3.11.9"}
 
@@ -317,12 +332,32 @@ def test_a_python_release_candidate_counts_as_its_release(offered, facts):
     assert one.withheld is None
 
 
-def test_the_python_that_a_release_asks_for_is_kept(offered, facts):
+def of_peft(offered, facts, constraint, **values):
     parts = {"affects": [{"pkg.peft": "==0.1.0"}], "message": {"en": "m"}}
-    (one,) = offered(
-        facts({"pkg.peft": "0.1.0", "python.version": "3.11.9"}), [fix(constraints=["peft>=0.2"])], **parts
-    )
-    assert one.commands == ("python -m pip install peft==0.2.0",)
+    (one,) = offered(facts({"pkg.peft": "0.1.0", **keyed(**values)}), [fix(constraints=[constraint])], **parts)
+    return one.withheld or one.commands
+
+
+def test_the_python_that_a_release_asks_for_is_kept(offered, facts):
+    found = of_peft(offered, facts, "peft>=0.2", python__version="3.11.9")
+    assert found == ("python -m pip install peft==0.2.0",)
+
+
+def test_a_release_for_another_python_is_not_offered(offered, facts):
+    found = of_peft(offered, facts, "peft==0.3.0", python__version="3.11.9")
+    assert found == "peft 0.3.0 has no build for Python 3.11.9 (>=3.12)"
+
+
+@pytest.mark.parametrize(
+    ("values", "lacks"),
+    [
+        ({"python__version": "3.13.1"}, "Python 3.13"),
+        ({"os__platform": "linux", "os__libc": "glibc", "os__libc_version": "2.17"}, "glibc 2.17"),
+        ({"os__platform": "windows"}, "Windows"),
+    ],
+)
+def test_a_release_without_a_wheel_for_this_environment_is_not_offered(offered, facts, values, lacks):
+    assert of_peft(offered, facts, "peft==0.2.0", **values) == f"peft 0.2.0 has no wheel for {lacks}"
 
 
 def test_no_build_for_this_cuda_withholds(offered, facts):

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 import refresh_releases
+import refresh_torch_wheels
 import refresh_transformers as transformers
 from package_index import Index
 from packaging.version import Version
@@ -87,14 +88,12 @@ def test_spans_of_names_and_types_are_those_of_the_releases():
 
 def test_releases_are_those_that_were_not_withdrawn():
     names = ("a-2.0rc1-py3-none-any.whl", "a-1.9.tar.gz", "a-1.10-py3-none-any.whl", "a-1.8.zip", "a-1.7.exe")
-    files = [Link(f"https://a.b/{name}", requires_python="<4,>=3.8") for name in names]
+    files = [Link(f"https://a.b/{name}") for name in names]
     files.append(Link("https://a.b/a-1.11.tar.gz", yanked_reason="broken"))
     found = refresh_releases.released(files)
     assert [str(version) for version in found] == ["1.8", "1.9", "1.10", "2.0rc1"]
     chosen = refresh_releases.chosen(found, Version("1.9"))
-    written = parse_toml(refresh_releases.body({"a": chosen}).encode(), "")
-    assert written["releases"] == {"a": ["1.9", "1.10"]}
-    assert written["requires_python"] == {"a": [{"versions": ">=1.9,<=1.10", "python": ">=3.8,<4"}]}
+    assert parse_toml(refresh_releases.body({"a": chosen}).encode(), "") == {"releases": {"a": ["1.9", "1.10"]}}
 
 
 @pytest.mark.slow
@@ -130,3 +129,30 @@ def test_the_tables_of_transformers_are_what_its_wheels_have(matrix: Matrix, ver
         for releases, names in row.get("names", {}).items():
             within = contains(parse_ranges(releases), release_of(version))
             assert {name in release.names.get(module, ()) for name in names} == {within}, (module, releases)
+
+
+WORKFLOW = """
+jobs:
+  build_wheels:
+    strategy:
+      matrix:
+        os: [ubuntu-22.04, ubuntu-22.04-arm]
+        python-version: ["3.9", "3.10"]
+        torch-version: ["2.9.1", "2.10.0.dev20260101"]
+        cuda-version: ["12.9.1", "13.0.1"]
+        cxx11_abi: ["FALSE", "TRUE"]
+        exclude:
+          - {torch-version: "2.9.1", cuda-version: "13.0.1"}
+          - {torch-version: "2.10.0.dev20260101", python-version: "3.9"}
+          - {torch-version: "2.9.1", os: ubuntu-22.04-arm}
+"""
+
+
+def test_wheels_are_the_matrix_of_the_workflow_without_what_it_excludes():
+    found = refresh_torch_wheels.builds(WORKFLOW)
+    assert found is not None
+    assert list(refresh_torch_wheels.grouped(found)) == [
+        '{ torch = "2.9", cuda = ["12"], python = ["3.9", "3.10"], machine = ["x86_64"] }',
+        '{ torch = "2.10", cuda = ["12", "13"], python = ["3.10"], machine = ["x86_64", "aarch64"] }',
+    ]
+    assert refresh_torch_wheels.builds("jobs: {wheel: {strategy: {matrix: {os: [x]}}}}") is None

@@ -72,15 +72,22 @@ def rule(registry: Registry) -> Callable[..., Rule]:
 
 @pytest.fixture
 def matrix_of(tmp_path: Path) -> Callable[..., Matrix]:
-    """A matrix of rules (id → parts of its document), tables and families."""
+    """A matrix of rules (id → parts of its document), tables and families, and a ledger (name → text of the file)."""
 
-    def build(rules: Mapping[str, Mapping[str, Any]] | None = None, **tables: Mapping[str, Any]) -> Matrix:
+    def build(
+        rules: Mapping[str, Mapping[str, Any]] | None = None,
+        ledger: Mapping[str, str] | None = None,
+        **tables: Mapping[str, Any],
+    ) -> Matrix:
         home = tmp_path / "matrices"
         (home / "rules").mkdir(parents=True)
         (home / "tables").mkdir()
         shutil.copy(MATRICES / "facts.toml", home)
         for rule_id, parts in (rules or {}).items():
             (home / "rules" / f"{rule_id}.toml").write_text(toml(rule_document(**parts)), encoding="utf-8")
+        (home / "ledger").mkdir()
+        for name, text in (ledger or {}).items():
+            (home / "ledger" / f"{name}.txt").write_text(text, encoding="utf-8")
         for name, table in tables.items():
             folder = home if name in ("families", "retired") else home / "tables"
             (folder / f"{name.replace('_', '-')}.toml").write_text(toml(table), encoding="utf-8")
