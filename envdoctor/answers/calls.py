@@ -14,6 +14,7 @@ from envdoctor.answers.keywords import (
     member_homes,
     member_moved,
     passing_homes,
+    taken_beside,
 )
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
@@ -35,6 +36,8 @@ def keyword_answer(question: Question) -> Answer:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
     moved = [as_moved(move) for move in moves if move.new or move.write][:1]
+    if not taking and not moved:
+        moved = list(taken_beside(situation, called, failure.name))[:1]
     return with_ways(question, distinct(taking or found), moved, caller(question))
 
 
