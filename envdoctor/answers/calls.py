@@ -29,7 +29,9 @@ def keyword_answer(question: Question) -> Answer:
     found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     taking = [one for one in found if one.home.releases is not None]
     if not taking and not failure.callee.endswith(("__init__", "__new__")):
-        passing = list(passing_homes(situation, failure.callee, f"{failure.name}="))
+        owners = called_of(situation, failure.callee.rpartition(".")[0], question.likely)
+        among = {place for one in owners for _, place in one.places} if called else None
+        passing = list(passing_homes(situation, failure.callee, f"{failure.name}=", among))
         if passing:
             return _accepting(question, passing)
     if not taking and moves:

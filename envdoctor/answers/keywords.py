@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -68,7 +68,7 @@ def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[
     if not re.match(r"[^\W\d][\w.]*\Z", name):
         return []
     found = list(_called(situation, name))
-    if not found:
+    if not found and "." not in name:
         endings = (name[at.end() :] for at in _WORD.finditer(name) if _WORD.search(name, at.end() + 1))
         found = next(filter(None, (_offered(situation, list(_called(situation, one))) for one in endings)), [])
     first = list(likely)
@@ -148,12 +148,17 @@ def _any(answers: Iterable[bool | Unknown]) -> bool | Unknown:
     return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
 
 
-def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Found]:
+def passing_homes(
+    situation: Situation, method: str, passes: str, among: Collection[str] | None = None
+) -> Iterator[Found]:
     """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
-    positional arguments (``2``): a subclass of the user's has to take it."""
+    positional arguments (``2``): a subclass of the user's has to take it. ``among`` are the places of the classes that
+    a known one inherits from; None when it may be a subclass of any."""
     name = method.rpartition(".")[2]
     for released in situation.all_by_names():
         for subject in released.subjects_named("calls", name, whole=False):
+            if among is not None and subject.rpartition(".")[0] not in among:
+                continue
             items = released.items_of("calls", subject)
             spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
             now = released.items("calls", subject, situation.version(released.name))

@@ -9,8 +9,8 @@ __all__ = ["spell_spans"]
 
 def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
     """``>=4.46,<5.0`` for the versions that have it, several spans joined by `` or ``; empty when all have it, None
-    when none has. An upper bound is the next version of the list, or the first of its minor where the list has none before it
-    of that minor: of those between it is not known whether they have it. There is none above the last."""
+    when none has. An upper bound is the next version of the list, or the first of its minor where the list has none
+    of that minor before it: of those between it is not known whether they have it. There is none above the last."""
     spans: list[str] = []
     start: int | None = None
     for place in range(len(versions) + 1):

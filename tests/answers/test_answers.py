@@ -46,6 +46,8 @@ garden.beds:Bed.dig	1.0.0..1.1.0	self
 garden.beds:PotConfig	1.0.0..	pots
 garden.beds:PotConfig	1.1.0..	light
 garden.beds:PotTrainer	1.0.0..	pots
+garden.beds:RaisedBed	1.0.0..	&garden.beds:Bed
+garden.beds:RaisedBed.grow	1.0.0..	days	self
 [alias]
 garden:Bed	1.0.0..	garden.beds:Bed
 [calls]
@@ -215,6 +217,13 @@ def test_a_method_of_the_users_that_is_called_in_a_new_way(answer, text):
     found = answer(text)
     assert (found.homes[0].kind, found.homes[0].releases) == ("passes", ">=2.0")
     assert found.ways[0].kind == "accept"
+
+
+def test_a_method_of_a_known_class_takes_no_keyword_because_others_of_its_name_are_called_with_it(answer):
+    (home,) = answer("Bed.dig() got an unexpected keyword argument 'hours'").homes
+    assert (home.kind, home.thing, home.releases) == ("keyword", "Bed.dig(hours=)", None)
+    assert answer("RaisedBed.grow() got an unexpected keyword argument 'hours'").homes[0].kind == "passes"
+    assert answer("RosePotTrainer.grow() got an unexpected keyword argument 'hours'").homes[0].kind == "passes"
 
 
 @pytest.mark.parametrize(
