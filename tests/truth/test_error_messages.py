@@ -107,7 +107,7 @@ def test_none_is_answered_wrong(answered):
 
 
 def test_nine_of_ten_are_right(answered):
-    """Drawn before the ledger was read; what was missed then was mended since, so that this is a guard and no measure of
-    messages that nobody here has seen."""
+    """Drawn before the ledger was read. What was missed then was mended since: a guard, no measure of messages that
+    nobody here has seen."""
     asked = [outcome for outcome, _, entry in answered if entry["kind"] != "other"]
     assert asked.count("right") >= 0.9 * len(asked), told(answered)
