@@ -86,6 +86,8 @@ class Package:
             )
             if said is not None:
                 found[release] = said
+                if self.name not in settings["selection"]["takes"]:
+                    continue
                 takes = partial(self._takes, release, taking)
                 taken = kept.reading(self.name, release, "takes", _key(TAKES, settings["names"]), takes)
                 self.sections["takes"][release] = taken

@@ -14,6 +14,7 @@ from envdoctor.answers.keywords import (
     member_homes,
     member_moved,
     passing_homes,
+    taken_beside,
 )
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
@@ -28,13 +29,17 @@ def keyword_answer(question: Question) -> Answer:
     found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     taking = [one for one in found if one.home.releases is not None]
     if not taking and not failure.callee.endswith(("__init__", "__new__")):
-        passing = list(passing_homes(situation, failure.callee, f"{failure.name}="))
+        owners = called_of(situation, failure.callee.rpartition(".")[0], question.likely)
+        among = {place for one in owners for _, place in one.places} if called else None
+        passing = list(passing_homes(situation, failure.callee, f"{failure.name}=", among))
         if passing:
             return _accepting(question, passing)
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
     moved = [as_moved(move) for move in moves if move.new or move.write][:1]
+    if not taking and not moved:
+        moved = list(taken_beside(situation, called, failure.name))[:1]
     return with_ways(question, distinct(taking or found), moved, caller(question))
 
 

@@ -27,12 +27,13 @@ __all__ = [
 
 class History(NamedTuple):
     """``versions`` are the releases that were read, in order; ``has`` says of each whether it has the thing. ``doubt``
-    is the reason why one that seems to lack it may have it."""
+    is the reason why one that seems to lack it may have it, ``unsure`` of how many that cannot be told."""
 
     released: Released
     versions: tuple[str, ...]
     has: tuple[bool, ...]
     doubt: str = ""
+    unsure: int = 0
 
     @property
     def specifier(self) -> str | None:
@@ -132,11 +133,9 @@ def module_history(released: Released, module: str) -> History:
 
 def _doubted(history: History, answer: Callable[[str], bool | Unknown]) -> History:
     """With the reason why a release that seems to lack it may have it, when there is one."""
-    for version, there in zip(history.versions, history.has, strict=True):
-        given = True if there else answer(version)
-        if isinstance(given, Unknown):
-            return history._replace(doubt=given.reason)
-    return history
+    lacking = [version for version, there in zip(history.versions, history.has, strict=True) if not there]
+    unsure = [given.reason for given in map(answer, lacking) if isinstance(given, Unknown)]
+    return history._replace(doubt=unsure[0], unsure=len(unsure)) if unsure else history
 
 
 def subject_history(released: Released, section: str, subject: str) -> History:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Moved
+from envdoctor.answers.asking import required_by
 from envdoctor.answers.history import Found, History, spans_history, subject_history
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.situation import Situation
@@ -25,10 +26,17 @@ __all__ = [
     "member_homes",
     "member_moved",
     "passing_homes",
+    "taken_beside",
 ]
 
 #: Bases of bases that are followed.
 _DEPTH = 8
+#: Classes whose objects have as attributes what they were given.
+_SETTINGS = re.compile(r"(?:Config|Arguments|Args)\Z")
+#: A class that trains, and the one that its settings are made of.
+_ROLES = re.compile(r"(?:TrainingArguments|Config|Trainer)\Z")
+#: Where a word begins within a name: ``Axolotl|GRPO|Config``.
+_WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Called(NamedTuple):
@@ -41,35 +49,69 @@ class Called(NamedTuple):
     bases: tuple[tuple[str, str], ...] = ()
 
     @property
+    def own(self) -> list[tuple[str, str]]:
+        """Its own places with their package."""
+        return [(self.package, subject) for subject in self.subjects]
+
+    @property
     def places(self) -> list[tuple[str, str]]:
         """All places with their packages, its own first."""
-        return [*((self.package, subject) for subject in self.subjects), *self.bases]
+        return [*self.own, *self.bases]
 
 
 def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[Called]:
     """Those that a message may mean by ``TrainingArguments.__init__``: the ones of the ``likely`` packages when there
-    are any, else of those that are installed, else all."""
+    are any, else of those that are installed, else all. Of several the ones that a package offers at its top, and of
+    those not what inherits from another of them; first the package that most others require. A class that no package
+    has is taken for a subclass of the one whose name ends its own (``AxolotlGRPOConfig``)."""
     name = callee.removesuffix(".__init__").removesuffix(".__new__")
     if not re.match(r"[^\W\d][\w.]*\Z", name):
         return []
-    found: list[Called] = []
+    found = list(_called(situation, name))
+    if not found and "." not in name:
+        endings = (name[at.end() :] for at in _WORD.finditer(name) if _WORD.search(name, at.end() + 1))
+        found = next(filter(None, (_offered(situation, list(_called(situation, one))) for one in endings)), [])
+    first = list(likely)
+    near = [one for one in found if one.package in first]
+    installed = [one for one in found if situation.version(one.package)]
+    meant = near or installed or found
+    meant = _offered(situation, meant) or meant
+    meant = [one for one in meant if not any(set(one.bases) & set(other.own) for other in meant)]
+    return sorted(meant, key=lambda one: -_users(situation, one.package)) if len(meant) > 1 else meant
+
+
+def _users(situation: Situation, package: str) -> int:
+    """How many packages of the ledger require a package."""
+    return sum(required_by(situation, other, package) is not None for other in situation.ledger.packages())
+
+
+def _called(situation: Situation, name: str) -> Iterator[Called]:
     for released in situation.all_by_names():
         subjects = tuple(released.subjects_named("parameters", name))
         if subjects:
             bases = dict.fromkeys(base for one in subjects for base in _bases(situation, released, one))
-            found.append(Called(released.name, name, subjects, tuple(bases)))
-    first = list(likely)
-    near = [one for one in found if one.package in first]
-    installed = [one for one in found if situation.version(one.package)]
-    return near or installed or found
+            yield Called(released.name, name, subjects, tuple(bases))
+
+
+def _offered(situation: Situation, found: Iterable[Called]) -> list[Called]:
+    """Those that can be imported from the top of their packages."""
+    return [
+        one
+        for one in found
+        if (released := situation.ledger.package(one.package)) is not None
+        and any(released.spans("offers", top, one.name.partition(".")[0]) for top in released.modules)
+    ]
 
 
 def _bases(situation: Situation, released: Released, subject: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     for item in dict.fromkeys(item for _, item, _, _ in released.items_of("parameters", subject)):
-        base = situation.by_names(situation.ledger.owner(item[1:])) if item.startswith("&") else None
-        if base is not None and depth < _DEPTH:
-            yield base.name, item[1:]
-            yield from _bases(situation, base, item[1:], depth + 1)
+        owner = situation.ledger.owner(item[1:].partition(":")[0]) if item.startswith("&") else None
+        base = situation.by_names(owner)
+        if base is None or depth >= _DEPTH:
+            continue
+        for place in dict.fromkeys(home for _, home, _, _ in base.items_of("alias", item[1:])) or (item[1:],):
+            yield base.name, place
+            yield from _bases(situation, base, place, depth + 1)
 
 
 def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
@@ -106,12 +148,17 @@ def _any(answers: Iterable[bool | Unknown]) -> bool | Unknown:
     return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
 
 
-def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Found]:
+def passing_homes(
+    situation: Situation, method: str, passes: str, among: Collection[str] | None = None
+) -> Iterator[Found]:
     """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
-    positional arguments (``2``): a subclass of the user's has to take it."""
+    positional arguments (``2``): a subclass of the user's has to take it. ``among`` are the places of the classes that
+    a known one inherits from; None when it may be a subclass of any."""
     name = method.rpartition(".")[2]
     for released in situation.all_by_names():
         for subject in released.subjects_named("calls", name, whole=False):
+            if among is not None and subject.rpartition(".")[0] not in among:
+                continue
             items = released.items_of("calls", subject)
             spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
             now = released.items("calls", subject, situation.version(released.name))
@@ -122,19 +169,41 @@ def passing_homes(situation: Situation, method: str, passes: str) -> Iterator[Fo
 
 
 def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
-    """The releases in which a class has a method of that name, of its own or of a class it inherits from. Attributes
-    that are set when an object is made are in no list: other releases may have it as one."""
+    """The releases in which a class has a method of that name, of its own or of a class it inherits from; of a class of
+    settings, whose objects have what they were given, those that take it. Attributes that are set when an object is
+    made are in no list: other releases may have it as one."""
     for called in called_of(situation, owner, likely):
-        released = situation.by_names(called.package)
-        places = [f"{subject}.{member}" for package, subject in called.places if package == called.package]
+        released, version = situation.by_names(called.package), situation.version(called.package)
         if released is None:
             continue
-        history = reduce(or_, (subject_history(released, "parameters", place) for place in places))
-        version = situation.version(called.package)
-        there = _any(released.listed("parameters", place, version) for place in places) if version else None
-        if any(history.has):
+        own = [subject for package, subject in called.places if package == called.package]
+        history = reduce(or_, (subject_history(released, "parameters", f"{one}.{member}") for one in own))
+        known = [released.listed("parameters", f"{one}.{member}", version) for one in own if version]
+        settings = _SETTINGS.search(called.name) is not None
+        if settings:
+            taking = (spans_history(released, released.spans("parameters", one, member)) for one in own)
+            history = reduce(or_, taking, history)
+            known += [released.has("parameters", one, member, version) for one in own if version]
+        there = _any(known) if known else None
+        if settings or any(history.has):
             doubt = "attributes of objects are not in the ledger"
             yield Found.read(situation, history._replace(doubt=doubt), "member", f"{owner}.{member}", there)
+
+
+def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -> Iterator[Moved]:
+    """The classes of a package that go with one by their names and take the keyword: ``GRPOTrainer`` and
+    ``GRPOConfig``, ``Trainer`` and ``TrainingArguments``."""
+    for one in called:
+        if not _ROLES.search(one.name):
+            continue
+        for role in ("TrainingArguments", "Config", "Trainer"):
+            others = _offered(situation, _called(situation, _ROLES.sub(role, one.name)))
+            for other in (other for other in others if other.package == one.package and other.name != one.name):
+                for home in (found.home for found in keyword_homes(situation, other, keyword)):
+                    if home.package == one.package and home.releases is not None:
+                        top = situation.ledger.package(one.package)
+                        place = f"{top.modules[0] if top is not None else one.package}.{home.thing}"
+                        yield Moved(place, one.package, home.releases)
 
 
 def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:

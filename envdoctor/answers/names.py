@@ -104,7 +104,7 @@ def _other_modules(released: Released, module: str, name: str, version: str) -> 
     others = [
         other
         for other in released.subjects_with("offers", name)
-        if other != module and released.has("offers", other, name, version) is True
+        if other not in (module, "*") and released.has("offers", other, name, version) is True
     ]
     public = [other for other in others if not any(part.startswith("_") for part in other.split("."))]
     if public and len(public) <= _MODULES:
@@ -126,7 +126,7 @@ def _other_homes(released: Released, module: str, version: str) -> Iterator[str]
         counts.update(
             other
             for other in released.subjects_with("offers", name)
-            if other != module and released.has("offers", other, name, version) is True
+            if other not in (module, "*") and released.has("offers", other, name, version) is True
         )
     fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
     if fitting:

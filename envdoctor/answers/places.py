@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
 from envdoctor.answers.asking import asker_of, required_by
+from envdoctor.answers.history import Found
 from envdoctor.answers.names import home_of, is_submodule, moved_of
 from envdoctor.answers.question import Question, with_ways, within
 from envdoctor.answers.shadows import shadow_of
 from envdoctor.answers.situation import Situation
-from envdoctor.knowledge.moved_names import name_moves
+from envdoctor.knowledge.moved_names import modules_with, name_moves
 from envdoctor.versions.names import normalise, valid_name
 
 __all__ = ["place_answer"]
+
+#: A name that is shorter may be anybody's.
+_TELLING = 12
 
 
 def place_answer(question: Question) -> Answer:
@@ -43,7 +47,7 @@ def place_answer(question: Question) -> Answer:
     moved = moved_of(situation, package, module, name)
     if failure.kind == "attribute" and is_submodule(situation, package, module, name):
         moved = [Moved(f"import {module}.{name}", package)]
-    if found is None or (found.home.releases is None and found.home.doubt and not moved):
+    if found is None or (found.home.releases is None and not moved and _is_vague(found)):
         return Answer(question.reading)
     asker = None
     if question.asking and question.asking != package:
@@ -52,12 +56,23 @@ def place_answer(question: Question) -> Answer:
     return with_ways(question, [found], moved, asker)
 
 
+def _is_vague(found: Found) -> bool:
+    """Whether of most releases it cannot be told if they have it."""
+    history = found.history
+    return history is not None and 2 * history.unsure >= len(history.versions)
+
+
 def _only_module_with(situation: Situation, name: str) -> str:
-    """The one package that offers a name at its top, for messages that do not say where it was looked for."""
+    """The one package that offers a name at its top, for messages that do not say where it was looked for; of a name
+    that is no everyday word the one package that has it anywhere, or that the table knows it of."""
     found = []
     for released in situation.all_by_names():
         found += [module for module in released.modules if released.spans("offers", module, name)]
-    return found[0] if len(found) == 1 else ""
+    if not found and len(name) >= _TELLING and "_" in name.strip("_"):
+        found = list(modules_with(situation.matrix, name))
+        for released in situation.all_by_names():
+            found += sorted(released.subjects_with("offers", name), key=lambda module: module.count("."))[:1]
+    return found[0] if len({situation.ledger.owner(module) for module in found}) == 1 else ""
 
 
 def _required(question: Question, name: str) -> Answer:

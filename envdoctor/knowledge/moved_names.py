@@ -12,7 +12,7 @@ from envdoctor.versions.ranges import contains, parse_ranges
 if TYPE_CHECKING:
     from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["Move", "keyword_moves", "member_moves", "name_moves"]
+__all__ = ["Move", "keyword_moves", "member_moves", "modules_with", "name_moves"]
 
 
 class Move(NamedTuple):
@@ -43,6 +43,12 @@ def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
     sought += [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
     for place in sought:
         yield from (_move(row) for row in rows if place in row["old"])
+
+
+def modules_with(matrix: Matrix, name: str) -> Iterator[str]:
+    """The modules that rows tell to have, or have had, a name."""
+    for row in matrix.rows("moved-names", "name"):
+        yield from (old.partition(":")[0] for old in row["old"] if old.endswith(f":{name}"))
 
 
 def keyword_moves(matrix: Matrix, called: Iterable[str], keyword: str) -> Iterator[Move]:

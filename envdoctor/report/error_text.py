@@ -93,13 +93,15 @@ def _home(home: Home, page: Page) -> str:
         text = page.say("{thing} comes with {package}", thing=home.thing, package=wanted)
     elif home.kind == "passes":
         text = page.say("{package} {releases} calls {thing}", **_words(home))
+    elif home.releases is None and home.doubt:
+        text = page.say("no release of {package} is known to have {thing}", **_words(home))
     elif home.releases is None:
         text = page.say("no release of {package} has {thing}", **_words(home))
     elif home.releases == "":
         text = page.say("every release of {package} has {thing}", **_words(home))
     else:
         text = page.say("{package} {releases} has {thing}", **_words(home))
-    if home.doubt and home.releases != "":
+    if home.doubt and home.releases:
         text += page.say(", others perhaps too")
     if home.first:
         text = page.bracket(text, page.say("read: {first} to {last}", first=home.first, last=home.last))

@@ -64,6 +64,7 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
         reason = "it replaces itself while it is imported"
     finder = tuple(_texts(tree)) if b"sys.meta_path" in source else None
     maker = reading.maker() if is_lazy else ""
+    reading.leave_behind()
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
 
 
@@ -117,6 +118,7 @@ class _Reading:
         self._for_types_stars: list[str] = []
         self._tables: dict[str, dict[str, str]] = {}
         self._calls: list[ast.Call] = []
+        self._in_its_place: ast.Call | None = None
 
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
@@ -147,6 +149,18 @@ class _Reading:
     def maker(self) -> str:
         """The class of the lazy module; nothing for one that a function makes."""
         return next((name for name in map(_called, self._calls) if name in _LAZY_CALLS), "")
+
+    def leave_behind(self) -> None:
+        """Drop the functions and classes defined in a module that puts a lazy one in its own place: that one has what
+        it is told of, and ``extra_objects``."""
+        if self._in_its_place is None:
+            return
+        told = (word.value for word in self._in_its_place.keywords if word.arg == "extra_objects")
+        extra = next(told, ast.Dict([], []))
+        if isinstance(extra, ast.Dict):
+            kept = {getattr(key, "value", None) for key in extra.keys}
+            left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
+            self.names = left
 
     def _statement(self, statement: ast.stmt) -> None:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -210,6 +224,8 @@ class _Reading:
                 self._tables[first.id] = entries
         elif isinstance(first, ast.Subscript) and isinstance(first.value, ast.Name):
             self._add(first, value)
+        elif isinstance(first, ast.Subscript) and isinstance(value, ast.Call) and _called(value) in _LAZY_CALLS:
+            self._in_its_place = value
 
     def _exported(self, value: ast.expr, more: bool) -> None:
         names = _strings(value)

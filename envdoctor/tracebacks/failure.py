@@ -62,7 +62,7 @@ def _search(pattern: str, message: str) -> re.Match[str] | None:
 
 
 def _no_module(message: str) -> Failure | None:
-    found = _search(rf"No module named:? '?({_DOTTED})'?(; '{_DOTTED}' is not a package)?", message)
+    found = _search(rf"[Nn]o module named:? '?({_DOTTED})'?(; '{_DOTTED}' is not a package)?", message)
     if found is None:
         return None
     return Failure("module", message, found[1], not_a_package=bool(found[2]))
@@ -70,7 +70,8 @@ def _no_module(message: str) -> Failure | None:
 
 def _no_name(message: str) -> Failure | None:
     found = _search(
-        rf"cannot import name '?([^\W\d]\w{{0,199}})'?(?:,? from (?:partially initialized module )?'?({_DOTTED})'?)?",
+        r"[Cc]annot import name '?([^\W\d]\w{0,199})'?"
+        rf"(?:,? from (?:partially initialized module )?'?({_DOTTED})'?)?",
         message,
     )
     return found and _about(message, Failure("name", message, found[2] or "", found[1]))
@@ -168,12 +169,12 @@ def _about(message: str, failure: Failure) -> Failure:
     )
 
 
-#: By words that must stand in the message; the first form that fits is taken.
+#: By words that must stand in the message (titles begin with a capital); the first form that fits is taken.
 _FORMS: tuple[tuple[str, Callable[[str], Failure | None]], ...] = (
     ("Failed to import", _lazy_module),
     ("Could not import module", _lazy_object),
-    ("cannot import name", _no_name),
-    ("No module named", _no_module),
+    ("annot import name", _no_name),
+    ("o module named", _no_module),
     ("was removed in the NumPy", _numpy_removed),
     ("has no attribute", _no_attribute),
     ("has no attribute", _no_member),

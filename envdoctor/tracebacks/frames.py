@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Frame", "frames_of", "imported_in", "module_of"]
+__all__ = ["Frame", "frames_of", "imported_in", "module_of", "pointed_at"]
 
 
 class Frame(NamedTuple):
@@ -54,6 +54,11 @@ def imported_in(code: str) -> str:
     """The absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
     return found[1] if found else ""
+
+
+def pointed_at(lines: Sequence[str]) -> str:
+    """The line of source that a notebook's arrow points at; "" when there is none."""
+    return next((arrow[2].strip() for line in lines if (arrow := _ARROW.match(line.strip()))), "")
 
 
 def _frames(lines: Sequence[str]) -> Iterator[Frame]:

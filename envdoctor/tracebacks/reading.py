@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.tracebacks.failure import Failure, failure_of
-from envdoctor.tracebacks.frames import Frame, frames_of, imported_in
+from envdoctor.tracebacks.frames import Frame, frames_of, imported_in, pointed_at
 from envdoctor.tracebacks.pasted import lines_of
 
 __all__ = ["Reading", "read_error"]
@@ -138,7 +138,8 @@ def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
 
 def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: Sequence[str]) -> Failure:
     """What older Pythons leave out of the message, from the statement that failed."""
-    code = frames[-1].code if frames else next((line.strip() for line in reversed(block) if line.strip()), "")
+    last = next((line.strip() for line in reversed(block) if line.strip()), "")
+    code = frames[-1].code if frames else pointed_at(block) or last
     if failure.kind == "name" and not failure.module:
         found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=found[1]) if found else failure

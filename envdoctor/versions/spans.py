@@ -9,7 +9,8 @@ __all__ = ["spell_spans"]
 
 def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
     """``>=4.46,<5.0`` for the versions that have it, several spans joined by `` or ``; empty when all have it, None
-    when none has. A bound is the next version of the list; there is none above the last."""
+    when none has. An upper bound is the next version of the list, or the first of its minor where the list has none
+    of that minor before it: of those between it is not known whether they have it. There is none above the last."""
     spans: list[str] = []
     start: int | None = None
     for place in range(len(versions) + 1):
@@ -18,10 +19,16 @@ def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
             start = place
         if not holds and start is not None:
             low = [f">={_short(versions[start])}"] if start else []
-            high = [f"<{_short(versions[place])}"] if place < len(versions) else []
+            high = [f"<{_bound(versions[place - 1], versions[place])}"] if place < len(versions) else []
             spans.append(",".join(low + high))
             start = None
     return " or ".join(spans) if spans else None
+
+
+def _bound(last: str, following: str) -> str:
+    """``4.51`` between 4.50.3 and 4.51.3; 4.51.3 between 4.51.0 and that."""
+    minor = following.split(".")[:2]
+    return ".".join(minor) if last.split(".")[:2] != minor and minor[-1].isdigit() else _short(following)
 
 
 def _short(version: str) -> str:

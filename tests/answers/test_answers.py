@@ -26,21 +26,30 @@ depth	names
 2.0.0	2024-01-05	>=3.10	metadata	read
 [offers]
 garden	1.0.0..1.1.0	Fence
-garden	1.0.0..	Bed
+garden	1.0.0..	Bed	PotConfig	PotTrainer
 garden	1.1.0..	Gate
 garden.beds	1.0.0..	Bed
 garden.lazy	1.0.0..
+garden.mixed	1.0.0..	Hoe
 garden.old	1.0.0..1.2.0	rake_leaves	water_plants
 garden.parts	2.0.0..	Fence
 garden.work	2.0.0..	rake_leaves	water_plants
 [open]
 garden.lazy	1.0.0..	it has a __getattr__
+garden.mixed	1.0.0..1.0.0	it makes names
 [parameters]
 garden.beds:Base	1.0.0..1.2.0	width
 garden.beds:Base	1.0.0..	length
 garden.beds:Base	2.0.0..	breadth
 garden.beds:Bed	1.0.0..	&garden.beds:Base	soil
 garden.beds:Bed.dig	1.0.0..1.1.0	self
+garden.beds:PotConfig	1.0.0..	pots
+garden.beds:PotConfig	1.1.0..	light
+garden.beds:PotTrainer	1.0.0..	pots
+garden.beds:RaisedBed	1.0.0..	&garden.beds:Bed
+garden.beds:RaisedBed.grow	1.0.0..	days	self
+[alias]
+garden:Bed	1.0.0..	garden.beds:Bed
 [calls]
 garden.beds:Bed.grow	2.0.0..	2 hours=
 [moved]
@@ -59,7 +68,9 @@ depth	names
 *	0.1.0..	garden>=1.0	leafblower>=3
 *	0.4.0..	garden>=3
 [offers]
-spade	0.1.0..	Spade
+spade	0.1.0..	Bed	Spade
+[parameters]
+spade.core:Bed	0.1.0..	&garden:Bed
 [takes]
 spade	0.1.0..0.2.0	garden:Fence @spade.core
 spade	0.1.0..	garden:Bed @spade.core
@@ -159,6 +170,36 @@ def test_a_keyword_of_a_base_class(answer):
     assert (home.package, home.thing, home.releases, home.there) == ("garden", "Bed(width=)", "<2.0", False)
 
 
+def test_of_two_classes_of_one_name_the_one_that_the_other_inherits_from(answer):
+    text = "Bed.__init__() got an unexpected keyword argument 'width'"
+    assert [home.package for home in answer(text).homes] == ["garden"]
+    assert [home.package for home in answer(text, spade="0.1.0").homes] == ["garden"]
+
+
+def test_a_class_that_nobody_knows_is_a_subclass_of_the_one_that_its_name_ends_in(answer):
+    (home,) = answer("RosePotConfig.__init__() got an unexpected keyword argument 'light'").homes
+    assert (home.thing, home.releases) == ("PotConfig(light=)", ">=1.1")
+    assert not answer("RoseBed.__init__() got an unexpected keyword argument 'width'").known
+
+
+def test_a_keyword_that_the_settings_beside_it_take(answer):
+    found = answer("PotTrainer.__init__() got an unexpected keyword argument 'light'")
+    assert found.homes[0].releases is None
+    assert [(moved.new, moved.releases) for moved in found.moved] == [("garden.PotConfig(light=)", ">=1.1")]
+
+
+@pytest.mark.parametrize(("member", "releases"), [("light", ">=1.1"), ("shade", None)])
+def test_settings_have_what_they_are_given(answer, member, releases):
+    (home,) = answer(f"'PotConfig' object has no attribute '{member}'").homes
+    assert (home.thing, home.releases) == (f"PotConfig.{member}", releases)
+    assert home.doubt
+
+
+def test_a_name_that_most_releases_are_known_to_lack(answer):
+    (home,) = answer("cannot import name 'Axe' from 'garden.mixed'").homes
+    assert home.releases is None and "makes names" in home.doubt
+
+
 def test_a_method_that_a_class_lost(answer):
     (home,) = answer("'Bed' object has no attribute 'dig'").homes
     assert (home.thing, home.releases) == ("Bed.dig", "<1.2")
@@ -178,6 +219,13 @@ def test_a_method_of_the_users_that_is_called_in_a_new_way(answer, text):
     assert found.ways[0].kind == "accept"
 
 
+def test_a_method_of_a_known_class_takes_no_keyword_because_others_of_its_name_are_called_with_it(answer):
+    (home,) = answer("Bed.dig() got an unexpected keyword argument 'hours'").homes
+    assert (home.kind, home.thing, home.releases) == ("keyword", "Bed.dig(hours=)", None)
+    assert answer("RaisedBed.grow() got an unexpected keyword argument 'hours'").homes[0].kind == "passes"
+    assert answer("RosePotTrainer.grow() got an unexpected keyword argument 'hours'").homes[0].kind == "passes"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -194,6 +242,9 @@ def test_what_cannot_be_told_is_not_known(answer, text):
 
 def test_a_name_without_its_module_is_that_of_the_one_package_that_has_it(answer):
     assert answer("cannot import name 'Fence'").homes[0].thing == "garden.Fence"
+    assert answer("cannot import name 'water_plants'").homes[0].thing == "garden.old.water_plants"
+    assert answer("cannot import name 'flash_attn_unpadded_func'").homes[0].package == "flash-attn"
+    assert not answer("cannot import name 'log'").known
 
 
 def test_a_module_that_must_be_imported_itself(answer):

@@ -41,6 +41,8 @@ methods = ["spade"]
 subclassed = ["spade"]
 unaliased = []
 platforms = ["s390x"]
+sparse = []
+takes = ["peft"]
 """
 OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
@@ -248,7 +250,7 @@ def test_what_the_ledger_has_no_room_for_is_left_out_and_said():
         "alias": {"a:C": ["a.b:C"], "a.b:D": ["a.c:D"]},
     }
     settings = {"shallow": ["a"], "deep": ["a.b.deep"], "compact": ["a.kinds"], "methods": ["b"], "subclassed": ["a"]}
-    kept = selected(found, {**settings, "unaliased": ["a.b"]})
+    kept = selected(found, {**settings, "unaliased": ["a.b"], "sparse": []})
     assert kept["offers"] == {
         **{"a": ["x"], "a.b": ["x"], "a.b.deep": ["x"]},
         **{"a.kinds": [], "a.kinds.one": []},
@@ -260,6 +262,24 @@ def test_what_the_ledger_has_no_room_for_is_left_out_and_said():
     assert list(kept["parameters"]) == ["a:C", "b:C.m"]
     assert list(kept["calls"]) == ["a:C.m"] and list(kept["alias"]) == ["a:C"]
     assert len(found["offers"]) == 7 and found["open"]
+
+
+def test_of_a_sparse_package_the_names_of_its_packages_are_listed():
+    found = {
+        "offers": {"*": ["List", "join"], "a": ["x"], "a.b": ["y"], "a.b.c": ["z"], "a.d": ["z"], "a.e.f": ["z"]},
+        "open": {"a.d": ["it is compiled"]},
+        "parameters": {"a:x": ["p"]},
+        "calls": {},
+        "alias": {"a:x": ["a.d:x"]},
+    }
+    settings = dict.fromkeys(("shallow", "deep", "compact", "methods", "subclassed", "unaliased"), ())
+    kept = selected(found, {**settings, "sparse": ["a"]})
+    assert kept["offers"] == {"*": ["List"], "a": ["x"], "a.b": ["y"], "a.d": []}
+    assert kept["open"] == {
+        "a.d": ["its names are not listed here"],
+        "a.*": ["not all modules of the package are listed here"],
+    }
+    assert kept["parameters"] == kept["alias"] == {}
 
 
 def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:

@@ -32,6 +32,7 @@ def test_a_module_that_is_missing(message, module):
         ("cannot import name 'X' from 'peft' (unknown location)", "peft", True, False),
         ("cannot import name 'X' from 'peft'", "peft", False, False),
         ("cannot import name 'X' from peft", "peft", False, False),
+        ("Cannot import name 'X' from 'peft'", "peft", False, False),
         ("cannot import name 'X'", "", False, False),
         ("cannot import name X", "", False, False),
         (

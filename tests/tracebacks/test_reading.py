@@ -140,6 +140,14 @@ def test_older_pythons_do_not_say_the_class_and_the_code_does():
     assert read_error(text).failure.callee == "SFTTrainer.__init__"
 
 
+def test_a_notebook_points_at_the_line_that_failed():
+    text = (
+        "---> 13 trainer = Trainer(\n     14     model=model,\n"
+        "TypeError: __init__() got an unexpected keyword argument 'x'"
+    )
+    assert read_error(text).failure.callee == "Trainer.__init__"
+
+
 def test_what_is_called_through_a_variable_goes_by_the_function_that_calls_it():
     text = (
         f'  File "{SITE}/transformers/modeling_utils.py", line 2611, in from_pretrained\n'

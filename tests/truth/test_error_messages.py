@@ -106,13 +106,8 @@ def test_none_is_answered_wrong(answered):
     assert "wrong" not in {outcome for outcome, _, _ in answered}, report
 
 
-def test_most_are_right_where_the_ledger_has_read_the_names(answered, matrix: Matrix):
-    """A guard, not the bar: that is nine of ten over all messages, and the files of half of these packages
-    (transformers among them) were not read yet. Of those the tables know the best known names only."""
-    asked = []
-    for outcome, why, entry in answered:
-        released = matrix.ledger.package(entry["package"]) if entry["kind"] != "other" else None
-        if released is not None and released.read:
-            asked.append((outcome, why, entry))
-    assert len(asked) >= 40
-    assert sum(outcome == "right" for outcome, _, _ in asked) >= 0.85 * len(asked), told(asked)
+def test_nine_of_ten_are_right(answered):
+    """Drawn before the ledger was read. What was missed then was mended since: a guard, no measure of messages that
+    nobody here has seen."""
+    asked = [outcome for outcome, _, entry in answered if entry["kind"] != "other"]
+    assert asked.count("right") >= 0.9 * len(asked), told(answered)

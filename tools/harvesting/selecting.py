@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import typing
 from collections.abc import Mapping, Sequence
 
 __all__ = ["selected"]
 
 Sections = dict[str, dict[str, list[str]]]
 
+_STANDARD = sys.stdlib_module_names | frozenset(typing.__all__)
 _NOT_LISTED = "its names are not listed here"
 _MODULES_NOT_LISTED = "not all modules of the package are listed here"
 
@@ -17,7 +20,8 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
 
     Below packages that are ``shallow`` those modules are listed that lie right below them, that have modules below
     themselves, or that are ``deep`` or below one that is; ``open`` says of ``package.*`` that there are others. Below
-    ``compact`` packages (many of one kind) the names are not listed of those modules that have others below them.
+    ``compact`` packages (many of one kind) the names are not listed of those modules that have others below them. Of
+    ``sparse`` top-level packages only the names of modules that have others below them are listed, and no parameters.
     Parameters of methods are kept of the top-level modules in ``methods``, how classes call their own of those in
     ``subclassed``; public places of what is defined elsewhere not of ``unaliased`` modules.
     """
@@ -25,7 +29,18 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
     offers, opened = found["offers"], found["open"]
     packages = {module.rpartition(".")[0] for module in offers}
     compact, deep = (tuple(f"{module}." for module in settings[key]) for key in ("compact", "deep"))
+    sparse = frozenset(settings["sparse"])
     for module in list(offers):
+        top = module.partition(".")[0]
+        if top in sparse and module not in packages and module != top:
+            if module.count(".") > 1:
+                del offers[module]
+                opened.pop(module, None)
+                opened[f"{top}.*"] = [_MODULES_NOT_LISTED]
+            else:
+                offers[module] = []
+                opened[module] = [_NOT_LISTED]
+            continue
         if module in packages and module.startswith(compact):
             offers[module] = []
             opened[module] = [_NOT_LISTED]
@@ -35,9 +50,14 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
             del offers[module]
             opened.pop(module, None)
             opened[f"{above}.*"] = [_MODULES_NOT_LISTED]
+    if any(module.partition(".")[0] in sparse for module in packages):
+        # Packages are recorded with what they have of each other; nobody takes the rest from them but by mistake.
+        offers["*"] = [name for name in offers.get("*", ()) if name in _STANDARD]
+        found["alias"] = {}
     for subject in list(found["parameters"]):
         module, _, name = subject.partition(":")
-        if "." in name and module.partition(".")[0] not in settings["methods"]:
+        top = module.partition(".")[0]
+        if top in sparse or ("." in name and top not in settings["methods"]):
             del found["parameters"][subject]
     for subject in list(found["calls"]):
         if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:
