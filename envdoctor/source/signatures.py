@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-__all__ = ["accepts", "added_by", "bases_of", "calls", "parameters"]
+__all__ = ["accepts", "added_by", "bases_of", "calls", "parameters", "way_of"]
 
 #: Decorators that leave the parameters as they are, by the last part of their names.
 _PLAIN = {
@@ -91,6 +91,16 @@ def bases_of(node: ast.ClassDef, module: str, names: Names) -> list[str | None]:
     """Where the base classes of a class come from, as ``module:Class``, those left out that have nothing to call; None
     for an expression that does not say."""
     return [_place(base, module, names) for base in _bases(node)]
+
+
+def way_of(call: ast.Call) -> str | None:
+    """How a call is made: ``2 num_items_in_batch=``, number of positional arguments and keywords, ``**`` for others
+    that it may give; None where the number is not known."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    given = [f"{keyword.arg}=" for keyword in call.keywords if keyword.arg is not None]
+    rest = ["**"] * any(keyword.arg is None for keyword in call.keywords)
+    return " ".join([str(len(call.args)), *sorted(given), *rest])
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -237,8 +247,6 @@ def _own_calls(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple
         owner = node.func.value
         if not isinstance(owner, ast.Name) or owner.id != "self":
             continue
-        if any(isinstance(argument, ast.Starred) for argument in node.args):
-            continue
-        given = [f"{keyword.arg}=" for keyword in node.keywords if keyword.arg is not None]
-        rest = ["**"] * any(keyword.arg is None for keyword in node.keywords)
-        yield node.func.attr, " ".join([str(len(node.args)), *sorted(given), *rest])
+        way = way_of(node)
+        if way is not None:
+            yield node.func.attr, way
