@@ -125,10 +125,10 @@ class Lineage:
         """The methods of other packages' members that may call a method of that name: their members and names."""
         if self._callers is None:
             self._callers = {}
-            others = [at for at, member in enumerate(self.members) if member.top != self.own]
-            for at, method in [(at, method) for at in others for method in self.members[at].methods]:
-                for called in self.members[at].mentions(method):
-                    self._callers.setdefault(called, []).append((at, method))
+            for at, member in enumerate(self.members):
+                for method in member.methods if member.top != self.own else ():
+                    for called in member.mentions(method):
+                        self._callers.setdefault(called, []).append((at, method))
         return self._callers.get(name, ())
 
     def definer(self, name: str, start: int = 0) -> int | None:

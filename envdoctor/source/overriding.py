@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.source.signatures import added_by
 
-__all__ = ["can_be_called", "own_parameters"]
+__all__ = ["can_be_called", "own_parameters", "spelled"]
 
 
 def can_be_called(parameters: Sequence[str], call: str) -> bool:
@@ -28,6 +28,13 @@ def can_be_called(parameters: Sequence[str], call: str) -> bool:
         return False
     required = {one for one in parameters if not one.startswith("*") and not one.endswith("=")}
     return "**" in keywords or required <= filled | given
+
+
+def spelled(method: str, call: str) -> str:
+    """``2 num_items_in_batch=`` as ``compute_loss(_, _, num_items_in_batch=_)``."""
+    count, *keywords = call.split(" ")
+    words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
+    return f"{method.rpartition('.')[2]}({', '.join(words)})"
 
 
 def own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:

@@ -42,7 +42,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     inheriting = Inheriting(library, following)
     stopped: dict[Stop, list[str]] = {}
     why = None
-    for statement, module, name in asked["entries"]:
+    for statement, module, name, derives in asked["entries"]:
         try:
             if name is not None and following.offered(module, name) is False:
                 continue  # another release has it
@@ -50,7 +50,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
             for stop in stops:
                 if stop.consumer and (stop.kind != "raise" or stop.text):
                     stopped.setdefault(stop, []).append(statement)
-            for stop in inheriting.unfit(module, name) if name and not stops else ():
+            for stop in inheriting.unfit(module, name) if derives and name and not stops else ():
                 stopped.setdefault(stop, []).append(f"{module}.{name}")
         except (OutOfBudget, RecursionError):
             why = why or f"what `{statement}` takes could not be followed to the end"
