@@ -39,14 +39,14 @@ class Trainer:
     def __init__(self, model=None, processing_class=None): ...
     def train(self):
         return self.compute_loss(1, 2, num_items_in_batch=3)
-    def compute_loss(self, model, inputs, num_items_in_batch=None): ...
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None): ...
 """
 FITTED = """\
 from transformers import Trainer
 class SentenceTransformerTrainer(Trainer):
     def __init__(self, tokenizer=None):
         super().__init__(%s=tokenizer)
-    def compute_loss(self, model, inputs%s): ...
+    def compute_loss(self, model, inputs, return_outputs=False%s): ...
 """
 
 
@@ -58,11 +58,11 @@ def test_a_trainer_that_no_longer_fits_its_base_class(run: Run, tmp_path: Path) 
     assert "sentence-transformers passes tokenizer= to transformers.Trainer, which does not take it" in result.out
     assert "sentence_transformers.SentenceTransformerTrainer" in result.out
     assert "at sentence_transformers:4" in result.out
-    assert "transformers==4.4" in result.out
+    assert "transformers==4.45.2" in result.out
     found = run("check", "--no-config", "--path", str(tmp_path), "--format", "json").json["findings"]
     (override,) = [entry for entry in found if entry["id"] == "class-override-outdated"]
     assert "compute_loss(_, _, num_items_in_batch=_)" in override["message"]
-    assert override["superseded_by"]["id"] == "class-keyword-refused"
+    assert override["superseded_by"] == "class-keyword-refused"
 
 
 def test_a_trainer_that_fits_has_no_such_finding(run: Run, tmp_path: Path) -> None:
