@@ -21,7 +21,7 @@ class Inheriting:
     """The classes of one environment."""
 
     def __init__(self, library: Library, following: Importing) -> None:
-        self._library, self._followed = library, following.world.followed
+        self._followed = following.world.followed
         self._places = Places(library, following)
         self._lineages = Lineages(library, self._places)
 
@@ -45,10 +45,9 @@ class Inheriting:
                     receiver = _receiver(lineage, at, call.name, keyword)
                     method = "" if call.name == "__init__" else f".{call.name}"
                     takes = self._places.takes(receiver.place + method, keyword) if receiver is not None else None
-                    reached = lineage.reached(at, name) if takes is False else None
-                    if receiver is not None and reached is not None:
+                    if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
-                        always = call.name == name == "__init__" and call.sure and reached
+                        always = call.name == name == "__init__" and call.sure and lineage.always(at, name)
                         asked = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *asked, keyword=keyword, always=always)
 
@@ -79,21 +78,18 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
             continue
         replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
         unfit = [
-            (call, lineage.reached(caller, method))
+            (call.sure and lineage.always(caller, method), call.way)
             for caller, method in (lineage.callers(name) if replaced is not None else ())
             for call in lineage.members[caller].calls(method)
             if (call.owner, call.name) == ("self", name) and call.way and not can_be_called(parameters, call.way)
+            if lineage.runs(caller, method)
         ]
-        unfit = [(call, reached) for call, reached in unfit if reached is not None]
-        if unfit and replaced is not None:
-            call, reached = max(unfit, key=lambda one: one[0].sure and one[1] is True)
+        node = member.methods[name]
+        if unfit and replaced is not None and node is not None:
+            always, way = max(unfit, key=lambda one: one[0])
             base, _, written = lineage.written[replaced.place].partition(":")
-            line = node.lineno if (node := member.methods[name]) is not None else 0
-            always = call.sure and reached is True
-            way = call.way or ""
-            yield Stop(
-                "override", member.module, line, base, f"{written}.{name}", way, parameters=parameters, always=always
-            )
+            asked = (base, f"{written}.{name}", way)
+            yield Stop("override", member.module, node.lineno, *asked, parameters=parameters, always=always)
 
 
 def _own_methods(lineage: Lineage) -> Iterator[tuple[int, Member, str]]:

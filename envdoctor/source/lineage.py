@@ -118,7 +118,7 @@ class Lineage:
     def __init__(self, members: list[Member], written: Mapping[str, str]) -> None:
         self.members, self.written = members, written
         self.own = members[0].top
-        self._reached: dict[tuple[int, str], bool] | None = None
+        self._always: set[tuple[int, str]] | None = None
         self._callers: dict[str, list[tuple[int, str]]] | None = None
 
     def callers(self, name: str) -> Sequence[tuple[int, str]]:
@@ -135,24 +135,33 @@ class Lineage:
         """The member, from one on, that has a method."""
         return next((at for at in range(start, len(self.members)) if name in self.members[at].methods), None)
 
-    def reached(self, at: int, name: str) -> bool | None:
-        """Whether every object that is made, or trained, comes by a method of a member; None when none does: another
-        replaces it."""
-        if self._reached is None:
-            self._reached = self._walk()
-        return self._reached.get((at, name))
+    def runs(self, at: int, name: str) -> bool:
+        """Whether a method of a member may run: no other replaces it, or one before it goes on to it."""
+        return self.definer(name) == at or any(
+            (call.owner, call.name) == ("super", name)
+            for member in self.members[:at]
+            for method in member.methods
+            if name in member.mentions(method)
+            for call in member.calls(method)
+        )
 
-    def _walk(self) -> dict[tuple[int, str], bool]:
-        found: dict[tuple[int, str], bool] = {}
-        waiting = [(name, 0, name in _RUN) for member in self.members for name in member.methods]
+    def always(self, at: int, name: str) -> bool:
+        """Whether every object that is made, or trained, comes by a method of a member."""
+        if self._always is None:
+            self._always = self._walk()
+        return (at, name) in self._always
+
+    def _walk(self) -> set[tuple[int, str]]:
+        found: set[tuple[int, str]] = set()
+        waiting = [(name, 0) for name in _RUN]
         while waiting:
-            name, start, sure = waiting.pop()
+            name, start = waiting.pop()
             at = self.definer(name, start)
-            if at is None or found.get((at, name)) in (True, sure):
+            if at is None or (at, name) in found:
                 continue
-            found[at, name] = sure
-            calls = [call for call in self.members[at].calls(name) if call.owner]
-            waiting += [(call.name, 0 if call.owner == "self" else at + 1, sure and call.sure) for call in calls]
+            found.add((at, name))
+            calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
+            waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return found
 
 
