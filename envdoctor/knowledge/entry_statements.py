@@ -26,8 +26,8 @@ class Entry(NamedTuple):
     package: str
     module: str
     name: str | None
-    needs_gpu: bool = False
-    derives: bool = False
+    needs_gpu: bool
+    derives: bool
 
 
 def parse_statement(statement: str) -> tuple[str, str | None]:
