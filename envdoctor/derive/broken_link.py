@@ -1,4 +1,5 @@
-"""What stops imports, with the releases that would not: by the installed files, for other releases by the ledger.
+"""What stops imports and classes, with the releases that would not: by the installed files, for other releases by the
+ledger.
 
 Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
 """
@@ -8,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.knowledge.ledger_answers import Asked, range_of, releases_with
 from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.source.overriding import spelled
 
 INPUTS = ("link", "link_read", "import_run", "pkg.*")
 OUTPUTS = ("broken_link",)
 
-_COLUMNS = ("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "place", "stops", "text")
+_COLUMNS = (
+    *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
+    *("reach", "text"),
+)
 _SHOWN = 3
+_OF_CLASSES = ("keyword", "override")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -30,7 +37,10 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if not there and not isinstance(links, Records):
         return {}
     worked = _worked(value("import_run"))
-    found = (*(_completed(item, matrix.ledger) for item in observed), *_of_ledger(there, matrix.ledger, followed))
+    found = (
+        *(_completed(item, observed, matrix.ledger, there) for item in observed),
+        *_of_ledger(there, matrix.ledger, followed),
+    )
     items = tuple(item for item in found if not _refuted(item, worked))
     return {"broken_link": Derived(Records(items, observed.incomplete), "what packages take from each other")}
 
@@ -47,16 +57,50 @@ def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
     return bool(ran) and all(ran)
 
 
-def _completed(link: Mapping[str, Value], ledger: Ledger) -> Mapping[str, Value]:
+def _completed(
+    link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
+) -> Mapping[str, Value]:
     provider, wanted = str(link["provider"]), link.get("wanted")
     found: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
-    if isinstance(wanted, str):
+    if link["kind"] in _OF_CLASSES:
+        found["constraint"] = _fitting_classes(link, links, ledger, there)
+        if link["kind"] == "override":
+            found["text"] = spelled(str(link["name"]), str(link["text"]))
+    elif isinstance(wanted, str):
         found["constraint"] = provider + wanted
     elif isinstance(link["provider_version"], str):
         found |= _constraints(ledger, link)
     elif link["kind"] != "raise":
         found["constraint"] = provider
     return found
+
+
+def _fitting_classes(
+    link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
+) -> str | Absent:
+    """The releases of the provider that fit one class of the consumer and, as far as any do, its other classes."""
+    provider, version = ledger.package(str(link["provider"])), link["provider_version"]
+    if provider is None or not provider.by_names or not isinstance(version, str):
+        return ABSENT
+    both = [one for one in links if all(one[column] == link[column] for column in ("consumer", "provider"))]
+    asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in _OF_CLASSES)
+    released = {one: releases_with(ledger, provider, [one], version, there.get) for one in (_asked(link), *asked)}
+    if not released[_asked(link)]:
+        return ABSENT
+    row = releases_with(ledger, provider, [one for one, has in released.items() if has], version, there.get)
+    return provider.name + range_of(provider, row or released[_asked(link)], version)
+
+
+def _asked(link: Mapping[str, Value]) -> Asked:
+    """What a class asks of the provider, as the ledger is asked."""
+    module, keyword, parameters = str(link["module"]), link.get("keyword"), link.get("parameters")
+    name = str(link["name"]).removeprefix(f"{module}.")
+    return Asked(
+        module,
+        name,
+        keyword if isinstance(keyword, str) else "",
+        parameters if isinstance(parameters, tuple) else None,
+    )
 
 
 def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> Iterator[Mapping[str, Value]]:
@@ -81,6 +125,8 @@ def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> 
                 "place": takes[0].place,
                 "stops": _listed([take.entry for take in takes]),
                 "text": ABSENT,
+                "keyword": ABSENT,
+                "reach": ABSENT,
             }
             yield {**link, **_constraints(ledger, link)}
 

@@ -21,6 +21,7 @@ from envdoctor.knowledge.ledger_answers import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
 
 INPUTS = ("use", "pkg.*")
@@ -159,7 +160,7 @@ class _Judged:
             "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
             "has": inherited[2] if inherited is not None else has,
             "moved_to": self._moved_to(broken),
-            "call": _as_written(broken) if broken.call else ABSENT,
+            "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
             "reach": min(reaches, key=_REACH.index),
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
         }
@@ -234,13 +235,6 @@ def _told(move: Move, kind: str) -> str:
     if not move.new:
         return move.write["en"]
     return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
-
-
-def _as_written(broken: _Broken) -> str:
-    """``2 num_items_in_batch=`` as ``compute_loss(_, _, num_items_in_batch=_)``."""
-    count, *keywords = broken.call.split(" ")
-    words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
-    return f"{broken.what.rpartition('.')[2]}({', '.join(words)})"
 
 
 def _lacking(asked: Asked, lacks: str) -> Lacking:

@@ -19,13 +19,15 @@ _STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_
 
 class Entry(NamedTuple):
     """``statement`` as people write it, the ``package`` whose name it takes (normalised), the ``module`` and in it the
-    ``name`` (None: the module itself). ``needs_gpu``: it fails on a machine without an accelerator."""
+    ``name`` (None: the module itself). ``needs_gpu``: it fails on a machine without an accelerator.
+    ``derives``: a class of that name is compared with its base classes in other packages."""
 
     statement: str
     package: str
     module: str
     name: str | None
     needs_gpu: bool
+    derives: bool
 
 
 def parse_statement(statement: str) -> tuple[str, str | None]:
@@ -54,7 +56,8 @@ def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
         version = installed.get(row["name"])
         if version is not None and _has(row, version):
             for statement in row["statements"]:
-                yield Entry(statement, row["name"], *parse_statement(statement), bool(row.get("needs_gpu")))
+                asked = parse_statement(statement)
+                yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))
 
 
 def _has(row: Mapping[str, Any], version: str) -> bool:

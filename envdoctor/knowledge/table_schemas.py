@@ -84,7 +84,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "entry-statements": {
         "row": _rows(
             {"name": _NAME, "statements": list_of(_STATEMENT)},
-            {"versions": SPECIFIER, "needs_gpu": FLAG},
+            {"versions": SPECIFIER, "needs_gpu": FLAG, "derives": FLAG},
             key="name versions",
         )
     },

@@ -11,7 +11,7 @@ __all__ = ["NOTHING", "Guard", "asks_what_is_there", "caught", "leaves", "suppre
 
 #: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
 _ASKS = re.compile(
-    r"version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports_|importable"
+    r"version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
     r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Sequence
 
-__all__ = ["can_be_called"]
+from envdoctor.source.signatures import added_by
+
+__all__ = ["can_be_called", "own_parameters", "spelled"]
 
 
 def can_be_called(parameters: Sequence[str], call: str) -> bool:
@@ -25,3 +28,35 @@ def can_be_called(parameters: Sequence[str], call: str) -> bool:
         return False
     required = {one for one in parameters if not one.startswith("*") and not one.endswith("=")}
     return "**" in keywords or required <= filled | given
+
+
+def spelled(method: str, call: str) -> str:
+    """``2 num_items_in_batch=`` as ``compute_loss(_, _, num_items_in_batch=_)``."""
+    count, *keywords = call.split(" ")
+    words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
+    return f"{method.rpartition('.')[2]}({', '.join(words)})"
+
+
+def own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:
+    """The parameters of a method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``; None for what
+    is no method of its class's callers, or may take others than it says."""
+    if (node.name.startswith("__") and node.name.endswith("__")) or added_by(node.decorator_list) != set():
+        return None
+    words = list(_words(node.args))
+    is_static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
+    return tuple(words if is_static else words[1:])
+
+
+def _words(arguments: ast.arguments) -> Iterator[str]:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    for number, one in enumerate(positional):
+        yield one.arg if number < required else f"{one.arg}="
+    if arguments.vararg is not None:
+        yield f"*{arguments.vararg.arg}"
+    elif arguments.kwonlyargs:
+        yield "*"
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield one.arg if default is None else f"{one.arg}="
+    if arguments.kwarg is not None:
+        yield f"**{arguments.kwarg.arg}"

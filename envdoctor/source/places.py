@@ -45,7 +45,7 @@ class Places:
         when none calls it, None when that cannot be told."""
         module, _, qualified = place.partition(":")
         owner, _, method = qualified.rpartition(".")
-        known = self._of(calls, self._calls, module)
+        known = self._of(calls, self._calls, module, self._tree)
         if known is None or depth > _DEEPEST:
             return None
         if qualified in known:
@@ -63,7 +63,7 @@ class Places:
     def _items(self, place: str) -> tuple[str, ...] | None:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place
         module, _, name = (home or "").partition(":")
-        known = self._of(parameters, self._parameters, module) if home is not None else None
+        known = self._of(parameters, self._parameters, module, self._heads) if home is not None else None
         return None if known is None else known.get(name)
 
     def _of(
@@ -71,13 +71,22 @@ class Places:
         read: Callable[[ast.Module, str, Names], Mapping[str, Found]],
         kept: dict[str, Mapping[str, Found]],
         module: str,
+        tree_of: Callable[[str], ast.Module | None],
     ) -> Mapping[str, Found] | None:
         if module not in kept:
-            offers, tree = self._offers(module), self._tree(module)
+            offers, tree = self._offers(module), tree_of(module)
             if offers is None or tree is None:
                 return None
             kept[module] = read(tree, module, offers.names)
         return kept[module]
+
+    def _heads(self, module: str) -> ast.Module | None:
+        """A module without the bodies of its functions."""
+        found = self._library.find(module)
+        try:
+            return self._library.tree(module) if found is not None and found.kind == "source" else None
+        except Unreadable:
+            return None
 
     def _tree(self, module: str) -> ast.Module | None:
         if module not in self._trees:

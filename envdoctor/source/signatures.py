@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-__all__ = ["accepts", "calls", "parameters"]
+__all__ = ["accepts", "added_by", "bases_of", "calls", "parameters", "way_of"]
 
 #: Decorators that leave the parameters as they are, by the last part of their names.
 _PLAIN = {
@@ -87,6 +87,22 @@ def accepts(
     return True if True in answers else None if None in answers else False
 
 
+def bases_of(node: ast.ClassDef, module: str, names: Names) -> list[str | None]:
+    """Where the base classes of a class come from, as ``module:Class``, those left out that have nothing to call; None
+    for an expression that does not say."""
+    return [_place(base, module, names) for base in _bases(node)]
+
+
+def way_of(call: ast.Call) -> str | None:
+    """How a call is made: ``2 num_items_in_batch=``, number of positional arguments and keywords, ``**`` for others
+    that it may give; None where the number is not known."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    given = [f"{keyword.arg}=" for keyword in call.keywords if keyword.arg is not None]
+    rest = ["**"] * any(keyword.arg is None for keyword in call.keywords)
+    return " ".join([str(len(call.args)), *sorted(given), *rest])
+
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -114,7 +130,7 @@ def _add(found: dict[str, tuple[str, ...] | None], name: str, items: set[str] | 
 
 
 def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool) -> set[str] | None:
-    more = _decorated(node.decorator_list)
+    more = added_by(node.decorator_list)
     if more is None:
         return None
     arguments = node.args
@@ -130,7 +146,7 @@ def _of_class(node: ast.ClassDef, module: str, names: Names) -> set[str] | None:
         return None
     decorators = [one for one in node.decorator_list if _last(one) not in _DATACLASS]
     is_dataclass = len(decorators) < len(node.decorator_list)
-    more = _decorated(decorators)
+    more = added_by(decorators)
     if more is None:
         return None
     for name in ("__init__", "__new__"):
@@ -140,15 +156,19 @@ def _of_class(node: ast.ClassDef, module: str, names: Names) -> set[str] | None:
             return {item for items in found for item in items or ()} | more if None not in found else None
     if any(isinstance(one, ast.Assign) and _last(one.targets[0]) in ("__init__", "__new__") for one in node.body):
         return None
-    bases = [base for base in node.bases if _last(base) not in _WITHOUT_PARAMETERS]
+    bases = _bases(node)
     if not _HIDING_BASES.isdisjoint(map(_last, bases)):
         return None
     if any(_last(base) == "NamedTuple" for base in bases):
         return {*_fields(node)} | more
-    places = [_place(base, module, names) for base in bases]
+    places = bases_of(node, module, names)
     if None in places:
         return None
     return {f"&{place}" for place in places} | (set(_fields(node)) if is_dataclass else set()) | more
+
+
+def _bases(node: ast.ClassDef) -> list[ast.expr]:
+    return [base for base in node.bases if _last(base) not in _WITHOUT_PARAMETERS]
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
@@ -167,8 +187,8 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
             yield statement.target.id
 
 
-def _decorated(decorators: list[ast.expr]) -> set[str] | None:
-    """Keywords that decorators add; None when one of them may hide the parameters."""
+def added_by(decorators: list[ast.expr]) -> set[str] | None:
+    """Keywords that decorators add to those of what they decorate; None when one of them may hide the parameters."""
     more: set[str] = set()
     for decorator in decorators:
         name = _last(decorator)
@@ -227,8 +247,6 @@ def _own_calls(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple
         owner = node.func.value
         if not isinstance(owner, ast.Name) or owner.id != "self":
             continue
-        if any(isinstance(argument, ast.Starred) for argument in node.args):
-            continue
-        given = [f"{keyword.arg}=" for keyword in node.keywords if keyword.arg is not None]
-        rest = ["**"] * any(keyword.arg is None for keyword in node.keywords)
-        yield node.func.attr, " ".join([str(len(node.args)), *sorted(given), *rest])
+        way = way_of(node)
+        if way is not None:
+            yield node.func.attr, way

@@ -7,10 +7,11 @@ goes on without it: it catches the failure, asks first what is there, or provide
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, leaves, suppressed
+from envdoctor.source.overriding import own_parameters
 from envdoctor.source.scopes import Scope, Target, function_parts, inner_parts, is_foreign, scopes_of
 
 __all__ = ["Found", "TooMuch", "Use", "uses_of"]
@@ -294,11 +295,15 @@ class _Reader:
         self._classes[node.name] = _Class(bases, _fields(node), _makes_itself(node))
         if node.decorator_list:
             self._mention(node.name, place)  # whoever decorates a class may make one
-        inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=bases)
+        # What ``super()`` finds in a class of this file is not the imported class's.
+        direct = (
+            bases if not any(isinstance(base, ast.Name) and base.id in self._classes for base in node.bases) else ()
+        )
+        inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)
         self._push_block(node.body, inside)
         for base in bases:
             for statement in node.body:
-                if isinstance(statement, _DEFINITIONS) and (parameters := _own_parameters(statement)) is not None:
+                if isinstance(statement, _DEFINITIONS) and (parameters := own_parameters(statement)) is not None:
                     method = Target(base.module, f"{base.name}.{statement.name}")
                     self._use("override", method, statement, inside._replace(deferred=True), parameters=parameters)
 
@@ -358,35 +363,3 @@ def _asks_if_main(test: ast.expr) -> bool:
 
 def _is_modules(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "modules"
-
-
-def _own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:
-    """The parameters of a method without the bound one; None for what is no method of its class's callers."""
-    decorators = {_name(one) for one in node.decorator_list}
-    if (node.name.startswith("__") and node.name.endswith("__")) or decorators & {
-        "property",
-        "cached_property",
-        "setter",
-    }:
-        return None
-    words = list(_words(node.args))
-    return tuple(words if "staticmethod" in decorators else words[1:])
-
-
-def _words(arguments: ast.arguments) -> Iterator[str]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = len(positional) - len(arguments.defaults)
-    for number, one in enumerate(positional):
-        yield one.arg if number < required else f"{one.arg}="
-    if arguments.vararg is not None:
-        yield f"*{arguments.vararg.arg}"
-    elif arguments.kwonlyargs:
-        yield "*"
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield one.arg if default is None else f"{one.arg}="
-    if arguments.kwarg is not None:
-        yield f"**{arguments.kwarg.arg}"
-
-
-def _name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

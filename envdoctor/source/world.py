@@ -60,7 +60,10 @@ class Version:
 class Stop(NamedTuple):
     """What stops an import: the module and line that ask (``consumer``, ``line``), what of which module they ask for.
 
-    ``kind`` is ``module``, ``name``, ``attribute`` or ``raise`` (the module itself gives up: ``text`` says why).
+    ``kind`` is ``module``, ``name``, ``attribute`` or ``raise`` (the module itself gives up: ``text`` says why). What
+    stops a class instead is a ``keyword`` that ``name`` does not take, or an ``override`` with ``parameters`` that do
+    not fit how the base class calls its method ``name`` (``text``: ``2 num_items_in_batch=``); ``always`` when nobody
+    can make, or train, an object of the class without coming by it.
     """
 
     kind: str
@@ -69,6 +72,9 @@ class Stop(NamedTuple):
     module: str
     name: str
     text: str = ""
+    keyword: str = ""
+    parameters: tuple[str, ...] = ()
+    always: bool = True
 
 
 class Failed(Exception):

@@ -111,6 +111,11 @@ def test_a_name_that_is_bound_to_anything_else_is_no_module(source: str):
             "from t import T\nclass C(T):\n    def __init__(self):\n        super().__init__(a=1)",
             ["keyword t.T a"],
         ),
+        (
+            "from t import T\nclass C(T):\n    def __init__(self, a): ...\n"
+            "class D(C):\n    def __init__(self):\n        super().__init__(a=1)",
+            [],
+        ),
     ],
 )
 def test_keywords_of_direct_calls(source: str, uses: list[str]):
@@ -126,6 +131,8 @@ def test_keywords_of_direct_calls(source: str, uses: list[str]):
         ("@classmethod\n    def f(cls, a): ...", ["override t.T.f a"]),
         ("async def f(self): ...", ["override t.T.f"]),
         ("@property\n    def f(self): ...", []),
+        ("@torch.no_grad()\n    def f(self, a): ...", ["override t.T.f a"]),
+        ("@with_more_parameters\n    def f(self, a): ...", []),
         ("def __init__(self, a): ...", []),
         ("f = None", []),
     ],

@@ -1,4 +1,5 @@
-"""What stops the imports that people begin with: what one installed package takes and another does not have.
+"""What stops the imports that people begin with: what one installed package takes and another does not have; and what
+stops the classes that they import.
 
 A bounded child follows the imports through the syntax trees of the installed files (``reading/followed.py``); nothing
 of the environment is imported. What was found is kept for the next run, for as long as these files stay the same.
@@ -7,7 +8,7 @@ of the environment is imported. What was found is kept for the next run, for as 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
@@ -34,7 +35,8 @@ _FAILED = "the child that follows the imports of the installed packages failed"
 
 
 def observe(request: Request) -> list[Fact]:
-    """``link``, one item for each thing that stops imports; ``link_read``, the packages whose imports were followed.
+    """``link``, one item for each thing that stops imports or classes; ``link_read``, the packages whose imports were
+    followed.
 
     Both are empty where no package of the table entry-statements has its code in the environment.
     """
@@ -64,16 +66,25 @@ def observe(request: Request) -> list[Fact]:
         cache.put(answer)
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
-    links: dict[tuple[Value, ...], dict[str, Value]] = {}
-    for stop, stopped in answer["stops"]:
-        link = found.record(stop, stopped)
-        links.setdefault((link["consumer"], link["kind"], link["name"]), link)
-    return _facts(Records(tuple(links.values()), answer["why"]), Records(tuple(read), dists.incomplete))
+    links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
+    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete))
 
 
 def _facts(links: Records | Unknown, read: Records | Unknown | None = None) -> list[Fact]:
     values = zip(KEYS, (links, links if read is None else read), strict=True)
     return [Fact(key, value, "installed files", "environment") for key, value in values]
+
+
+def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
+    """Each thing that a package asks for once, with all that it stops; from where most depends on it."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    first: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for stop, stopped in sorted(stops, key=lambda one: not one[0]["always"]):
+        top = str(stop["consumer"]).partition(".")[0]
+        key = (top, *(str(stop[column]) for column in ("kind", "module", "name", "keyword")))
+        first.setdefault(key, stop)
+        found.setdefault(key, []).extend(stopped)
+    return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
 
 
 def _versions(dists: Records) -> dict[str, str]:
@@ -111,7 +122,7 @@ def _question(
         and place.incomplete is None
         and not any(_is_finder(*one) for one in place.import_lines),
         "followed": sorted(followed),
-        "entries": [[entry.statement, entry.module, entry.name] for entry in wanted],
+        "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
     }
 
 
@@ -144,6 +155,9 @@ class _Naming:
             "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
             "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
             "text": stop["text"] or ABSENT,
+            "keyword": stop["keyword"] or ABSENT,
+            "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
+            "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
         }
 
     def _owner(self, module: str) -> str:
@@ -158,3 +172,4 @@ class _Naming:
 
 
 _SHOWN = 3
+_OF_CLASSES = ("keyword", "override")

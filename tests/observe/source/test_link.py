@@ -85,6 +85,31 @@ def test_the_next_run_takes_it_from_the_cache_until_a_file_changes(
     assert links(read(site, tmp_path / "cache")).items == ()
 
 
+def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    trainer = "class Trainer:\n    def __init__(self, model=None): ...\n    def train(self):\n        self.step(1)\n"
+    write(folder, "transformers", "5.23.0", __init__=trainer + "    def step(self, a): ...\n")
+    tuner = "from transformers import Trainer\nclass {}(Trainer):\n    def __init__(self):\n{}"
+    write(
+        folder,
+        "trl",
+        "0.11.4",
+        __init__="from .a import SFTTrainer\nfrom .b import DPOTrainer\n",
+        a=tuner.format("SFTTrainer", "        if self.x:\n            super().__init__(tokenizer=1)\n"),
+        b=tuner.format("DPOTrainer", "        super().__init__(tokenizer=1)\n    def step(self): ...\n"),
+    )
+    keyword, override = links(read(folder, tmp_path / "cache"))
+    assert (keyword["kind"], keyword["name"], keyword["keyword"]) == ("keyword", "transformers.Trainer", "tokenizer")
+    assert (keyword["stops"], keyword["reach"], keyword["place"]) == (
+        "trl.DPOTrainer, trl.SFTTrainer",
+        "always",
+        "trl/b:4",
+    )
+    assert (override["kind"], override["name"], override["text"]) == ("override", "transformers.Trainer.step", "1")
+    assert (override["parameters"], override["reach"], override["keyword"]) == ((), "always", ABSENT)
+    assert links(read(folder, tmp_path / "cache")).items == (keyword, override)
+
+
 def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "packages"
     info = folder / "peft-0.17.0.dist-info"

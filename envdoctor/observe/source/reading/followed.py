@@ -1,7 +1,8 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
 It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
-an import and the statements that it stops; ``why`` not all could be followed; ``files``, what the answer rests on.
+an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``files``,
+what the answer rests on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.source.importing import Importing, OutOfBudget
+from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.world import UNKNOWN, Stop, World
 from envdoctor.text.files import Files
@@ -37,15 +39,19 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     files = Files(asked["root"])
     library = Library(asked["folders"], files)
     following = Importing(library, _world(asked))
+    inheriting = Inheriting(library, following)
     stopped: dict[Stop, list[str]] = {}
     why = None
-    for statement, module, name in asked["entries"]:
+    for statement, module, name, derives in asked["entries"]:
         try:
             if name is not None and following.offered(module, name) is False:
                 continue  # another release has it
-            for stop in following.statement(module, [name] if name else []):
+            stops = following.statement(module, [name] if name else [])
+            for stop in stops:
                 if stop.consumer and (stop.kind != "raise" or stop.text):
                     stopped.setdefault(stop, []).append(statement)
+            for stop in inheriting.unfit(module, name) if derives and name and not stops else ():
+                stopped.setdefault(stop, []).append(f"{module}.{name}")
         except (OutOfBudget, RecursionError):
             why = why or f"what `{statement}` takes could not be followed to the end"
     return {

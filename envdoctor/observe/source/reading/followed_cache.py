@@ -18,10 +18,10 @@ from envdoctor.text.files import Files
 __all__ = ["FollowedCache"]
 
 #: Changes when other things are found in the same files.
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 4 << 20
 _MOST_ENTRIES = 32
-_TEXTS = ("kind", "consumer", "module", "name", "text")
+_TEXTS = ("kind", "consumer", "module", "name", "text", "keyword")
 
 
 class FollowedCache:
@@ -74,4 +74,6 @@ def _stop(stop: Mapping[str, Any]) -> dict[str, Any]:
     """Raises ``ValueError`` for what is no stop."""
     if not all(isinstance(stop[column], str) for column in _TEXTS) or not isinstance(stop["line"], int):
         raise ValueError("not a stop")
-    return {column: stop[column] for column in (*_TEXTS, "line")}
+    parameters = [str(one) for one in stop["parameters"]]
+    texts = {column: stop[column] for column in _TEXTS}
+    return {**texts, "line": stop["line"], "parameters": parameters, "always": stop["always"] is True}

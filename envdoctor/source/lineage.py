@@ -1,0 +1,250 @@
+"""A class with the classes that it derives from, in whatever package they are, and what of their methods runs.
+
+The modules are read without the bodies of their functions; of a method that matters the body is read by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.source.library import Library, Unreadable
+from envdoctor.source.offers import statements
+from envdoctor.source.overriding import own_parameters
+from envdoctor.source.own_calls import Call, calls_in
+from envdoctor.source.places import Places
+from envdoctor.source.signatures import added_by, bases_of
+
+__all__ = ["Lineage", "Lineages", "Member", "Method"]
+
+_DEEPEST = 12
+_CALLED = re.compile(rb"\b([A-Za-z_]\w*)\(")
+_ASSIGNED = re.compile(rb"\.(\w+)\s*=[^=]")
+#: Methods by which every object of a class comes that is made, or trained.
+_RUN = ("__init__", "train")
+
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Source(NamedTuple):
+    """A module: its tree without bodies, where its names come from, how often it binds each, its lines, and the names
+    that it gives to attributes of anything."""
+
+    tree: ast.Module
+    names: Mapping[str, str]
+    bound: Mapping[str, int]
+    lines: list[bytes]
+    assigned: frozenset[str]
+
+
+class Member:
+    """One class of a lineage. ``methods`` are those that stand in it; None for what may be something else."""
+
+    def __init__(self, module: str, node: ast.ClassDef, end: int, source: _Source, bases: list[str | None]) -> None:
+        self.module, self.node, self.bases = module, node, bases
+        self.place, self.top = f"{module}:{node.name}", module.partition(".")[0]
+        self._source = source
+        self.methods: dict[str, Method | None] = {}
+        direct = set(map(id, node.body))
+        for statement in statements(node.body):
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                sure = id(statement) in direct and statement.name not in self.methods
+                self.methods[statement.name] = statement if sure else None
+            elif isinstance(statement, ast.Assign):
+                self.methods |= {one.id: None for one in statement.targets if isinstance(one, ast.Name)}
+        starts = [*map(_start, node.body[1:]), end]
+        self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
+        self._bodies: dict[str, Method | None] = {}
+        self._calls: dict[str, tuple[Call, ...]] = {}
+        self._mentions: dict[str, dict[str, None]] = {}
+
+    def text(self, name: str) -> bytes:
+        """The source of a method; nothing for what may be something else."""
+        node = self.methods.get(name)
+        return b"".join(self._source.lines[node.lineno - 1 : self._ends[node.lineno] - 1]) if node is not None else b""
+
+    def body(self, name: str) -> Method | None:
+        """A method with its body; None for what cannot be read."""
+        if name not in self._bodies:
+            node, self._bodies[name] = self.methods.get(name), None
+            try:
+                above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
+                block = ast.parse(above + self.text(name)).body[0]
+            except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+                block = None
+            if node is not None and isinstance(block, ast.If) and isinstance(block.body[0], type(node)):
+                self._bodies[name] = block.body[0]
+        return self._bodies[name]
+
+    def calls(self, name: str) -> tuple[Call, ...]:
+        """The calls of a method to methods of its own object."""
+        if name not in self._calls:
+            body = self.body(name)
+            self._calls[name] = tuple(calls_in(body)) if body is not None else ()
+        return self._calls[name]
+
+    def takes_from(self, name: str) -> str | None:
+        """Where a name comes from that the module imports in one way, ``module:name``; None for any other."""
+        home = self._source.names.get(name, "")
+        return home if ":" in home and self._source.bound.get(name) == 1 else None
+
+    def mentions(self, name: str) -> Collection[str]:
+        """The last names of what a method calls."""
+        if name not in self._mentions:
+            self._mentions[name] = {one.decode(): None for one in _CALLED.findall(self.text(name))}
+        return self._mentions[name]
+
+    def binds(self, name: str) -> set[str]:
+        """The names that a method gives to anything itself."""
+        body = self.body(name)
+        nodes = list(ast.walk(body)) if body is not None else []
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+        return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+    def parameters(self, name: str) -> tuple[str, ...] | None:
+        """Those of a method as :func:`~envdoctor.source.overriding.own_parameters` tells them; None also where the
+        module gives the name to attributes: to a method of the object, perhaps."""
+        node = self.methods.get(name)
+        return own_parameters(node) if node is not None and name not in self._source.assigned else None
+
+
+class Lineage:
+    """The members of a lineage in the order in which Python looks for a method, and how each base class is ``written``
+    (``transformers:Trainer``), by its place."""
+
+    def __init__(self, members: list[Member], written: Mapping[str, str]) -> None:
+        self.members, self.written = members, written
+        self.own = members[0].top
+        self._always: set[tuple[int, str]] | None = None
+        self._callers: dict[str, list[tuple[int, str]]] | None = None
+
+    def callers(self, name: str) -> Sequence[tuple[int, str]]:
+        """The methods of other packages' members that may call a method of that name: their members and names."""
+        if self._callers is None:
+            self._callers = {}
+            for at, member in enumerate(self.members):
+                for method in member.methods if member.top != self.own else ():
+                    for called in member.mentions(method):
+                        self._callers.setdefault(called, []).append((at, method))
+        return self._callers.get(name, ())
+
+    def definer(self, name: str, start: int = 0) -> int | None:
+        """The member, from one on, that has a method."""
+        return next((at for at in range(start, len(self.members)) if name in self.members[at].methods), None)
+
+    def runs(self, at: int, name: str) -> bool:
+        """Whether a method of a member may run: no other replaces it, or one before it goes on to it."""
+        return self.definer(name) == at or any(
+            (call.owner, call.name) == ("super", name)
+            for member in self.members[:at]
+            for method in member.methods
+            if name in member.mentions(method)
+            for call in member.calls(method)
+        )
+
+    def always(self, at: int, name: str) -> bool:
+        """Whether every object that is made, or trained, comes by a method of a member."""
+        if self._always is None:
+            self._always = self._walk()
+        return (at, name) in self._always
+
+    def _walk(self) -> set[tuple[int, str]]:
+        found: set[tuple[int, str]] = set()
+        waiting = [(name, 0) for name in _RUN]
+        while waiting:
+            name, start = waiting.pop()
+            at = self.definer(name, start)
+            if at is None or (at, name) in found:
+                continue
+            found.add((at, name))
+            calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
+            waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
+        return found
+
+
+class Lineages:
+    """The lineages of an environment's classes; every class is read at most once."""
+
+    def __init__(self, library: Library, places: Places) -> None:
+        self._library, self._places = library, places
+        self._sources: dict[str, _Source] = {}
+        self._members: dict[str, Member | None] = {}
+
+    def of(self, place: str) -> Lineage | None:
+        """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
+        written: dict[str, str] = {}
+        members = self._above(place, written, 0)
+        return Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
+
+    def _above(self, place: str, written: dict[str, str], depth: int) -> list[Member] | None:
+        member = self._member(place)
+        if member is None or depth > _DEEPEST:
+            return None
+        found = [member]
+        for base in member.bases:
+            home = self._places.place(*base.split(":")) if base is not None else None
+            above = self._above(home, written, depth + 1) if home is not None else None
+            if above is None or home is None or base is None:
+                return None
+            written.setdefault(home, base)
+            found += above
+        return found
+
+    def _member(self, place: str) -> Member | None:
+        if place not in self._members:
+            module, _, name = place.partition(":")
+            try:
+                self._members[place] = self._read(module, name)
+            except (Unreadable, RecursionError, MemoryError):
+                self._members[place] = None
+        return self._members[place]
+
+    def _read(self, module: str, name: str) -> Member | None:
+        """Raises :class:`~envdoctor.source.library.Unreadable`."""
+        offers = self._library.offers(module) if self._library.find(module) is not None else None
+        if offers is None:
+            return None
+        source = self._source(module, offers.names)
+        node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+        if node is None or added_by(node.decorator_list) != set():
+            return None
+        used = {one.id for base in node.bases for one in ast.walk(base) if isinstance(one, ast.Name)}
+        if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
+            return None
+        end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
+        return Member(module, node, end, source, bases_of(node, module, offers.names))
+
+    def _source(self, module: str, names: Mapping[str, str]) -> _Source:
+        if module not in self._sources:
+            found = self._library.find(module)
+            assert found is not None
+            text = self._library.text(found.path)
+            tree = self._library.tree(module)
+            assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
+            self._sources[module] = _Source(tree, names, Counter(_bound(tree)), text.splitlines(True), assigned)
+        return self._sources[module]
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """The names that the statements of a module bind, as often as they do; what several imports take from one package
+    counts once."""
+    modules: dict[str, None] = {}
+    for statement in statements(tree.body):
+        if isinstance(statement, ast.Import):
+            modules |= {one.asname or one.name.partition(".")[0]: None for one in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            yield from (one.asname or one.name for one in statement.names)
+        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield statement.name
+        elif isinstance(statement, ast.Assign):
+            yield from (one.id for one in statement.targets if isinstance(one, ast.Name))
+    yield from modules
+
+
+def _start(statement: ast.stmt) -> int:
+    """The first line of a statement, or of its decorators."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(one.lineno for one in decorators)])

@@ -1,0 +1,56 @@
+"""What stops a class, with the releases of the other package that fit all that the class asks of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from observing import shipped
+
+from envdoctor.derive.broken_link import compute
+from envdoctor.facts.values import ABSENT, Records, Value
+
+
+def broken(*links: dict[str, Any]) -> list[dict[str, Value]]:
+    """``broken_link`` of sentence-transformers 3.0.1 beside transformers 5.23.0."""
+    both = {"consumer": "sentence-transformers", "consumer_version": "3.0.1", "provider_version": "5.23.0"}
+    rest = {"provider": "transformers", "module": "transformers", "wanted": ABSENT, "place": "x:1", "stops": "x.Tuner"}
+    known: dict[str, Value] = {
+        "link": Records(tuple({**both, **rest, "reach": "always", **link} for link in links)),
+        "link_read": Records(({"package": "sentence-transformers"}, {"package": "transformers"})),
+        "pkg.transformers": "5.23.0",
+        "pkg.sentence-transformers": "3.0.1",
+    }
+    found = compute(lambda key: known.get(key, ABSENT), shipped())["broken_link"].value
+    assert isinstance(found, Records)
+    return [dict(item) for item in found]
+
+
+KEYWORD = {"kind": "keyword", "name": "transformers.Trainer", "keyword": "tokenizer", "text": ABSENT}
+
+
+def override(method: str, call: str, *parameters: str) -> dict[str, Any]:
+    name = f"transformers.Trainer.{method}"
+    return {"kind": "override", "name": name, "keyword": ABSENT, "text": call, "parameters": parameters}
+
+
+def test_the_releases_that_fit() -> None:
+    (item,) = broken(KEYWORD)
+    assert (item["constraint"], item["consumer_constraint"]) == ("transformers<5.0", ABSENT)
+
+
+def test_all_that_a_package_asks_counts_as_far_as_any_release_fits() -> None:
+    loss = override("compute_loss", "2 num_items_in_batch=", "model", "inputs", "return_outputs=")
+    never = override("_load_from_checkpoint", "2", "checkpoint_path")
+    first, second, third = broken(KEYWORD, loss, never)
+    assert first["constraint"] == second["constraint"] == "transformers<4.46"
+    assert second["text"] == "compute_loss(_, _, num_items_in_batch=_)"
+    assert third["constraint"] is ABSENT
+
+
+@pytest.mark.parametrize(
+    "change", [{"provider": "unheard-of"}, {"provider_version": ABSENT}, {"name": "transformers.X"}]
+)
+def test_releases_that_nobody_knows(change: dict[str, Any]) -> None:
+    (item,) = broken({**KEYWORD, **change})
+    assert item["constraint"] is ABSENT
