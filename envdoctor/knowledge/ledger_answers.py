@@ -29,6 +29,7 @@ __all__ = [
 _HOPS = 8
 _TAKES_ANY = Unknown("it hands on any keyword")
 _NOT_READ = Unknown("the ledger does not say which parameters it takes")
+_NOT_CALLED = Unknown("the ledger does not say how it is called")
 
 
 class Asked(NamedTuple):
@@ -77,6 +78,8 @@ def answer(
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
+    if not calls and released.listed("calls", place.rpartition(".")[0], version) is not True:
+        return _NOT_CALLED
     unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
     return None if unfit is None else Lacking("override", asked.dotted, unfit)
 

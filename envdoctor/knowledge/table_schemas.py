@@ -142,16 +142,14 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "torch-extensions": {
         "package": _rows({"name": _NAME, "modules": TEXTS}, {"vital": mapping(TEXT, TEXT)}, key="name"),
     },
+    "transformers-demands": {
+        "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
+        "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
+    },
     "transformers-model-types": {
         "since": mapping(VERSION, TEXTS),
         "until": mapping(VERSION, TEXTS),
         "never": table({"names": TEXTS}),
-    },
-    "transformers-symbols": {
-        "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
-        "method": _rows({"name": TEXT, "class": TEXT, "lacks": TEXT, **_SPAN}, key="name class"),
-        "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
-        "module": tables(table({"name": TEXT}, {**_SPAN, "names": mapping(RELEASES, TEXTS)}), ["name"]),
     },
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "withdrawn-releases": {

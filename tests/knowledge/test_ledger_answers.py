@@ -161,6 +161,10 @@ def test_overrides_by_how_the_base_class_calls(
     assert said(ledger, Asked("spade", "Trainer.step", parameters=parameters), version) == lacking
 
 
+def test_how_a_class_calls_its_methods_is_unknown_where_nothing_is_recorded_of_it(ledger):
+    assert isinstance(said(ledger, Asked("spade", "Handle.turn", parameters=()), "1.4.0"), Unknown)
+
+
 @pytest.mark.parametrize(
     ("asked", "near", "releases"),
     [
