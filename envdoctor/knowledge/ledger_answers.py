@@ -78,8 +78,9 @@ def answer(
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
-    if not calls and released.listed("calls", place.rpartition(".")[0], version) is not True:
-        return _NOT_CALLED
+    public = f"{asked.module}:{asked.name}"
+    if not calls and place == public and any(True for _ in released.items_of("alias", public.rpartition(".")[0])):
+        return _NOT_CALLED  # in other releases it is known where the class is
     unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
     return None if unfit is None else Lacking("override", asked.dotted, unfit)
 
