@@ -144,6 +144,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "transformers-demands": {
         "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
+        "method": _rows({"name": TEXT, "class": TEXT, "lacks": TEXT, **_SPAN}, key="name class"),
         "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
     },
     "transformers-model-types": {

@@ -3,9 +3,9 @@
 Kind of change, in the area ``code``: ``transformers-window`` (before and after are ranges of releases such as
 ``>=4.36,<4.48``, ``any`` or ``none``; detail says what sets the new bounds).
 
-Conditions are necessary ones: names that must be importable, methods that must be there or must fit how they are
-called, the first release of a model type. Names and methods are looked up in the ledger of released packages. Files
-that did not change are not read: what they ask for is the same on both sides.
+Conditions are necessary ones: names that must be importable, methods that must be there, the first release of a model
+type. Names are looked up in the ledger of released packages. Files that did not change are not read: what they ask for
+is the same on both sides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
@@ -105,8 +106,8 @@ def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> list[_
         if isinstance(code, Unread):
             return code
         for what, releases in known.needed(code.uses).items():
-            found.append(_Demand(parse_ranges(releases), f"{what} works with {releases}", source.path))
-        found += _call_demands(source.path, code, matrix)
+            found.append(_Demand(parse_ranges(releases), f"{what} is in {releases}", source.path))
+        found += _method_demands(source.path, code, matrix)
     return [demand for demand in dict.fromkeys(found) if demand.releases != EVERY]
 
 
@@ -126,7 +127,16 @@ def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Itera
             yield _Demand(parse_ranges(row["releases"]), f"{what} is understood by {row['releases']}", path)
 
 
-def _call_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
+def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
+    for definition in code.definitions:
+        owner, _, method = definition.name.rpartition(".")
+        taken = {parameter.name for parameter in definition.parameters}
+        open_ended = any(parameter.kind == "**" for parameter in definition.parameters)
+        for row in matrix.rows(_TABLE, "method"):
+            fits = method == row["name"] and fnmatchcase(owner.rpartition(".")[2], row["class"])
+            if fits and row["lacks"] not in taken and not open_ended:
+                what = f"{definition.name} takes no {row['lacks']}"
+                yield _Demand(parse_ranges(row["releases"]), f"{what}, which works with {row['releases']}", path)
     if any(site.is_gate for site in code.sites):
         return
     defined = {definition.name.rpartition(".")[2] for definition in code.definitions}

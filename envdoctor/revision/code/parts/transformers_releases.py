@@ -22,18 +22,16 @@ class TransformersReleases:
         self._last = {".".join(version.split(".")[:2]): version for version in read}
 
     def needed(self, uses: Iterable[Use]) -> dict[str, str]:
-        """What a file cannot do without, and the releases that have it, such as ``>=4.36,<5.0``, where not all do: what
-        it takes whenever it is loaded, and methods that it overrides. What none has may be newer: its module counts."""
+        """What a file takes whenever it is loaded, with the releases that have it, such as ``>=4.36,<5.0``; without what
+        all have. What none has may be newer: its module counts."""
         found: dict[str, str] = {}
         for use in uses:
-            at_load = not use.within and not use.branch
-            if use.module.partition(".")[0] != "transformers" or use.guarded or not (at_load or use.kind == "override"):
+            if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
                 continue
-            parameters = use.parameters if use.kind == "override" else None
-            asked = Asked(use.module, use.name, use.keyword, parameters)
-            having = self._having(asked)
+            having = self._having(Asked(use.module, use.name, use.keyword))
             having = having if any(having) else self._having(Asked(use.module))
-            found[_named(asked)] = spell_spans(list(self._last), having) or ""
+            what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
+            found[what] = spell_spans(list(self._last), having) or ""
         return {what: releases for what, releases in found.items() if releases}
 
     def _having(self, asked: Asked) -> list[bool]:
@@ -45,9 +43,3 @@ class TransformersReleases:
             unsure = isinstance(lacking, Unknown)
             known.append(known[-1] if unsure and known else not isinstance(lacking, Lacking))
         return known
-
-
-def _named(asked: Asked) -> str:
-    if asked.parameters is not None:
-        return f"{asked.dotted}({', '.join(asked.parameters)})"
-    return f"{asked.dotted}({asked.keyword}=)" if asked.keyword else asked.dotted
