@@ -22,8 +22,8 @@ class TransformersReleases:
         self._last = {".".join(version.split(".")[:2]): version for version in read}
 
     def needed(self, uses: Iterable[Use]) -> dict[str, str]:
-        """What a file takes whenever it is loaded, with the releases that have it, such as ``>=4.36,<5.0``; without what
-        all have. What none has may be newer: its module counts."""
+        """What a file takes whenever it is loaded, where not all releases have it, with those that do, such as
+        ``>=4.36,<5.0``. What none has may be newer: its module counts."""
         found: dict[str, str] = {}
         for use in uses:
             if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
