@@ -13,7 +13,8 @@ OUTPUTS = ("model.registered_since", "model.registered")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``model.registered_since`` and ``model.registered``; nothing about a type that the table does not list."""
+    """``model.registered_since``, and ``model.registered`` where the installed files do not tell; nothing about a type
+    that the table does not list."""
     kind, installed = value("model.type"), value("pkg.transformers")
     if not isinstance(kind, str):
         return {}
