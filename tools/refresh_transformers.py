@@ -1,8 +1,8 @@
-"""Write transformers-model-types and transformers-symbols anew: python tools/refresh_transformers.py [TABLES]
+"""Write the table transformers-model-types anew: python tools/refresh_transformers.py [TABLE]
 
 Every release of transformers from 4.26 on is read on the package index: syntax trees of some files of its wheel.
-Nothing is imported. That takes about ten minutes. The heads of the tables, the names of the modules, and [never]
-stay as they are. Review the difference before committing: it is what changed in the world, or a mistake.
+Nothing is imported. That takes about ten minutes. The head of the table and [never] stay as they are. Review the
+difference before committing: it is what changed in the world, or a mistake.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import ZipFile
 
 from package_index import Index
@@ -23,23 +23,10 @@ from packaging.version import Version
 
 from envdoctor.knowledge.toml_files import load_toml
 
-TABLES = Path(__file__).parents[1] / "matrices" / "tables"
+TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "transformers-model-types.toml"
 FIRST = Version("4.26")
 #: Where the model types are.
 MAPPINGS = ("transformers.models.auto.configuration_auto", "transformers.models.auto.auto_mappings")
-#: Modules whose names transformers.utils hands on: a name that is in one of them is counted as being in the package.
-UTILS = ("transformers.utils.import_utils", "transformers.utils.generic", "transformers.utils.doc")
-#: From 5.0 on aliases stand for these modules, so that what was imported from them can still be.
-ALIASED = ("transformers.tokenization_utils", "transformers.tokenization_utils_fast")
-#: Nobody takes what is in these from transformers.
-GENERAL = {*sys.stdlib_module_names, "packaging"}
-
-
-class Release(NamedTuple):
-    """What one release has: the model types that it registers, and by module the names that can be imported from it."""
-
-    types: set[str]
-    names: dict[str, set[str]]
 
 
 def releases(index: Index) -> list[str]:
@@ -48,12 +35,10 @@ def releases(index: Index) -> list[str]:
     return sorted((name for name in names if (v := Version(name)) >= FIRST and not v.is_prerelease), key=Version)
 
 
-def read(index: Index, version: str, modules: Iterable[str]) -> Release:
-    """One release, with the names of these modules."""
+def read(index: Index, version: str) -> set[str]:
+    """The model types that one release registers."""
     wheel = index.wheel(f"transformers-{version}-py3-none-any.whl")
-    types = {kind for module in MAPPINGS for kind in registered(tree(wheel, module) or ast.Module([], []))}
-    trees = {module: tree(wheel, module) for module in modules}
-    return Release(types, {module: set(offered(found.body)) for module, found in trees.items() if found is not None})
+    return {kind for module in MAPPINGS for kind in registered(tree(wheel, module) or ast.Module([], []))}
 
 
 def tree(wheel: ZipFile, module: str) -> ast.Module | None:
@@ -76,84 +61,17 @@ def registered(module: ast.Module) -> Iterator[str]:
             yield from (key.value for key in keys if isinstance(key, ast.Constant))
 
 
-def offered(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """Names that a module defines, assigns or takes from another module, also under a condition."""
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-        elif isinstance(node, ast.ImportFrom):
-            if node.level or str(node.module).partition(".")[0] not in GENERAL:
-                yield from (name.asname or name.name for name in node.names)
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            parts = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
-            parts += [handler.body for handler in getattr(node, "handlers", [])]
-            for part in parts:
-                yield from offered(part)
-
-
-def minor(version: str) -> str:
-    """``4.34`` of ``4.34.1``."""
-    return ".".join(version.split(".")[:2])
-
-
-def specifier(places: set[int], minors: Sequence[str]) -> str:
-    """Runs of minors: ``>=4.34,<4.48``, several joined by `` | ``, nothing for all."""
-    texts: list[str] = []
-    for place in sorted(places):
-        if place - 1 in places:
-            continue
-        end = place
-        while end + 1 in places:
-            end += 1
-        low = f">={minors[place]}" if place else ""
-        high = f"<{minors[end + 1]}" if end + 1 < len(minors) else ""
-        texts.append(",".join(part for part in (low, high) if part))
-    return " | ".join(texts)
-
-
-def symbols(found: Mapping[str, Release], modules: Iterable[str]) -> str:
-    """The [[module]] tables: names that are not in every release, by the releases that have them. Of each minor the
-    last patch counts."""
-    last = {minor(version): release for version, release in found.items()}
-    minors, numbered = list(last), list(enumerate(last.values()))
-    from_5 = {place for place, name in enumerate(minors) if int(name.split(".")[0]) >= 5}
-    parts: list[str] = []
-    for module in sorted(modules):
-        present = {place for place, release in numbered if module in release.names}
-        present |= from_5 if module in ALIASED else set()
-        own = set().union(*(release.names.get(module, set()) for _, release in numbered))
-        handed_on = UTILS if module == "transformers.utils" else ()
-        where = {
-            name: {p for p, release in numbered for one in (module, *handed_on) if name in release.names.get(one, ())}
-            for name in own
-        }
-        groups: dict[str, list[str]] = {}
-        for name, places in where.items():
-            if module in ALIASED and min(from_5) - 1 in places:
-                places |= from_5
-            if places != present:
-                groups.setdefault(specifier(places, minors), []).append(name)
-        head = [f'[[module]]\nname = "{module}"']
-        head += [f'releases = "{specifier(present, minors)}"'] * (len(present) != len(minors))
-        body = [f'"{spans}" = {wrapped(names)}' for spans, names in sorted(groups.items())]
-        parts.append("\n".join([*head, *(["[module.names]", *body] if body else [])]))
-    return "\n\n".join(parts) + "\n"
-
-
-def model_types(found: Mapping[str, Release], never: Iterable[str]) -> str:
+def model_types(found: Mapping[str, set[str]], never: Iterable[str]) -> str:
     """[since] and [until]: model types by the first release that registers them, and by the first that does no more."""
     since: dict[str, list[str]] = {}
     until: dict[str, list[str]] = {}
     before: set[str] = set()
-    for version, release in found.items():
-        if release.types - before:
-            since[version] = sorted(release.types - before)
-        if before - release.types:
-            until[version] = sorted(before - release.types)
-        before = release.types
+    for version, types in found.items():
+        if types - before:
+            since[version] = sorted(types - before)
+        if before - types:
+            until[version] = sorted(before - types)
+        before = types
     parts = []
     for title, versions in (("since", since), ("until", until)):
         parts.append(
@@ -171,27 +89,18 @@ def wrapped(names: Iterable[str]) -> str:
     return "[\n" + textwrap.indent(lines, "  ") + ",\n]"
 
 
-def rewrite(table: Path, marker: str, body: str, newest: str) -> None:
-    """Replace what follows the head of a table."""
-    head = table.read_text(encoding="utf-8").partition(f"\n{marker}\n")[0]
-    major, number, *_ = newest.split(".")
+def main(table: Path) -> None:
+    """Read every release and write the table behind its head."""
+    present: dict[str, Any] = load_toml(table)
+    index = Index()
+    versions = releases(index)
+    body = model_types({version: read(index, version) for version in versions}, present["never"]["names"])
+    head = table.read_text(encoding="utf-8").partition("\n[since]\n")[0]
+    major, number, *_ = versions[-1].split(".")
     head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
     head = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{major}.{int(number) + 1}"', head)
     table.write_text(f"{head.rstrip()}\n\n{body}", encoding="utf-8")
 
 
-def main(tables: Path) -> None:
-    """Read every release and write both tables behind their heads."""
-    names, types = tables / "transformers-symbols.toml", tables / "transformers-model-types.toml"
-    present: dict[str, Any] = load_toml(types)
-    modules = [module["name"] for module in load_toml(names)["module"]]
-    index = Index()
-    versions = releases(index)
-    last = {minor(version): version for version in versions}.values()
-    found = {version: read(index, version, modules if version in last else ()) for version in versions}
-    rewrite(types, "[since]", model_types(found, present["never"]["names"]), versions[-1])
-    rewrite(names, "[[module]]", symbols(found, modules), versions[-1])
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else TABLES)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else TABLE)

@@ -88,7 +88,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
         if sources.model is not None:
-            facts = _with_model(facts, request, sources, matrix)
+            facts = _with_model(facts, request._replace(layout=environment.layout), sources, matrix)
         if sources.code:
             facts = _with_code(facts, request._replace(layout=environment.layout), sources)
     except ObservationError as error:
@@ -117,7 +117,8 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
 
     aliases = matrix.part("families", "organisations")
     source = resolve(str(sources.model), cwd=sources.folder(), environ=sources.environ, aliases=aliases)
-    facts.drop("model.")
+    for key in ("model.", "model_use"):
+        facts.drop(key)
     return gather(request._replace(facts=facts, model=source), ["model"])
 
 

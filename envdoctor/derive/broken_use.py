@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
@@ -21,14 +21,15 @@ from envdoctor.knowledge.ledger_answers import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.knowledge.vocabulary import ENGINES
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
 
-INPUTS = ("use", "pkg.*")
+INPUTS = ("use", "model_use", "model.registered", "recipe.framework", "pkg.*")
 OUTPUTS = ("broken_use",)
 
 #: From what runs for sure to what may never run.
-_REACH = ("start", "branch", "call", "unused")
+_REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
 
 
@@ -38,14 +39,36 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
     """
-    uses = value("use")
-    if not isinstance(uses, Records):
+    lists = [uses for key in ("use", "model_use") if isinstance(uses := value(key), Records)]
+    if not lists:
         return {}
     judged = _Judged(value, matrix)
-    for item in uses:
+    uses = value("use")
+    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value)):
         if item.get("guarded") is not True:
             judged.add(item)
-    return {"broken_use": Derived(Records(judged.records(), uses.incomplete), "the code and the ledger of releases")}
+    incomplete = next((one.incomplete for one in lists if one.incomplete), None)
+    return {"broken_use": Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")}
+
+
+def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
+    """The uses of the model's code: optional where transformers has a class for the type; serving engines run none of
+    it. Methods that it overrides are left to rules of their own: training frameworks replace some."""
+    uses = value("model_use")
+    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES:
+        return
+    for item in uses:
+        module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")
+        if kind == "override":
+            continue
+        optional = {"reach": "optional"} if value("model.registered") is True else {}
+        yield {**item, **optional}
+        if kind in ("module", "name"):
+            # Before it loads a file, transformers asks for every package that is imported anywhere in it.
+            top = module.partition(".")[0]
+            seen = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
+            asked = {name: cell for name, cell in item.items() if name != "lacks"}
+            yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
 
 
 class _Broken(NamedTuple):

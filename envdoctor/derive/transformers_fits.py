@@ -16,7 +16,7 @@ _RELEASE = r"\d{1,9}(?:\.\d{1,9})*"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``revision.installed_fits``; a release that the tables do not cover is outside of a bound or not known."""
+    """``revision.installed_fits``; a release that the ledger does not cover is outside of a bound or not known."""
     window, installed = value("revision.transformers_new"), value("pkg.transformers")
     if not isinstance(window, str) or isinstance(installed, Unknown):
         return {}
@@ -27,7 +27,6 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     match = re.match(_RELEASE, str(installed))
     try:
         ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
-        covered = parse_ranges(matrix.part("transformers-symbols", "table").get("covers", ""))
         release = release_of(match[0]) if match else None
     except ValueError:
         return {}
@@ -35,7 +34,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     fits = contains(ranges, release)
     origin = f"transformers {installed} against {window}"
-    if fits and not contains(covered, release):
+    released = matrix.ledger.package("transformers")
+    if fits and (released is None or not released.covers(str(installed))):
         reason = Unknown(f"transformers {installed} is not among the releases that were read")
         return {"revision.installed_fits": Derived(reason, "")}
     return {"revision.installed_fits": Derived(fits, origin)}

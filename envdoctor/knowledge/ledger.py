@@ -95,6 +95,7 @@ class Released:
         self._releases: tuple[Release, ...] | None = None
         self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
         self._places: dict[str, tuple[int, int]] = {}
+        self._found: dict[tuple[str, str, str | None], tuple[tuple[tuple[int, int], bytes], ...]] = {}
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -162,8 +163,8 @@ class Released:
     def _is_left_out(self, module: str, name: str, version: str) -> bool:
         """Whether a module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages
         are recorded with the names that they hand on."""
-        if not any(True for _ in self._lines("offers", module, name)):
-            return name.startswith("_") or any(True for _ in self._lines("offers", "*", name))
+        if not self._lines("offers", module, name):
+            return name.startswith("_") or bool(self._lines("offers", "*", name))
         start, end = self._place("offers")
         is_package = self._data.find(f"\n{module}.".encode(), start, end) >= 0
         return not is_package and self.has("offers", "*", name, version) is not False
@@ -180,7 +181,7 @@ class Released:
     def _why_open(self, module: str, version: str) -> Unknown | None:
         """Why a module may have names, or be there, though it is not listed so; None when it is known not to."""
         subjects = [module]
-        if not any(True for _ in self._lines("offers", module)):
+        if not self._lines("offers", module):
             parts = module.split(".")
             if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
                 return None
@@ -332,9 +333,15 @@ class Released:
         versions = self._of(section)[0]
         return Unknown(f"{self.name} {version} was not read, and {versions[before]} and {versions[after]} differ")
 
-    def _lines(self, section: str, subject: str, item: str | None = None) -> Iterator[tuple[tuple[int, int], bytes]]:
+    def _lines(self, section: str, subject: str, item: str | None = None) -> tuple[tuple[tuple[int, int], bytes], ...]:
         """The lines of a subject, those with the item when one is given: the places of the first and the last release,
         and what follows the subject."""
+        key = section, subject, item
+        if key not in self._found:  # a question is asked again for every release
+            self._found[key] = tuple(self._search(section, subject, item))
+        return self._found[key]
+
+    def _search(self, section: str, subject: str, item: str | None) -> Iterator[tuple[tuple[int, int], bytes]]:
         start, end = self._place(section)
         head = b"\n" + subject.encode() + b"\t"
         sought = b"" if item is None else b"\t" + item.encode()

@@ -29,6 +29,7 @@ __all__ = [
 _HOPS = 8
 _TAKES_ANY = Unknown("it hands on any keyword")
 _NOT_READ = Unknown("the ledger does not say which parameters it takes")
+_NOT_CALLED = Unknown("the ledger does not say how it is called")
 
 
 class Asked(NamedTuple):
@@ -77,6 +78,9 @@ def answer(
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
+    public = f"{asked.module}:{asked.name}"
+    if not calls and place == public and any(True for _ in released.items_of("alias", public.rpartition(".")[0])):
+        return _NOT_CALLED  # in other releases it is known where the class is
     unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
     return None if unfit is None else Lacking("override", asked.dotted, unfit)
 

@@ -15,6 +15,7 @@ from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
 from envdoctor.knowledge.table_schemas import document_schema
 from envdoctor.knowledge.toml_files import TomlError, load_toml
+from envdoctor.knowledge.vocabulary import ENGINES
 
 __all__ = ["lint_documents", "lint_rule"]
 
@@ -30,7 +31,6 @@ _OF_THE_MODEL = {
     *("model.remote_code", "model.code_methods", "model.code_names", "model.config_keys", "model.tokenizer_class"),
     *("recipe.attn", "recipe.dtype", "recipe.load_dtype", "recipe.gradient_checkpointing"),
 }
-_ENGINES = {"vllm", "sglang", "lmdeploy"}
 #: What only a training run has; ``recipe.method`` too, unless it lets inference in.
 _OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -177,7 +177,7 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     """Serving engines load configurations and tokenizers through transformers, but run models with their own code."""
     excepted = (name for clause in rule.unless for name in _frameworks(clause))
-    if texts["engines"] or not _ENGINES.isdisjoint(excepted):
+    if texts["engines"] or not ENGINES.isdisjoint(excepted):
         return
     for number, clause in enumerate(rule.affects, 1):
         keys = {condition.key for condition in clause}

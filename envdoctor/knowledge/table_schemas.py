@@ -143,16 +143,15 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "torch-wheels": {
         "row": _rows({"package": _NAME, "versions": SPECIFIER, "builds": tables(_WHEELS)}, key="package versions"),
     },
+    "transformers-demands": {
+        "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
+        "method": _rows({"name": TEXT, "class": TEXT, "lacks": TEXT, **_SPAN}, key="name class"),
+        "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
+    },
     "transformers-model-types": {
         "since": mapping(VERSION, TEXTS),
         "until": mapping(VERSION, TEXTS),
         "never": table({"names": TEXTS}),
-    },
-    "transformers-symbols": {
-        "call": _rows({"name": TEXT, **_SPAN}, {"keyword": TEXT}, key="name keyword"),
-        "method": _rows({"name": TEXT, "class": TEXT, "lacks": TEXT, **_SPAN}, key="name class"),
-        "config": _rows({"file": TEXT, "key": TEXT, **_SPAN}, {"values": TEXTS, "without": TEXT}, key="file key"),
-        "module": tables(table({"name": TEXT}, {**_SPAN, "names": mapping(RELEASES, TEXTS)}), ["name"]),
     },
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "withdrawn-releases": {

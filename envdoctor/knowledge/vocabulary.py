@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCES", "EFFECTS", "FIX_KINDS", "SEVERITIES", "STATUSES"]
+__all__ = ["CONFIDENCES", "EFFECTS", "ENGINES", "FIX_KINDS", "SEVERITIES", "STATUSES"]
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
@@ -11,3 +11,5 @@ EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
 STATUSES = ("preview", "active", "withdrawn")
 #: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
 FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
+#: Serving engines, by ``recipe.framework``: they run models with code of their own.
+ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})

@@ -116,11 +116,13 @@ def given(tools: Matrix, key: str, value: object) -> Fact:
 
 @pytest.fixture
 def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
-    """The items of ``broken_use`` for uses and versions of packages."""
+    """The items of ``broken_use`` for uses and versions of packages; ``key`` is whose uses they are."""
 
-    def derived(uses: list[dict[str, Any]], **packages: str | None) -> list[Mapping[str, Any]]:
-        facts = FactSet([given(tools, "use", [{"reach": "start", "guarded": False, **use} for use in uses])])
+    def derived(uses: list[dict[str, Any]], key: str = "use", **packages: str | None) -> list[Mapping[str, Any]]:
+        facts = FactSet([given(tools, key, [{"reach": "start", "guarded": False, **use} for use in uses])])
+        more = packages.pop("more", None) or {}
         facts.update(given(tools, f"pkg.{name}", version) for name, version in packages.items())
+        facts.update(given(tools, name, value) for name, value in more.items())
         derive(facts, tools)
         found = facts.value("broken_use")
         assert isinstance(found, Records)
@@ -242,3 +244,30 @@ def test_unread_code_leaves_the_list_incomplete(tools: Matrix):
     facts = FactSet([uses])
     derive(facts, tools)
     assert facts.value("broken_use") == Records((), "train.py: it is not Python")
+
+
+def test_the_code_of_a_model_is_judged_alike(broken: Any):
+    (item,) = broken([NAME], "model_use", spade="2.0.0")
+    assert (item["what"], item["reach"], item["place"]) == ("spade.old_dig", "start", ("a.py:1",))
+
+
+def test_the_code_of_a_model_may_be_left_out_where_transformers_has_a_class_for_the_type(broken: Any):
+    (item,) = broken([NAME], "model_use", spade="2.0.0", more={"model.registered": True})
+    assert item["reach"] == "optional"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy"])
+def test_serving_engines_run_none_of_it(broken: Any, engine: str):
+    assert broken([NAME], "model_use", spade="2.0.0", more={"recipe.framework": engine}) == []
+    assert len(broken([NAME], spade="2.0.0", more={"recipe.framework": engine})) == 1
+
+
+def test_what_a_model_overrides_is_left_to_rules_of_its_own(broken: Any):
+    assert broken([OVERRIDE], "model_use", spade="3.0.0") == []
+
+
+def test_a_package_that_the_code_of_a_model_imports_anywhere_must_be_there(broken: Any):
+    later = {**NAME, "reach": "call"}
+    assert [item["reach"] for item in broken([later], "model_use", spade=None)] == ["start"]
+    assert [item["reach"] for item in broken([later], spade=None)] == ["call"]
+    assert [item["reach"] for item in broken([later], "model_use", spade="2.0.0")] == ["call"]

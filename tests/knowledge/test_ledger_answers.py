@@ -161,6 +161,14 @@ def test_overrides_by_how_the_base_class_calls(
     assert said(ledger, Asked("spade", "Trainer.step", parameters=parameters), version) == lacking
 
 
+def test_how_a_class_calls_its_methods_is_unknown_where_it_is_not_known_where_the_class_is(tmp_path: Path):
+    text = SPADE.replace("spade:Trainer\t1.0.0..\t", "spade:Trainer\t1.0.0..1.3.0\t")
+    (tmp_path / "spade.txt").write_text(text)
+    asked = Asked("spade", "Trainer.step", parameters=("x",))
+    assert isinstance(said(Ledger(tmp_path), asked, "1.4.0"), Unknown)
+    assert isinstance(said(Ledger(tmp_path), asked, "1.3.0"), Lacking)
+
+
 @pytest.mark.parametrize(
     ("asked", "near", "releases"),
     [

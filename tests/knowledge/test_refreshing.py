@@ -16,27 +16,14 @@ from packaging.version import Version
 from pip._internal.models.link import Link
 
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.knowledge.toml_files import load_toml, parse_toml
-from envdoctor.versions.ranges import contains, parse_ranges, release_of
 
 CONFIGURATION = """
 from collections import OrderedDict
 CONFIG_MAPPING_NAMES = OrderedDict([("albert", "AlbertConfig"), ("bert", "BertConfig")])
 CONFIG_MAPPING_NAMES.update({"glm": "GlmConfig"})
 OTHERS = OrderedDict([("nothing", "X")])
-"""
-CACHE = """
-import json
-from typing import Any
-from ..utils import logging
-from accelerate import infer as chosen
-if True:
-    from torch import nn
-else:
-    def fallback(): pass
-class Cache:
-    inner = 1
-left, (right, _) = 1, (2, 3)
 """
 
 
@@ -54,33 +41,8 @@ def test_model_types_are_the_keys_of_the_mapping():
     assert set(transformers.registered(tree)) == {"albert", "bert", "glm"}
 
 
-def test_names_are_what_can_be_imported_from_a_module():
-    tree = transformers.tree(wheel(transformers__cache=CACHE), "transformers.cache")
-    assert set(transformers.offered(tree.body)) == {
-        "logging",
-        "chosen",
-        "nn",
-        "fallback",
-        "Cache",
-        "left",
-        "right",
-        "_",
-    }
-
-
-def test_spans_of_names_and_types_are_those_of_the_releases():
-    one, two, three = {"m": {"A", "B"}}, {"m": {"A", "C"}, "n": {"D"}}, {"m": {"A", "B", "C"}, "n": {"D"}}
-    found = {
-        "4.56.0": transformers.Release({"t5"}, {}),
-        "4.56.2": transformers.Release({"t5", "glm"}, one),
-        "4.57.6": transformers.Release({"t5", "glm"}, two),
-        "5.0.0": transformers.Release({"glm"}, three),
-    }
-    names = parse_toml(transformers.symbols(found, ["n", "m"]).encode(), "")["module"]
-    assert names == [
-        {"name": "m", "names": {"<4.57 | >=5.0": ["B"], ">=4.57": ["C"]}},
-        {"name": "n", "releases": ">=4.57"},
-    ]
+def test_spans_of_types_are_those_of_the_releases():
+    found = {"4.56.0": {"t5"}, "4.56.2": {"t5", "glm"}, "4.57.6": {"t5", "glm"}, "5.0.0": {"glm"}}
     types = parse_toml(transformers.model_types(found, ["chatglm"]).encode(), "")
     assert types["since"] == {"4.56.0": ["t5"], "4.56.2": ["glm"]}
     assert types["until"] == {"5.0.0": ["t5"]} and types["never"] == {"names": ["chatglm"]}
@@ -110,25 +72,10 @@ def test_the_table_of_releases_is_what_the_index_has(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["4.46.3", "5.23.0"])
-def test_the_tables_of_transformers_are_what_its_wheels_have(matrix: Matrix, version: str):
-    modules = {row["name"]: row for row in matrix.rows("transformers-symbols", "module")}
-    release = transformers.read(Index(), version, modules)
-    since, until = (
-        {
-            kind: Version(first)
-            for first, kinds in matrix.part("transformers-model-types", part).items()
-            for kind in kinds
-        }
-        for part in ("since", "until")
-    )
-    there = {kind for kind, first in since.items() if first <= Version(version) < until.get(kind, Version("99"))}
-    assert release.types == there
-    for module, row in modules.items():
-        if module in transformers.ALIASED or module == "transformers.utils":
-            continue  # what is counted there stands in other modules too
-        for releases, names in row.get("names", {}).items():
-            within = contains(parse_ranges(releases), release_of(version))
-            assert {name in release.names.get(module, ()) for name in names} == {within}, (module, releases)
+def test_the_table_of_transformers_is_what_its_wheels_have(matrix: Matrix, version: str):
+    types = ModelTypes(matrix)
+    kinds = {kind for listed in matrix.part("transformers-model-types", "since").values() for kind in listed}
+    assert transformers.read(Index(), version) == {kind for kind in kinds if types.has(kind, version) is True}
 
 
 WORKFLOW = """

@@ -1,93 +1,112 @@
-"""The repository's own Python files: signatures of their methods, names they import, attributes they read.
+"""The repository's own Python files: signatures of their methods, names they import, attributes they read, and what the
+files that transformers loads use of other distributions.
 
-A bounded child parses them (``reading/python_code.py``); nothing of them is imported.
+They are read as the user's own code is (``observe/code/reading``); nothing of them is imported.
 """
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.models.names import printable
+from envdoctor.observe.code.reading.code_files import CodeFile
+from envdoctor.observe.code.reading.installed import completed
+from envdoctor.observe.code.reading.reading_uses import answers, items
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.child import own_python, run_child
-from envdoctor.sandbox.frames import framed
 from envdoctor.text.files import Files, because_of
 
 __all__ = ["KEYS", "observe"]
 
-KEYS = ("model.code_methods", "model.code_names")
+KEYS = ("model.code_methods", "model.code_names", "model_use")
 
 _MAX_FILES = 64
 _MAX_FILE = 1 << 20
 _MAX_TOTAL = 4 << 20
 _SECONDS = 5.0
-_MEMORY_MIB = 768
-_OUTPUT = 32 << 20
-_ENDINGS = {
-    "timeout": f"parsing the Python files of the model took more than {_SECONDS:g} s",
-    "memory": f"parsing the Python files of the model took more than {_MEMORY_MIB} MiB",
-    "output-limit": "the Python files of the model name too much",
-}
-_PROBLEMS = {
-    "syntax": "{} is not Python that this interpreter can parse (line {})",
-    "deep": "{} is nested too deeply, or too large, to be parsed",
-    "large": "{} is too large to be parsed safely by Python before 3.11",
-    "text": "{} is not Python source text",
-}
+
+_Answers = Mapping[CodeFile, Mapping[str, Any]]
 
 
 def observe(request: Request) -> list[Fact]:
     """``model.code_methods`` as ``Class.method(self, a, *args, b, **kwargs)`` and ``name(a)`` for functions;
-    ``model.code_names`` as ``package.module.name`` and ``.attribute``. Sorted, without repetition, empty without
-    Python files; unknown when any of the files could not be read, for a missing name would then prove nothing.
+    ``model.code_names`` as ``package.module.name`` and ``.attribute``; both of all Python files, sorted, without
+    repetition; ``model_use`` of those that transformers loads. Empty without Python files; unknown when any of the
+    files could not be read, for a missing name would then prove nothing.
     """
     source = request.source
     if source.folder is None:
         return source.unread(KEYS)
-    files = _read_folder(source.folder)
-    found = files if isinstance(files, Unknown) else _parsed(files)
-    values: tuple[Value, Value] = (found, found) if isinstance(found, Unknown) else found
+    read = _read_folder(source.folder, source.repo or source.given)
+    if isinstance(read, Unknown):
+        return [Fact(key, read, "*.py", "model") for key in KEYS]
+    values = _told(read, request)
     return [Fact(key, value, "*.py", "model") for key, value in zip(KEYS, values, strict=True)]
 
 
-def _read_folder(folder: str) -> dict[str, bytes] | Unknown:
-    """The content of all Python files of the folder, or the first reason why one of them could not be read."""
+def _told(read: _Answers, request: Request) -> tuple[Value, ...]:
+    source = request.source
+    methods = {method for answer in read.values() for method in answer["methods"]}
+    names = {f".{attribute}" for answer in read.values() for attribute in answer["attributes"]}
+    names |= {
+        ".".join(filter(None, (module, name)))
+        for answer in read.values()
+        for kind, module, name, _, _, guarded, *_ in answer["uses"]
+        if kind in ("module", "name") and not guarded
+    }
+    roots = dict(_auto_map(source.folder or "", source.repo or ""))
+    waiting, loaded = list(roots.values()), {}
+    files = {os.path.basename(file.path)[:-3]: (file, answer) for file, answer in read.items()}
+    while waiting:
+        module = waiting.pop()
+        if module in files and module not in loaded:
+            loaded[module] = files[module]
+            waiting += files[module][1]["siblings"]
+    uses = Records(completed(tuple(items(loaded.values(), roots)), request))
+    return tuple(sorted(methods)), tuple(sorted(names)), uses
+
+
+def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
+    """The classes that transformers takes from files of the folder, each with its module; ``own`` is its repository."""
+    from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
+
+    for name in AUTO_MAP_FILES:
+        content = read_bytes(folder, name, LARGEST)
+        try:
+            found = list(entries(parse_object(content).data)) if isinstance(content, bytes) else []
+        except JsonProblem:
+            continue
+        for _, text in found:
+            repository, _, reference = text.rpartition("--")
+            if repository.casefold() in ("", own.casefold()):
+                module, _, made = reference.rpartition(".")
+                yield made, module
+
+
+def _read_folder(folder: str, model: str) -> _Answers | Unknown:
+    """What is in all Python files of the folder, or the first reason why one of them could not be read."""
     names = _python_files(folder)
     if isinstance(names, Unknown):
         return names
-    files: dict[str, bytes] = {}
-    total = 0
+    contents: list[tuple[CodeFile, bytes]] = []
     for name in names:
+        shown = os.path.normpath(os.path.join(model, name))
         content = read_bytes(folder, name, _MAX_FILE)
         if isinstance(content, Unknown):
             return content
-        files[name] = content
-        total += len(content)
-        if total > _MAX_TOTAL:
+        contents.append((CodeFile(printable(shown), os.path.join(folder, name), frozenset(), named=False), content))
+        if sum(len(content) for _, content in contents) > _MAX_TOTAL:
             return Unknown(f"the Python files of the model are larger than {_MAX_TOTAL >> 20} MiB together")
-    return files
-
-
-def _parsed(files: dict[str, bytes]) -> tuple[tuple[str, ...], tuple[str, ...]] | Unknown:
-    if not files:
-        return (), ()
-    child = run_child(
-        own_python("envdoctor.observe.model.reading.python_code"),
-        framed(files.values()),
-        seconds=_SECONDS,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
-    if child.status != "ok":
-        return Unknown(_ENDINGS.get(child.status, "the child that parses the model's Python files failed"))
-    answer = json.loads(child.stdout)
-    if "problem" in answer:
-        name = printable(list(files)[answer["file"]])
-        return Unknown(_PROBLEMS[answer["problem"]].format(name, answer["line"]))
-    return tuple(answer["methods"]), tuple(answer["names"])
+    read: dict[CodeFile, Mapping[str, Any]] = {}
+    for file, answer in answers(contents, definitions=True, seconds=_SECONDS):
+        if isinstance(answer, str):
+            return Unknown(f"{printable(os.path.basename(file.path))}: {answer}")
+        read[file] = answer
+    return read
 
 
 def _python_files(folder: str) -> list[str] | Unknown:

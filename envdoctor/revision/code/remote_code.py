@@ -33,7 +33,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.code.parts.auto_map import AUTO_MAP_FILES, compare_auto_maps
+from envdoctor.models.auto_map import AUTO_MAP_FILES
+from envdoctor.revision.code.parts.auto_map import compare_auto_maps
 from envdoctor.revision.code.parts.file_changes import compare_file, lone_definitions, one_sided
 from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pair_files
 from envdoctor.revision.code.parts.reading import Source, parse, read_sources

@@ -4,7 +4,8 @@ Kind of change, in the area ``code``: ``transformers-window`` (before and after 
 ``>=4.36,<4.48``, ``any`` or ``none``; detail says what sets the new bounds).
 
 Conditions are necessary ones: names that must be importable, methods that must be there, the first release of a model
-type. Files that did not change are not read: what they ask for is the same on both sides.
+type. Names are looked up in the ledger of released packages. Files that did not change are not read: what they ask for
+is the same on both sides.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
-from envdoctor.revision.code.parts.transformers_names import TransformersNames
+from envdoctor.revision.code.parts.transformers_releases import TransformersReleases
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.short_text import listed
@@ -28,6 +31,7 @@ from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spe
 __all__ = ["AREA", "compare", "wants"]
 
 AREA = "code"
+_TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")
 #: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
 _LOADED = re.compile(
@@ -55,8 +59,7 @@ def compare(revisions: Revisions) -> Compared:
     if not changed:
         reason = Unknown("neither the code nor the configuration changed")
         return _facts(reason, reason)
-    known = TransformersNames(revisions.matrix)
-    before, after = (_demands(side, changed, known) for side in (revisions.old, revisions.new))
+    before, after = (_demands(side, changed, revisions.matrix) for side in (revisions.old, revisions.new))
     was, now = (
         Unknown(f"{found.path}: {found.reason}") if isinstance(found, Unread) else spell_ranges(_window(found))
         for found in (before, after)
@@ -85,7 +88,7 @@ def _window(demands: Sequence[_Demand]) -> tuple[Range, ...]:
     return window
 
 
-def _demands(snapshot: Snapshot, paths: Sequence[str], known: TransformersNames) -> list[_Demand] | Unread:
+def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> list[_Demand] | Unread:
     """What the given files ask for, the tightest demands first; unread when one of them could not be understood."""
     present = [path for path in paths if path in snapshot.files]
     found: list[_Demand] = []
@@ -94,25 +97,28 @@ def _demands(snapshot: Snapshot, paths: Sequence[str], known: TransformersNames)
             read = read_json(snapshot, path)
             if isinstance(read, Unread):
                 return read
-            found += _config_demands(path, read.data, known) if read is not None else ()
+            found += _config_demands(path, read.data, matrix) if read is not None else ()
     sources, unread = read_sources(snapshot, [path for path in present if path not in _CONFIGS])
     if unread:
         return unread[0]
+    known = TransformersReleases(matrix.ledger)
     for source, code in zip(sources, parse(sources), strict=True):
         if isinstance(code, Unread):
             return code
-        found += _code_demands(source.path, code, known)
+        for what, releases in known.needed(code.uses).items():
+            found.append(_Demand(parse_ranges(releases), f"{what} is in {releases}", source.path))
+        found += _method_demands(source.path, code, matrix)
     return [demand for demand in dict.fromkeys(found) if demand.releases != EVERY]
 
 
-def _config_demands(path: str, data: Mapping[str, Any], known: TransformersNames) -> Iterator[_Demand]:
+def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Iterator[_Demand]:
     own_code = isinstance(data.get("auto_map"), dict) and bool(data["auto_map"])
     kind = data.get("model_type")
     if path == "config.json" and isinstance(kind, str) and not own_code:
-        releases = known.releases_of_type(kind)
+        releases = ModelTypes(matrix).releases(kind)
         if releases is not None:
             yield _Demand(parse_ranges(releases), f"model type {kind[:60]} is registered in {releases or 'all'}", path)
-    for row in known.config:
+    for row in matrix.rows(_TABLE, "config"):
         value = data.get(row["key"])
         if row["file"] != path or value is None or row.get("without") in data or (own_code and path == "config.json"):
             continue
@@ -121,29 +127,24 @@ def _config_demands(path: str, data: Mapping[str, Any], known: TransformersNames
             yield _Demand(parse_ranges(row["releases"]), f"{what} is understood by {row['releases']}", path)
 
 
-def _code_demands(path: str, code: FileCode, known: TransformersNames) -> Iterator[_Demand]:
-    for name in sorted({one.name for one in code.imports if one.required}):
-        releases = known.releases_of_name(name)
-        if releases:
-            yield _Demand(parse_ranges(releases), f"{name} is in {releases.replace('|', 'or')}", path)
-    gated = any(site.is_gate for site in code.sites)
-    defined = {definition.name.rpartition(".")[2] for definition in code.definitions}
+def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
     for definition in code.definitions:
         owner, _, method = definition.name.rpartition(".")
-        for row in known.methods:
-            names = {parameter.name for parameter in definition.parameters}
-            open_ended = any(parameter.kind == "**" for parameter in definition.parameters)
+        taken = {parameter.name for parameter in definition.parameters}
+        open_ended = any(parameter.kind == "**" for parameter in definition.parameters)
+        for row in matrix.rows(_TABLE, "method"):
             fits = method == row["name"] and fnmatchcase(owner.rpartition(".")[2], row["class"])
-            if fits and row["lacks"] not in names and not open_ended:
+            if fits and row["lacks"] not in taken and not open_ended:
                 what = f"{definition.name} takes no {row['lacks']}"
                 yield _Demand(parse_ranges(row["releases"]), f"{what}, which works with {row['releases']}", path)
-        if gated:
-            continue
-        for call in definition.calls:
-            called = call.name.rpartition(".")[2]
-            keywords = {keyword.partition("=")[0] for keyword in call.keywords}
-            for row in known.calls:
-                wanted = row.get("keyword")
-                if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
-                    what = f"{called}({wanted}=…)" if wanted else called
-                    yield _Demand(parse_ranges(row["releases"]), f"{what} is in {row['releases']}", path)
+    if any(site.is_gate for site in code.sites):
+        return
+    defined = {definition.name.rpartition(".")[2] for definition in code.definitions}
+    for call in (call for definition in code.definitions for call in definition.calls):
+        called = call.name.rpartition(".")[2]
+        keywords = {keyword.partition("=")[0] for keyword in call.keywords}
+        for row in matrix.rows(_TABLE, "call"):
+            wanted = row.get("keyword")
+            if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
+                what = f"{called}({wanted}=…)" if wanted else called
+                yield _Demand(parse_ranges(row["releases"]), f"{what} is in {row['releases']}", path)

@@ -46,9 +46,8 @@ def test_every_registered_fact_of_the_model_is_observed_once(disk, registry, mod
     disk.folder()
     disk.cached()
     keys = sorted(fact.key for fact in disk.observe(model))
-    assert keys == sorted(
-        key for module in ("config", "named", "remote_code", "tokenizer_config", "weights") for key in keys_of(module)
-    )
+    modules = ("config", "named", "registered", "remote_code", "tokenizer_config", "weights")
+    assert keys == sorted(key for module in modules for key in keys_of(module))
 
 
 def test_nothing_is_written_and_no_client_is_imported(disk):

@@ -1,4 +1,4 @@
-"""Which code transformers loads for a repository: the auto_map of its configurations."""
+"""Changes of the code that transformers loads for a repository: the auto_map of its configurations."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.comparer import Change, Revisions
 from envdoctor.revision.json_files import read_json
 
-__all__ = ["AUTO_MAP_FILES", "compare_auto_maps"]
+__all__ = ["compare_auto_maps"]
 
-#: Configurations whose auto_map transformers follows.
-AUTO_MAP_FILES = (
-    "config.json",
-    "tokenizer_config.json",
-    "processor_config.json",
-    "preprocessor_config.json",
-    "video_preprocessor_config.json",
-)
 _MAX_ENTRIES = 200
 _MAX_TEXT = 200
 
@@ -68,31 +61,10 @@ def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
     found: dict[str, _Reference] = {}
-    for key, text in _entries(document.data) if document else ():
+    for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_TEXT] if separator and repository.casefold() not in own else None
         found[key[:_MAX_TEXT]] = _Reference(text[:_MAX_TEXT], away)
         if len(found) > _MAX_ENTRIES:
             return Unread(path, f"its auto_map has more than {_MAX_ENTRIES} entries")
     return found
-
-
-def _entries(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """``auto_map`` of the file, and the classes of its custom pipelines."""
-    for key, value in _table(data.get("auto_map")):
-        if isinstance(value, str):
-            yield key, value
-        elif isinstance(value, list):
-            yield from ((f"{key}.{index}", entry) for index, entry in enumerate(value) if isinstance(entry, str))
-    for task, pipeline in _table(data.get("custom_pipelines")):
-        for key, value in _table(pipeline):
-            if key == "impl" and isinstance(value, str):
-                yield f"custom_pipelines.{task}", value
-
-
-def _table(value: object) -> Iterator[tuple[str, object]]:
-    # The oldest form of auto_map of a tokenizer is a list: [slow class, fast class].
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list):
-        yield "AutoTokenizer", value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from envdoctor.source.uses import Use
+
 __all__ = [
     "MINOR_ONLY",
     "MODULE_LEVEL",
@@ -107,24 +109,27 @@ class Statement(NamedTuple):
 
 
 class FileCode(NamedTuple):
-    """One parsed file. ``meaning`` is the digest of all of it, annotations included."""
+    """One parsed file. ``meaning`` is the digest of all of it, annotations included; ``uses`` is what it takes of other
+    packages."""
 
     meaning: str
     definitions: tuple[Definition, ...]
     imports: tuple[Import, ...]
     sites: tuple[Site, ...]
     statements: tuple[Statement, ...]
+    uses: tuple[Use, ...] = ()
 
 
 def from_json(document: Sequence[Any]) -> FileCode:
     """The records again, after they went through JSON as lists."""
-    meaning, definitions, imports, sites, statements = document
+    meaning, definitions, imports, sites, statements, uses = document
     return FileCode(
         meaning,
         tuple(_definition(row) for row in definitions),
         tuple(Import(*row) for row in imports),
         tuple(Site(*row) for row in sites),
         tuple(Statement(*row) for row in statements),
+        tuple(Use(*row) for row in uses),
     )
 
 

@@ -18,6 +18,7 @@ from envdoctor.revision.code.parts.imports import imports_of_tree
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
 from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exact, joined, short, target_names
 from envdoctor.sandbox.frames import frames
+from envdoctor.source.uses import TooMuch, uses_of
 
 __all__ = ["TooLarge", "main", "read_code"]
 
@@ -44,7 +45,7 @@ def main() -> None:
 def _answer(content: bytes) -> FileCode | dict[str, object]:
     try:
         return read_code(content)
-    except TooLarge:
+    except (TooLarge, TooMuch):
         return {"problem": "large"}
     except SyntaxError as error:
         return {"problem": "syntax", "line": error.lineno or 1}
@@ -57,8 +58,8 @@ def _answer(content: bytes) -> FileCode | dict[str, object]:
 
 
 def read_code(content: bytes) -> FileCode:
-    """Parse one file. Raises :class:`TooLarge`, and SyntaxError, ValueError, RecursionError or MemoryError as
-    ``ast.parse`` does."""
+    """Parse one file. Raises :class:`TooLarge`, :class:`TooMuch`, and SyntaxError, ValueError, RecursionError or
+    MemoryError as ``ast.parse`` does."""
     tree = ast.parse(content)
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
@@ -79,7 +80,8 @@ def read_code(content: bytes) -> FileCode:
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
-    return FileCode(joined(parts), tuple(definitions), tuple(imports), tuple(sites_of(tree, nodes)), tuple(statements))
+    sites, uses = tuple(sites_of(tree, nodes)), tuple(uses_of(tree).uses)
+    return FileCode(joined(parts), tuple(definitions), tuple(imports), sites, tuple(statements), uses)
 
 
 def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
