@@ -62,7 +62,7 @@ def _completed(
 ) -> Mapping[str, Value]:
     provider, wanted = str(link["provider"]), link.get("wanted")
     found: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
-    if link["kind"] in _OF_CLASSES:
+    if link["kind"] in (*_OF_CLASSES, "argument"):
         found["constraint"] = _fitting_classes(link, links, ledger, there)
         if link["kind"] == "override":
             found["text"] = spelled(str(link["name"]), str(link["text"]))

@@ -272,14 +272,15 @@ def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following
 
 
 def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
-    found: dict[Any, Any] = {}
+    found: dict[Any, Any] | None = {}
     for key, value in zip(node.keys, node.values, strict=True):
         name = UNKNOWN if key is None else evaluate(key, frame, following)
         content = evaluate(value, frame, following)
         if not isinstance(name, (str, int, tuple)) or name is UNKNOWN:
-            return UNKNOWN
-        found[name] = content
-    return found
+            found = None
+        elif found is not None:
+            found[name] = content
+    return UNKNOWN if found is None else found
 
 
 def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
@@ -355,6 +356,8 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
     arguments, keywords = _arguments(node, frame, following)
     if isinstance(function, Function):
         return following.call(function, arguments, keywords, node)
+    if isinstance(function, Class):
+        return following.made(function, keywords, frame.module, node.lineno)
     if isinstance(function, Made):
         return _library(function.dotted, arguments, keywords, frame, following)
     return UNKNOWN

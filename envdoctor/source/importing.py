@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from envdoctor.source.deciding import Frame, demanded, evaluate, joined, truth
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers, absolute, is_type_checking
+from envdoctor.source.signatures import accepts
 from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
 
 __all__ = ["Importing", "OutOfBudget"]
@@ -191,6 +192,14 @@ class Importing:
             return UNKNOWN
         return self._stopped("AttributeError", Stop("attribute", consumer, line, module, name))
 
+    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
+        """An object of a class. Raises :class:`Failed` where the class of another package does not take a keyword."""
+        if not self._unsure and of.module.partition(".")[0] != consumer.partition(".")[0]:
+            for keyword in keywords:
+                if keyword != "**" and accepts(f"{of.module}:{of.cls}", keyword, self.library.parameters) is False:
+                    return self._stopped("TypeError", Stop("argument", consumer, line, of.module, of.cls, "", keyword))
+        return UNKNOWN
+
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
         name = function.node.name
@@ -225,7 +234,8 @@ class Importing:
             value = returned.value
         except Failed as failed:
             # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
-            if pending or failed.kind not in _IMPORT_ERRORS:
+            known = failed.kind in _IMPORT_ERRORS or (failed.stop is not None and failed.stop.kind == "argument")
+            if pending or not known:
                 return UNKNOWN
             raise
         except (_Break, _Continue, _TooLong):

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.source.offers import Offers, read_offers, statements
+from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import trimmed
 from envdoctor.text.files import Files
 
@@ -21,6 +22,9 @@ _COMPILED = (".so", ".pyd", ".pyc")
 #: Before 3.11 the parser has no limit of its own: 100,000 operators in one expression overrun an 8 MiB stack.
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
+
+
+Signatures = tuple[Mapping[str, tuple[str, ...] | None], Mapping[str, tuple[str, ...]]]
 
 
 class Unreadable(Exception):
@@ -56,6 +60,7 @@ class Library:
         self._trees: dict[str, ast.Module] = {}
         self._sources: dict[str, bytes] = {}
         self._functions: dict[str, dict[int, ast.FunctionDef]] = {}
+        self._called: dict[str, Signatures | None] = {}
         self.read: dict[str, None] = {}
         self.exported: dict[str, dict[str, str]] = {}
 
@@ -99,6 +104,30 @@ class Library:
                 body = []
             self._functions[module] = {one.lineno: one for one in statements(body) if isinstance(one, ast.FunctionDef)}
         return self._functions[module].get(line)
+
+    def parameters(self, place: str) -> tuple[str, ...] | None:
+        """What ``module:Class`` or a function can be called with; None when that is not known."""
+        module, _, name = place.partition(":")
+        signatures = self._signatures(module)
+        return signatures[0].get(name) if signatures is not None else None
+
+    def calls(self, module: str) -> Mapping[str, tuple[str, ...]] | None:
+        """How the classes of a module call their own methods; None when that is not known."""
+        signatures = self._signatures(module)
+        return signatures[1] if signatures is not None else None
+
+    def _signatures(self, module: str) -> Signatures | None:
+        """What :mod:`~envdoctor.source.signatures` tells of a module, which is read whole for that, once."""
+        if module not in self._called:
+            self._called[module] = None
+            try:
+                offers, found = self.offers(module), self.find(module)
+                if offers is not None and found is not None:
+                    tree = _parsed(self._source(found.path))
+                    self._called[module] = parameters(tree, module, offers.names), calls(tree, module, offers.names)
+            except (Unreadable, RecursionError):
+                pass
+        return self._called[module]
 
     def mentions(self, module: str, name: str) -> bool:
         """Whether the name stands anywhere in the source of a module: otherwise nothing binds it there by name."""

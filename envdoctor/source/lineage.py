@@ -76,6 +76,7 @@ class Member:
             except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
                 block = None
             if node is not None and isinstance(block, ast.If) and isinstance(block.body[0], type(node)):
+                block.body[0].decorator_list = node.decorator_list
                 self._bodies[name] = block.body[0]
         return self._bodies[name]
 
@@ -107,8 +108,8 @@ class Member:
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Those of a method as :func:`~envdoctor.source.overriding.own_parameters` tells them; None also where the
         module gives the name to attributes: to a method of the object, perhaps."""
-        node = self.methods.get(name)
-        return own_parameters(node) if node is not None and name not in self._source.assigned else None
+        node = self.body(name) if name not in self._source.assigned else None
+        return own_parameters(node) if node is not None else None
 
 
 class Lineage:

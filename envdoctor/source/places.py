@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping
-from typing import TypeVar
-
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
-from envdoctor.source.signatures import accepts, calls, parameters
+from envdoctor.source.signatures import accepts
 
 __all__ = ["Places"]
 
 _DEEPEST = 12
-Found = TypeVar("Found")
-Names = Mapping[str, str]
 
 
 class Places:
-    """The definitions of an environment's modules; every module is read whole at most once."""
+    """The definitions of an environment's modules."""
 
     def __init__(self, library: Library, following: Importing) -> None:
         self._library, self._following = library, following
-        self._trees: dict[str, ast.Module | None] = {}
-        self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
-        self._calls: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     def place(self, module: str, name: str) -> str | None:
         """``transformers.training_args:TrainingArguments`` for a public dotted name; None when that cannot be told."""
@@ -45,7 +36,7 @@ class Places:
         when none calls it, None when that cannot be told."""
         module, _, qualified = place.partition(":")
         owner, _, method = qualified.rpartition(".")
-        known = self._of(calls, self._calls, module, self._tree)
+        known = self._library.calls(module)
         if known is None or depth > _DEEPEST:
             return None
         if qualified in known:
@@ -62,40 +53,7 @@ class Places:
 
     def _items(self, place: str) -> tuple[str, ...] | None:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place
-        module, _, name = (home or "").partition(":")
-        known = self._of(parameters, self._parameters, module, self._heads) if home is not None else None
-        return None if known is None else known.get(name)
-
-    def _of(
-        self,
-        read: Callable[[ast.Module, str, Names], Mapping[str, Found]],
-        kept: dict[str, Mapping[str, Found]],
-        module: str,
-        tree_of: Callable[[str], ast.Module | None],
-    ) -> Mapping[str, Found] | None:
-        if module not in kept:
-            offers, tree = self._offers(module), tree_of(module)
-            if offers is None or tree is None:
-                return None
-            kept[module] = read(tree, module, offers.names)
-        return kept[module]
-
-    def _heads(self, module: str) -> ast.Module | None:
-        """A module without the bodies of its functions."""
-        found = self._library.find(module)
-        try:
-            return self._library.tree(module) if found is not None and found.kind == "source" else None
-        except Unreadable:
-            return None
-
-    def _tree(self, module: str) -> ast.Module | None:
-        if module not in self._trees:
-            found = self._library.find(module)
-            try:
-                self._trees[module] = ast.parse(self._library.text(found.path)) if found is not None else None
-            except (Unreadable, SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
-                self._trees[module] = None
-        return self._trees[module]
+        return self._library.parameters(home) if home is not None else None
 
     def _offers(self, module: str) -> Offers | None:
         try:

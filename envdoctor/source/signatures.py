@@ -56,7 +56,8 @@ def parameters(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[s
 
 def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...]]:
     """How classes call their own methods: for ``Trainer.compute_loss`` the ways (``2 num_items_in_batch=``: number of
-    positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``)."""
+    positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``). Methods whose parameters
+    the class looks at itself are left out: it may call them in several ways."""
     found: dict[str, set[str]] = {}
     for node in _definitions(tree.body):
         if not isinstance(node, ast.ClassDef):
@@ -64,9 +65,10 @@ def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, .
         bases = [_place(base, module, names) for base in node.bases]
         found.setdefault(node.name, set()).update(f"&{base}" for base in bases if base is not None)
         own = {method.name for method in _methods(node) if not _is_property(method)}
+        asked = {name for method in _methods(node) for name in _inspected(method)}
         for method in _methods(node):
             for way in _own_calls(method):
-                if way[0] in own:
+                if way[0] in own - asked:
                     found.setdefault(f"{node.name}.{way[0]}", set()).add(way[1])
     return {name: tuple(sorted(ways)) for name, ways in found.items() if ways}
 
@@ -237,6 +239,15 @@ def _place(node: ast.expr, module: str, names: Names) -> str | None:
     else:
         return None
     return ".".join(parts[:-1]) + ":" + parts[-1] if len(parts) > 1 else None
+
+
+def _inspected(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """Methods whose parameters are looked at before they are called: ``inspect.signature(self.name)``."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Call) and _last(node) == "signature" and node.args:
+            asked = node.args[0]
+            if isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name) and asked.value.id == "self":
+                yield asked.attr
 
 
 def _own_calls(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:

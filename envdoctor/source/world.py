@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -60,10 +60,11 @@ class Version:
 class Stop(NamedTuple):
     """What stops an import: the module and line that ask (``consumer``, ``line``), what of which module they ask for.
 
-    ``kind`` is ``module``, ``name``, ``attribute`` or ``raise`` (the module itself gives up: ``text`` says why). What
-    stops a class instead is a ``keyword`` that ``name`` does not take, or an ``override`` with ``parameters`` that do
-    not fit how the base class calls its method ``name`` (``text``: ``2 num_items_in_batch=``); ``always`` when nobody
-    can make, or train, an object of the class without coming by it.
+    ``kind`` is ``module``, ``name``, ``attribute``, ``argument`` (the class ``name`` does not take ``keyword``) or
+    ``raise`` (the module itself gives up: ``text`` says why). What stops a class instead is a ``keyword`` that ``name``
+    does not take, or an ``override`` with ``parameters`` that do not fit how the base class calls its method ``name``
+    (``text``: ``2 num_items_in_batch=``); ``always`` when nobody can make, or train, an object of the class without
+    coming by it.
     """
 
     kind: str
@@ -108,6 +109,8 @@ class Following(Protocol):
     def unbound(self, module: str, name: str) -> Any: ...
 
     def attribute(self, module: str, name: str, consumer: str, line: int) -> Any: ...
+
+    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any: ...
 
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any: ...
 

@@ -194,6 +194,40 @@ def test_a_module_that_adds_to_itself_may_have_any_name(follow: Follow) -> None:
     assert follow({**LIB, **made, "app/__init__.py": "import lib.made\nx = lib.made.Any\n"}) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "refused"),
+    [
+        ("Made(name='a', version='1')", "version"),
+        ("{'a': {unknown(): Made(name='a')}, 'b': [Made('a', version='1')]}", "version"),
+        ("Made(name='a')", None),
+        ("Open(anything=1)", None),
+        ("Derived(width=1)", None),
+        ("Made(**options)", None),
+        ("Made(version='1') if unknown() else None", None),
+    ],
+)
+def test_a_keyword_that_a_class_of_another_package_refuses(follow: Follow, call: str, refused: str | None) -> None:
+    classes = """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Made:
+            name: str
+            size: int = 0
+
+        class Open:
+            def __init__(self, **options): ...
+
+        class Derived(Made, object):
+            def __init__(self, *rest, width): ...
+    """
+    source = f"from lazy import Made, Open, Derived\ntry:\n    x = {call}\nexcept ImportError:\n    x = None\n"
+    stops = follow({"lazy/__init__.py": classes, "app/__init__.py": source})
+    assert [(stop.kind, stop.module, stop.name, stop.keyword) for stop in stops] == (
+        [("argument", "lazy", "Made", refused)] if refused else []
+    )
+
+
 def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> None:
     lazy = """
         import sys

@@ -120,6 +120,7 @@ def test_a_class_calls_its_own_methods():
 class Trainer(Base):
     def compute_loss(self, model, inputs, num_items_in_batch=None): ...
     def _sampler(self, dataset): ...
+    def _old(self, value): ...
     @property
     def width(self): ...
     def train(self, *rest, **options):
@@ -128,6 +129,10 @@ class Trainer(Base):
             loss = self.compute_loss(model, inputs)
         self._sampler(*rest)
         self._sampler(dataset, **options)
+        if "value" in inspect.signature(self._old).parameters:
+            self._old(value=1)
+        else:
+            self._old(enable=1)
         self.width(1)
         self.elsewhere(1)
         other.compute_loss()

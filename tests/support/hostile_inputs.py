@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elf_writer import shared_object
+from envdoctor.observe.model.reading.python_code import answer
 
 from envdoctor.app.configuration import load_configuration
 from envdoctor.app.errors import JobError, UsageProblem
@@ -29,7 +30,6 @@ from envdoctor.models.json_object import JsonProblem, parse_object
 from envdoctor.observe.code.reading import read_uses
 from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.reading.python_code import answer
 from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 from envdoctor.observe.source.reading import followed
 from envdoctor.probe.recording import RecordingError, read_recording
