@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elf_writer import shared_object
-from envdoctor.observe.model.reading.python_code import answer
 
 from envdoctor.app.configuration import load_configuration
 from envdoctor.app.errors import JobError, UsageProblem
@@ -219,7 +218,7 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     )
     yield "configuration", (from_file(configuration), (UsageProblem,), toml)
     yield "config.json", (config, (JsonProblem,), models)
-    yield "code", (lambda content: answer([content]), (), [CODE, CODE * 50])
+    yield "code", (partial(read_uses.answer, own=(), notebook=False, definitions=True), (), [CODE, CODE * 50])
     yield "script", (partial(read_uses.answer, own=(), notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
     yield "imports", (partial(_followed, folder / "followed"), (), [FOLLOWED, FOLLOWED * 50])
     yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
@@ -277,7 +276,8 @@ def _followed(folder: Path, content: bytes) -> object:
         (folder / name / "__init__.py").write_bytes(content)
     asked = {"folders": [str(folder)], "root": "/", "python": "3.11.7", "platform": "linux", "complete": True}
     asked |= {"versions": {"app": "1.0", "lib": "2.0"}, "owners": {}, "followed": ["app", "lib"]}
-    return followed.answer({**asked, "entries": [["import app", "app", None], ["from app import Name", "app", "Name"]]})
+    entries = [["import app", "app", None, False], ["from app import Name", "app", "Name", True]]
+    return followed.answer({**asked, "entries": entries})
 
 
 def _fixtures(name: str) -> list[Path]:
