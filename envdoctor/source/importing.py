@@ -41,6 +41,7 @@ _IMPORT_ERRORS = (
     "VersionConflict",
 )
 _MOST_ALIASES = 6
+_MOST_STOPS = 8
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
 #: Packages whose functions guards compare versions with.
 _COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
@@ -73,13 +74,19 @@ class _Continue(Exception):
 class _State:
     """One module that was, or is being, imported."""
 
-    __slots__ = ("failure", "frame", "running", "stops")
+    __slots__ = ("failure", "frame", "kind", "running", "stops")
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.running = True
         self.failure: Failed | None = None
+        self.kind = ""
         self.stops: list[Stop] = []
+
+    def stop(self, failed: Failed) -> None:
+        """Note what stops it, or would next."""
+        self.kind = self.kind or failed.kind
+        self.stops += [one for one in (failed.stop, *failed.behind) if one is not None and one not in self.stops]
 
 
 class Importing:
@@ -108,7 +115,7 @@ class Importing:
             for name in names:
                 self._take(module, name, "", 0)
         except Failed as failed:
-            return self._all_stops(failed)
+            return list(dict.fromkeys([failed.stop, *failed.behind]))[:_MOST_STOPS] if failed.stop else []
         return []
 
     def offered(self, module: str, name: str) -> bool | None:
@@ -299,8 +306,7 @@ class Importing:
                 self._block(body, state.frame, [])
             except Failed as failed:
                 if failed.stop is not None:  # else it rests on a value that may have been read wrongly
-                    state.failure = failed
-                    state.stops += [failed.stop] if failed.stop not in state.stops else []
+                    state.stop(failed)
             except (_Return, _Break, _Continue):
                 pass
             except RecursionError:
@@ -309,18 +315,10 @@ class Importing:
                 self._current.pop()
                 self._unsure, self._catching, self._depth, self._until, self._testing = saved
                 state.running = False
-            if state.stops and (state.failure is None or state.failure.stop != state.stops[0]):
-                state.failure = Failed("ImportError", state.stops[0])
+            if state.stops:
+                state.failure = Failed(state.kind, state.stops[0], state.stops[1:])
         if state.failure is not None:
             raise state.failure
-
-    def _all_stops(self, failed: Failed) -> list[Stop]:
-        """What stops it first, and what would stop the same module next."""
-        stops = [failed.stop] if failed.stop else []
-        for state in self._states.values():
-            if failed.stop in state.stops:
-                stops += [stop for stop in state.stops if stop not in stops and stop.consumer == failed.stop.consumer]
-        return stops
 
     def _exists(self, module: str) -> bool | None:
         """Whether a module is there; None when that cannot be told."""
@@ -515,11 +513,17 @@ class Importing:
         return UNKNOWN
 
     def _stopped(self, kind: str, stop: Stop) -> Any:
-        """What happens at something that is certain to fail. Raises :class:`Failed`, unless it stands at the top of a
-        module: there the statements behind it are followed too, to tell what fails next."""
-        if self._unsure or self._catching or self._depth or not self._current or stop.consumer == "":
-            raise Failed(kind, stop)
-        self._current[-1].stops.append(stop)
+        """What happens at something that is certain to fail. Raises :class:`Failed`, or goes on: see
+        :meth:`_goes_on`."""
+        return self._goes_on(Failed(kind, stop))
+
+    def _goes_on(self, failed: Failed) -> Any:
+        """Raises :class:`Failed`, unless it stands at the top of a module: there the statements behind it are followed
+        too, to tell what fails next."""
+        stop = failed.stop
+        if self._unsure or self._catching or self._depth or not self._current or stop is None or stop.consumer == "":
+            raise failed
+        self._current[-1].stop(failed)
         return UNKNOWN
 
     # Statements
@@ -533,14 +537,22 @@ class Importing:
 
     def _import(self, statement: ast.Import, frame: Frame, pending: list[Any]) -> None:
         for alias in statement.names:
-            self.load(alias.name, frame.module, statement.lineno)
+            try:
+                self.load(alias.name, frame.module, statement.lineno)
+            except Failed as failed:
+                self._goes_on(failed)
             shown = alias.name if alias.asname else alias.name.partition(".")[0]
             frame.names[alias.asname or shown] = Module(shown)
 
     def _import_from(self, statement: ast.ImportFrom, frame: Frame, pending: list[Any]) -> None:
         found = self.library.find(frame.module)
         module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
-        self.load(module, frame.module, statement.lineno)
+        try:
+            self.load(module, frame.module, statement.lineno)
+        except Failed as failed:
+            self._goes_on(failed)
+            frame.names.update((alias.asname or alias.name, UNKNOWN) for alias in statement.names)
+            return
         for alias in statement.names:
             if alias.name == "*":
                 state = self._states.get(module)
@@ -550,7 +562,11 @@ class Importing:
                     if name in exports if exports is not None else not name.startswith("_"):
                         frame.names[name] = value
             else:
-                frame.names[alias.asname or alias.name] = self._take(module, alias.name, frame.module, statement.lineno)
+                try:
+                    found = self._take(module, alias.name, frame.module, statement.lineno)
+                except Failed as failed:
+                    found = self._goes_on(failed)
+                frame.names[alias.asname or alias.name] = found
 
     def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
         for one in (*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)):

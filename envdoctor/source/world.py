@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -79,11 +79,11 @@ class Stop(NamedTuple):
 
 
 class Failed(Exception):
-    """An exception in the code that is followed: its class by name, and what caused it."""
+    """An exception in the code that is followed: its class by name, what caused it, and what would stop it next."""
 
-    def __init__(self, kind: str, stop: Stop | None) -> None:
+    def __init__(self, kind: str, stop: Stop | None, behind: Sequence[Stop] = ()) -> None:
         super().__init__(kind)
-        self.kind, self.stop = kind, stop
+        self.kind, self.stop, self.behind = kind, stop, behind
 
 
 class Following(Protocol):

@@ -61,6 +61,25 @@ def test_what_stops_first_is_told_first(follow: Follow) -> None:
     assert what(follow(files))[0] == ("name", "lib", "gone")
 
 
+def test_what_would_stop_it_next_in_other_modules_is_told_too(follow: Follow) -> None:
+    files = {
+        **LIB,
+        "app/__init__.py": "from . import one\nfrom .two import x\nimport app.three\n",
+        "app/one.py": "import absent\nfrom lib import gone\nabsent.call()\n",
+        "app/two.py": "try:\n    import other\nexcept ImportError:\n    pass\nfrom lib.sub import gone as x\n",
+        "app/three.py": "import lib\ny = lib.lost\n",
+    }
+    assert what(follow(files)) == [
+        ("module", "absent", ""),
+        ("name", "lib", "gone"),
+        ("name", "lib.sub", "gone"),
+        ("attribute", "lib", "lost"),
+    ]
+    assert what(follow(files, "app.two")) == what(follow(files))
+    alone = {name: source for name, source in files.items() if name != "app/__init__.py"}
+    assert what(follow({**alone, "app/__init__.py": ""}, "app.two")) == [("name", "lib.sub", "gone")]
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
