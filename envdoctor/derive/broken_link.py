@@ -105,8 +105,9 @@ def _asked(link: Mapping[str, Value]) -> Asked:
 
 def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> Iterator[Mapping[str, Value]]:
     """What is missing between releases of which at least one was not followed."""
-    if followed.issuperset(there):
-        return
+    others = (ledger.package(name) for name in there if name not in followed)
+    if not any(other is not None and other.by_names for other in others):
+        return  # the rest is read for nothing: it was all followed
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
