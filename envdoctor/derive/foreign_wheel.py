@@ -10,18 +10,9 @@ from envdoctor.derive.running import Derived
 from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.versions.wheel_tags import wheel_target
+from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 
-INPUTS = (
-    "dist",
-    "python.minor",
-    "python.implementation",
-    "python.free_threaded",
-    "os.platform",
-    "os.arch",
-    "os.libc",
-    "os.libc_version",
-)
+INPUTS = ("dist", *TARGET_KEYS)
 OUTPUTS = ("foreign_wheel", "environment.packages_python")
 
 #: Compiled for one release of CPython: cp310-cp310-…

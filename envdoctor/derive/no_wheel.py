@@ -9,20 +9,9 @@ from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.versions.wheel_tags import TARGET_KEYS
 
-INPUTS = (
-    "dist",
-    "pkg.*",
-    "python.version",
-    "python.minor",
-    "python.implementation",
-    "python.free_threaded",
-    "os.platform",
-    "os.arch",
-    "os.libc",
-    "os.libc_version",
-    "torch.cuda",
-)
+INPUTS = ("dist", "pkg.*", "python.version", "torch.cuda", *TARGET_KEYS)
 OUTPUTS = ("no_wheel",)
 
 

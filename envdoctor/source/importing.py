@@ -74,12 +74,11 @@ class _Continue(Exception):
 class _State:
     """One module that was, or is being, imported."""
 
-    __slots__ = ("failure", "frame", "kind", "running", "stops")
+    __slots__ = ("frame", "kind", "running", "stops")
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.running = True
-        self.failure: Failed | None = None
         self.kind = ""
         self.stops: list[Stop] = []
 
@@ -315,10 +314,8 @@ class Importing:
                 self._current.pop()
                 self._unsure, self._catching, self._depth, self._until, self._testing = saved
                 state.running = False
-            if state.stops:
-                state.failure = Failed(state.kind, state.stops[0], state.stops[1:])
-        if state.failure is not None:
-            raise state.failure
+        if state.stops and not state.running:
+            raise Failed(state.kind, state.stops[0], state.stops[1:])
 
     def _exists(self, module: str) -> bool | None:
         """Whether a module is there; None when that cannot be told."""

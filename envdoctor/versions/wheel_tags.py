@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["WheelTarget", "wheel_target"]
+__all__ = ["TARGET_KEYS", "WheelTarget", "wheel_target"]
 
 _PYTHON = r"(cp|py)3(\d{0,3})\Z"
 _TIED = r"cp3\d{1,3}-cp3\d{1,3}t?-"
@@ -26,7 +26,9 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "intel": "x86_64", "32": "x8
 _NO_GLIBC = (1 << 30,)
 #: What must fit, one after the other: system, machine, interpreter, C library.
 _STEPS = 4
+#: The facts that a target is read from, in this order; then whether its Python is free-threaded.
 _KEYS = ("python.minor", "python.implementation", "os.platform", "os.arch", "os.libc", "os.libc_version")
+TARGET_KEYS = (*_KEYS, "python.free_threaded")
 
 
 class WheelTarget(NamedTuple):
