@@ -48,7 +48,7 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
     request = request._replace(facts=facts)
     kept = KeptFacts(request, rooms)
     known = kept.get()
-    facts.update(known.facts)
+    facts.update(known.kept.facts.values() if known.kept else ())
     looking = _ordered([one for room in rooms for one in _observers(room, known.observers)])
     for observer in looking:
         if not getattr(observer, "KEPT", False):
@@ -58,8 +58,7 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
         found = _guarded(observer, kept.request(facts))
         kept.heard(observer.__name__, found)
         facts.update(found)
-    if not known.observers:
-        kept.put()
+    facts.kept = known.kept or kept.put()
     return facts
 
 

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from zlib import adler32, crc32
 
 from envdoctor import __version__
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.factset import FactSet, Kept
+from envdoctor.facts.values import Fact
+from envdoctor.facts.written import read, written
 from envdoctor.observe.request import Request
-from envdoctor.text.cache import CacheFolder
+from envdoctor.text.cache import CacheFolder, sealed, unsealed
 from envdoctor.text.files import Spent
 from envdoctor.text.looks import Looks, same
 
@@ -31,9 +32,9 @@ _MOST_ENTRIES = 32
 
 
 class Known(NamedTuple):
-    """What is known from last time: facts, and the observers (module names) that need not look again."""
+    """What is known from last time, and the observers (module names) that need not look again."""
 
-    facts: Sequence[Fact] = ()
+    kept: Kept | None = None
     observers: frozenset[str] = frozenset()
 
 
@@ -58,9 +59,8 @@ class KeptFacts:
 
     def get(self) -> Known:
         """What still counts; nothing when anything is not as it was."""
-        data = self._entries.read(self._name, _LARGEST) or b""
-        checksum, _, data = data.partition(b"\n")
-        if not checksum or checksum != b"%d" % crc32(data):
+        data = unsealed(self._entries.read(self._name, _LARGEST))
+        if data is None:
             return Known()
         told, _, looks = data.partition(b"\n")
         entry = json.loads(told)
@@ -72,8 +72,8 @@ class KeptFacts:
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
                 and same(looks, self._request.place.files)
             ):
-                facts = [Fact(key, _read(found), origin, source) for key, found, origin, source in entry["facts"]]
-                return Known(facts, frozenset(entry["observers"]))
+                facts = [Fact(key, read(found), origin, source) for key, found, origin, source in entry["facts"]]
+                return Known(self._kept(told, facts), frozenset(entry["observers"]))
         except Spent:
             pass
         return Known()
@@ -99,22 +99,28 @@ class KeptFacts:
             self._facts += facts
         files.looks = None
 
-    def put(self) -> None:
+    def put(self) -> Kept | None:
         """Keep it all, unless something was changed just now."""
         if not self._looks.settled(self._started):
-            return
+            return None
         own = {fact.key for fact in self._facts}
         entry = {
             "key": self._key,
             "asked": {key: repr(self._request.value(key)) for key in sorted(self._asked - own)},
             "rows": list(self._rows.items()),
-            "facts": [(fact.key, _written(fact.value), fact.origin, fact.source) for fact in self._facts],
+            "facts": [(fact.key, written(fact.value), fact.origin, fact.source) for fact in self._facts],
             "observers": self._observers,
         }
-        data = json.dumps(entry, separators=(",", ":")).encode() + b"\n" + self._looks.written()
-        if len(data) < _LARGEST:
-            self._entries.write(self._name, b"%d\n" % crc32(data) + data)
-            self._entries.trim(_MOST_ENTRIES, ".json")
+        told = json.dumps(entry, separators=(",", ":")).encode()
+        data = sealed(told + b"\n" + self._looks.written())
+        if len(data) > _LARGEST:
+            return None
+        self._entries.write(self._name, data)
+        self._entries.trim(_MOST_ENTRIES, ".json")
+        return self._kept(told, self._facts)
+
+    def _kept(self, told: bytes, facts: Iterable[Fact]) -> Kept:
+        return Kept(f"{crc32(told):08x}{self._name}", {fact.key: fact for fact in facts})
 
 
 class _Heard(FactSet):
@@ -131,24 +137,3 @@ class _Heard(FactSet):
 
 def _checksum(rows: object) -> int:
     return crc32(repr(rows).encode("utf-8", "surrogatepass"))
-
-
-def _written(value: Value) -> object:
-    if isinstance(value, Records):
-        items = [{column: _written(cell) for column, cell in item.items()} for item in value]
-        return {"items": items, "incomplete": value.incomplete}
-    if isinstance(value, Unknown):
-        return {"unknown": value.reason}
-    return None if isinstance(value, Absent) else value
-
-
-def _read(written: Any) -> Value:
-    if isinstance(written, dict):
-        if "unknown" in written:
-            return Unknown(written["unknown"])
-        items = tuple({column: _read(cell) for column, cell in item.items()} for item in written["items"])
-        return Records(items, written["incomplete"])
-    if isinstance(written, list):
-        return tuple(written)
-    value: Value = ABSENT if written is None else written
-    return value
