@@ -19,9 +19,9 @@ from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact
 from envdoctor.facts.written import read, written
 from envdoctor.observe.request import Request
+from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
-from envdoctor.text.files import Spent
-from envdoctor.text.looks import Looks, same
+from envdoctor.text.files import Looks, Spent
 
 __all__ = ["KeptFacts", "Known"]
 
@@ -62,7 +62,7 @@ class KeptFacts:
         data = unsealed(self._entries.read(self._name, _LARGEST))
         if data is None:
             return Known()
-        told, _, looks = data.partition(b"\n")
+        told, _, looked = data.partition(b"\n")
         entry = json.loads(told)
         value, rows = self._request.value, self._request.rows
         try:
@@ -70,7 +70,7 @@ class KeptFacts:
                 entry["key"] == self._key
                 and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
-                and same(looks, self._request.place.files)
+                and looks.same(looked, self._request.place.files)
             ):
                 facts = [Fact(key, read(found), origin, source) for key, found, origin, source in entry["facts"]]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
@@ -101,7 +101,7 @@ class KeptFacts:
 
     def put(self) -> Kept | None:
         """Keep it all, unless something was changed just now."""
-        if not self._looks.settled(self._started):
+        if not looks.settled(self._looks, self._started):
             return None
         own = {fact.key for fact in self._facts}
         entry = {
@@ -112,7 +112,7 @@ class KeptFacts:
             "observers": self._observers,
         }
         told = json.dumps(entry, separators=(",", ":")).encode()
-        data = sealed(told + b"\n" + self._looks.written())
+        data = sealed(told + b"\n" + looks.written(self._looks))
         if len(data) > _LARGEST:
             return None
         self._entries.write(self._name, data)

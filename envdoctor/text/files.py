@@ -8,13 +8,12 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 from zlib import crc32
 
-if TYPE_CHECKING:
-    from envdoctor.text.looks import Looks, Mark
+__all__ = ["Budget", "Files", "Looks", "Mark", "Spent", "because_of", "read_regular"]
 
-__all__ = ["Budget", "Files", "Spent", "because_of", "read_regular"]
+#: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
+Mark = tuple[int, int]
 
 #: Never wait: opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -69,6 +68,18 @@ class Budget:
                 self.spent = "not read to the end: it takes too long"
         if self.spent is not None:
             raise Spent(self.spent)
+
+
+class Looks:
+    """Files and folders by their paths as they were when they were looked at. ``failed``: somebody did not come to an
+    end with them, and another time may."""
+
+    __slots__ = ("failed", "files", "folders")
+
+    def __init__(self) -> None:
+        self.files: dict[str, Mark] = {}
+        self.folders: dict[str, Mark] = {}
+        self.failed = False
 
 
 class Files:

@@ -15,6 +15,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 
 __all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
@@ -64,7 +65,7 @@ def observe(request: Request) -> list[Fact]:
         return _facts(Records((), _ENDINGS.get(child.status, _FAILED)))
     answer = json.loads(child.stdout)
     if looks is not None:
-        looks.add(answer["files"], answer["folders"])
+        add(looks, answer["files"], answer["folders"])
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))

@@ -17,8 +17,7 @@ from envdoctor.source.importing import Importing, OutOfBudget
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.world import UNKNOWN, Stop, World
-from envdoctor.text.files import Files
-from envdoctor.text.looks import Looks
+from envdoctor.text.files import Files, Looks
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
