@@ -141,7 +141,7 @@ class _Conflicts:
     def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
         """The requirements that count; those of the ``extra`` of a package ``name`` only where they count for its sake
         alone."""
-        through = f" → {name}[{extra}]" if extra else ""
+        through = f" -> {name}[{extra}]" if extra else ""
         for wanted in _read(lines):
             try:
                 if isinstance(wanted, str):

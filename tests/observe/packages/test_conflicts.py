@@ -78,7 +78,7 @@ def test_what_an_extra_requires_counts_where_another_package_asks_for_it(asked: 
     put("c", "1.0")
     put("e", "1.0")
     (item,) = found().items
-    assert (item["package"], item["required_by"]) == ("c", ("a → b[fast-io] (>=2)",))
+    assert (item["package"], item["required_by"]) == ("c", ("a -> b[fast-io] (>=2)",))
 
 
 def test_extras_that_ask_for_each_other_end(put: Put, found) -> None:
@@ -93,7 +93,7 @@ def test_extras_of_an_egg_are_followed(put: Put, found, site: Path) -> None:
     (site / "b-1.0.egg-info" / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: b\nVersion: 1.0\n\n")
     (site / "b-1.0.egg-info" / "requires.txt").write_text("[x]\nc\n[x:python_version < '3']\nd\n[y]\ne\n")
     (item,) = found().items
-    assert (item["package"], item["required_by"]) == ("c", ("a → b[x]",))
+    assert (item["package"], item["required_by"]) == ("c", ("a -> b[x]",))
 
 
 def test_what_extras_require_is_looked_through_up_to_a_limit(put: Put, found) -> None:
