@@ -259,6 +259,7 @@ def test_a_line_is_taken_apart_as_packaging_does(line: str) -> None:
     assert requirement.name == wanted.name.lower().replace(".", "-").replace("_", "-")
     assert sorted(requirement.specifiers.replace(" ", "").split(",")) == sorted(str(wanted.specifier).split(","))
     assert bool(requirement.marker) is (wanted.marker is not None)
+    assert set(requirement.extras) == wanted.extras
 
 
 @settings(max_examples=60, deadline=None)
