@@ -20,8 +20,9 @@ from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.versions.pep440 import base_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["KEYS", "observe"]
+__all__ = ["KEPT", "KEYS", "observe"]
 
+KEPT = True
 KEYS = (
     "environment.path",
     "environment.kind",
