@@ -33,6 +33,7 @@ from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignme
 from envdoctor.observe.source.reading import followed
 from envdoctor.probe.recording import RecordingError, read_recording
 from envdoctor.revision.settings.parts.flat_keys import flatten
+from envdoctor.tracebacks.reading import read_error
 from envdoctor.versions.marker import holds
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
@@ -107,6 +108,17 @@ NOTEBOOK = json.dumps(
 PICKLE = b"\x80\x02}q\x00(X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
 PICKLE += b"ctorch\nFloatStorage\n"
 PICKLE += b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x02K\x02\x86K\x02K\x01\x86\x89}tRu."
+#: What is pasted, one after another: each is repeated, too.
+PASTED = b"""Traceback (most recent call last):
+  File "/opt/site-packages/peft/__init__.py", line 22, in <module>
+    from transformers import Cache, HybridCache
+ImportError: cannot import name 'HybridCache' from 'transformers' (/opt/site-packages/transformers/__init__.py)
+
+During handling of the above exception, another exception occurred:
+
+XError: f() got an unexpected keyword argument 'a'
+AttributeError: module 'a.b' has no attribute 'c'
+"""
 HEADER = json.dumps({"w": {"dtype": "F16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
 PACKAGE = {
     "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\nRequires-Dist: torch (>=2,<3) ; extra == 'x'\n",
@@ -223,6 +235,14 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "imports", (partial(_followed, folder / "followed"), (), [FOLLOWED, FOLLOWED * 50])
     yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
+    yield (
+        "traceback",
+        (
+            text(lambda pasted: read_error(pasted * ((1 << 20) // (len(pasted) + 1) + 1))),
+            (),
+            [PASTED, *PASTED.splitlines()],
+        ),
+    )
     yield (
         "header",
         (
