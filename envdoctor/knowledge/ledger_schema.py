@@ -25,7 +25,9 @@
                                         positional arguments and keywords (2 num_items_in_batch=, 1 **); subject:
                                         module:Class; items: &module:Class, its base classes
     [takes]                             subject: what the user imports (peft, trl:SFTTrainer); items: what importing it
-                                        takes of others, provider.module:name @module, and a condition ( if X>=1.0)
+                                        takes of others, provider.module:name @module, as far as that can be missing, or
+                                        which versions it asks for (tokenizers>=0.21 @module); and what must be there
+                                        for it ( if peft>=0.6 and torch)
     [demands]                           subject *; items: requirements that the code checks itself, with @module
     [moved]                             subject: module:name that went; items: module:name where it went
 
@@ -77,6 +79,16 @@ def _is_demand(text: str) -> bool:
     return bool(at) and _is_requirement(requirement) and _like(_MODULE)(module)
 
 
+_OF_MODULE = _like(rf"{_MODULE}(?::{_NAME})?")
+
+
+def _is_take(text: str) -> bool:
+    what, _, rest = text.partition(" @")
+    place, condition, needs = rest.partition(" if ")
+    conditions = not condition or all(map(_is_requirement, needs.split(" and ")))
+    return (_OF_MODULE(what) or _is_requirement(what)) and _like(_MODULE)(place) and conditions
+
+
 _STAR = _like(r"\*")
 #: By section: what its subjects and its items look like.
 HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
@@ -87,7 +99,7 @@ HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "parameters": (_like(_PLACE), _like(rf"\*|\*\*|{_NAME}|&{_PLACE}")),
     "alias": (_like(_PLACE), _like(_PLACE)),
     "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?|&{_PLACE}")),
-    "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _like(rf"{_MODULE}(?::{_NAME})? @{_MODULE}(?: if \S.*)?")),
+    "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _is_take),
     "demands": (_STAR, _is_demand),
     "moved": (_like(_PLACE), _like(_PLACE)),
 }

@@ -141,6 +141,9 @@ class Importing:
         if self._depth and self._steps > self._until:
             raise _TooLong
 
+    def compare(self, left: str, right: str) -> None:
+        """Told that two versions are compared."""
+
     def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Do what may or may not happen: what would stop it is no proof."""
         self._unsure += 1
