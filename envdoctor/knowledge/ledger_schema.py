@@ -17,7 +17,8 @@
                                         that are not recorded for the modules that have them (private names neither)
     [open]                              subject: module; items: why its names cannot be listed wholly; a module that is
                                         not in [offers] may be made while the package runs; subject package.*: why
-                                        modules two levels below the package may be there that no line lists
+                                        modules two levels below the package may be there that no line lists; package:*End
+                                        or package:Begin*: the package and what is below it make such names
     [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
                                         &module:Class for those of a base class
     [alias]                             subject: public module:name; items: module:name where it is defined
@@ -95,7 +96,7 @@ HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "requires": (_STAR, _is_requirement),
     "wheels": (_STAR, _like(rf"sdist|(?:\+[\w.]+ )?{_TAG}")),
     "offers": (_like(rf"\*|{_MODULE}"), _like(_NAME)),
-    "open": (_like(rf"{_MODULE}(?:\.\*)?"), _like(r"\S.*")),
+    "open": (_like(rf"{_MODULE}(?:\.\*)?|{_NAME}:(?:\*{_NAME}|{_NAME}\*)"), _like(r"\S.*")),
     "parameters": (_like(_PLACE), _like(rf"\*|\*\*|{_NAME}|&{_PLACE}")),
     "alias": (_like(_PLACE), _like(_PLACE)),
     "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?|&{_PLACE}")),
