@@ -17,8 +17,8 @@
                                         that are not recorded for the modules that have them (private names neither)
     [open]                              subject: module; items: why its names cannot be listed wholly; a module that is
                                         not in [offers] may be made while the package runs; subject package.*: why
-                                        modules two levels below the package may be there that no line lists; package:*End
-                                        or package:Begin*: the package and what is below it make such names
+                                        modules two levels below the package may be there that no line lists; subject
+                                        package:*End or package:Begin*: it makes such names, below it too
     [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
                                         &module:Class for those of a base class
     [alias]                             subject: public module:name; items: module:name where it is defined
