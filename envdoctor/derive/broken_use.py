@@ -1,4 +1,4 @@
-"""What the user's code uses and the installed releases do not have, by the ledger of released packages."""
+"""What the user's code and recipe use and the installed releases do not have, by the ledger of released packages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from envdoctor.knowledge.ledger_answers import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.knowledge.recipe_calls import passed_on
 from envdoctor.knowledge.vocabulary import ENGINES
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
 
-INPUTS = ("use", "model_use", "model.registered", "recipe.framework", "pkg.*")
+INPUTS = ("use", "model_use", "recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
+INPUTS += ("model.registered", "pkg.*")
 OUTPUTS = ("broken_use",)
 
 #: From what runs for sure to what may never run.
@@ -39,16 +41,24 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
     """
-    lists = [uses for key in ("use", "model_use") if isinstance(uses := value(key), Records)]
+    recipe = _of_recipe(value, matrix)
+    lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
         return {}
     judged = _Judged(value, matrix)
     uses = value("use")
-    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value)):
+    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
     return {"broken_use": Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")}
+
+
+def _of_recipe(value: Callable[[str], Value], matrix: Matrix) -> Records | None:
+    """The keywords that a framework makes of a recipe's keys."""
+    keys = value("recipe_key")
+    passed = passed_on(matrix, keys, value("recipe.arguments"), value("recipe.framework"), value("recipe.stage"))
+    return Records(passed, keys.incomplete if isinstance(keys, Records) else None) if passed is not None else None
 
 
 def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
@@ -116,8 +126,16 @@ class _Judged:
             self._asked[owner, asked] = None
             seen = lacks if isinstance(lacks, str) and lacks != top else None
             broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
-        if broken is not None:
+        others = item.get("others")
+        if broken is not None and not (isinstance(others, tuple) and any(self._takes(one, asked) for one in others)):
             self._keep(broken, item)
+
+    def _takes(self, call: str, asked: Asked) -> bool:
+        """Whether another call of the same package may take the keyword."""
+        module, _, name = call.rpartition(".")
+        version = self._version(module)
+        other = asked._replace(module=module, name=name)
+        return version is None or not isinstance(self._by_releases(module, other, version), Lacking)
 
     def _owner(self, top: str) -> str | None:
         """The distribution that a top-level module comes from."""
@@ -176,6 +194,9 @@ class _Judged:
         has, inherited = self._has(broken), None
         if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
             inherited = self._inherited(broken)
+        if inherited is not None:
+            told = [one for one in self._moves(broken.asked) if one.package == inherited[0]]
+            broken = broken._replace(move=told[0] if told else None)
         return {
             "package": inherited[0] if inherited is not None else broken.package,
             "kind": broken.kind,

@@ -114,6 +114,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         )
     },
     "pickle-globals": {"safe": _GLOBALS, "runs-code": _GLOBALS},
+    "recipe-calls": {
+        "row": _rows({"framework": TEXT, "call": TEXT}, {"stage": TEXT, "others": TEXTS}, key="framework stage")
+    },
     "releases": {"releases": mapping(_NAME, list_of(VERSION))},
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
     "stack-modules": {
