@@ -178,7 +178,7 @@ def _code(facts: FactSet, page: Page) -> str:
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
-    given = [fact for fact in facts.below("recipe.") if not fact.is_computed]
+    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and not fact.origin.startswith("default ")]
     known = {fact.key[7:]: fact for fact in given if not isinstance(fact.value, (Unknown, Absent))}
     if not known:
         return ""

@@ -12,12 +12,18 @@ __all__ = ["Format", "Formats", "Meaning", "spelled"]
 
 
 class Meaning(NamedTuple):
-    """What a key says of a ``field`` of the recipe: its value, by ``words`` another one (``*`` stands for any that is
-    not listed; an empty word says nothing). With ``add`` the value joins others of the list."""
+    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another one; an
+    empty word says nothing. With ``add`` the value joins others of the list."""
 
     field: str
     words: Mapping[str, str] = {}
     add: bool = False
+
+    def word(self, written: str) -> str:
+        """What is meant by what is written."""
+        if written in self.words:
+            return self.words[written]
+        return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)
 
 
 class Format(NamedTuple):

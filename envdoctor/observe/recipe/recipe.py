@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.registry import FactTypeError, Registry, parse_value, unlisted
+from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Known, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.files import RecipeFile, RecipeFileError, read_files
 from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
@@ -16,18 +16,9 @@ from envdoctor.versions.pep440 import satisfies
 
 __all__ = ["Recipe", "RecipeFileError", "read_recipe"]
 
-#: Fields that are no facts of their own, with their types.
-_HELPERS = {
-    "model": "text",
-    "revision": "text",
-    "file": "text",
-    "nproc": "number",
-    "nnodes": "number",
-    "gres": "text",
-    "prompt_length": "number",
-    "answer_length": "number",
-    "global_batch": "number",
-}
+#: Fields that are no facts of their own.
+_TEXTS, _NUMBERS = ("model", "revision", "file", "gres"), ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
+_HELPERS = {name: FactSpec(name, "text") for name in _TEXTS} | {name: FactSpec(name, "number") for name in _NUMBERS}
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z")
 
 
@@ -54,7 +45,7 @@ def read_recipe(
     Raises :class:`RecipeFileError`.
     """
     formats = Formats(rows)
-    kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")} | _HELPERS
+    kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
     files = list(read_files(given, cwd, formats, kinds))
     settled = _Settled(formats, registry)
     parts = [(file, part, form) for file in files for part, form in file.parts]
@@ -199,8 +190,7 @@ class _Settled:
         raw: object = _plain(entry.value)
         if meaning.words and raw is not None:
             words = [spelled(one) for one in (raw if isinstance(raw, tuple) else (raw,))]
-            chosen = [meaning.words.get(word, meaning.words.get("*", word)) for word in words]
-            chosen = [word for word in chosen if word]
+            chosen = [word for one in words if (word := meaning.word(one))]
             if not chosen:
                 return None
             raw = tuple(chosen) if isinstance(raw, tuple) else chosen[0]
@@ -208,26 +198,20 @@ class _Settled:
 
     def _fact(self, field: str, raw: object, origin: str) -> Fact:
         """A fact of the registered type, or of a helper's."""
-        spec = self._registry.find(f"recipe.{field}")
-        kind = spec.type if spec is not None else _HELPERS.get(field, "text")
-        if isinstance(raw, Unknown):
-            return Fact(f"recipe.{field}", raw, origin, "recipe")
-        if raw is None:
-            return Fact(f"recipe.{field}", ABSENT, origin, "recipe")
-        if kind == "text" and not isinstance(raw, str):
-            raw = spelled(raw) if not isinstance(raw, tuple) else raw
-        if kind == "texts" and not isinstance(raw, tuple):
-            raw = spelled(raw)
-        try:
-            if spec is None:
-                value: Value = _number(raw) if kind == "number" else str(raw)
-            else:
+        spec = self._registry.find(f"recipe.{field}") or _HELPERS[field]
+        value: Value = raw if isinstance(raw, Unknown) else ABSENT
+        if raw is not None and not isinstance(raw, Unknown):
+            if isinstance(raw, tuple) and spec.type != "texts":
+                raw = raw[0] if len(set(raw)) == 1 else ", ".join(raw)
+            elif spec.type in ("text", "texts") and not isinstance(raw, (str, tuple)):
+                raw = spelled(raw)
+            try:
                 value = parse_value(spec, raw)
                 word = unlisted(spec, value)
                 if word is not None:
                     value = Unknown(f"{word[:60]!r} is none of {', '.join(spec.values)}")
-        except FactTypeError as error:
-            value = Unknown(str(error))
+            except FactTypeError as error:
+                value = Unknown(str(error))
         return Fact(f"recipe.{field}", value, origin, "recipe")
 
     def complete(self, forms: Sequence[Format], installed: Callable[[str], Value]) -> None:
@@ -325,8 +309,3 @@ def _plain(value: object) -> Known | None:
         return tuple(spelled(item) for item in value)
     return value if isinstance(value, (str, int, float, bool)) else None
 
-
-def _number(raw: object) -> int | float:
-    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise FactTypeError(f"a number is expected, not {str(raw)[:60]!r}")
-    return raw

@@ -14,7 +14,6 @@ __all__ = ["options_of", "parts_of_script"]
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _OPTION = re.compile(r"--?[A-Za-z]")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-_SUBCOMMAND = re.compile(r"[a-z][\w-]*\Z")
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
 
@@ -42,15 +41,14 @@ def _parts(words: Sequence[Word], is_program: Callable[[str], bool], takes: Take
     """A launcher, and the program that it starts; nothing of a command that is neither."""
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
-        if not module and not word.text.endswith(".py") and not is_program(_base(word.text)):
+        name, rest = _base(words[at + module].text), words[at + module + 1 :]
+        longer = f"{name} {rest[0].text}" if rest else ""
+        if not (module or name.endswith(".py") or is_program(name) or is_program(longer)):
             continue
-        first = at + 1 if module else at
-        name, rest = _base(words[first].text), words[first + 1 :]
-        if rest and _SUBCOMMAND.match(rest[0].text) and is_program(f"{name} {rest[0].text}"):
-            name, rest = f"{name} {rest[0].text}", rest[1:]
+        if is_program(longer):
+            name, rest = longer, rest[1:]
         if at > 0:
-            started = words[1:at]
-            yield Part(_base(words[0].text), options_of(started, takes))
+            yield Part(_base(words[0].text), options_of(words[1:at], takes))
         yield Part(name, options_of(rest, takes))
         return
 
