@@ -133,7 +133,7 @@ def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
     """The items of ``broken_use`` for uses and versions of packages; ``key`` is whose uses they are."""
 
     def derived(uses: list[dict[str, Any]], key: str = "use", **packages: str | None) -> list[Mapping[str, Any]]:
-        facts = FactSet([given(tools, key, [{"reach": "start", "guarded": False, **use} for use in uses])])
+        facts = FactSet([given(tools, key, [use if "call" in use else USE | use for use in uses])])
         more = packages.pop("more", None) or {}
         facts.update(given(tools, f"pkg.{name}", version) for name, version in packages.items())
         facts.update(given(tools, name, value) for name, value in more.items())
@@ -145,6 +145,7 @@ def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
     return derived
 
 
+USE = {"reach": "start", "guarded": False}
 NAME = {"kind": "name", "module": "spade", "name": "old_dig", "place": ["a.py:1"]}
 KEYWORD = {"kind": "keyword", "module": "spade", "name": "Handle", "keyword": "width", "place": ["a.py:2"]}
 OVERRIDE = {"kind": "override", "module": "spade", "name": "Trainer.step", "parameters": ["x"], "place": ["a.py:3"]}

@@ -70,7 +70,7 @@ def _read(
         if there is None:
             missing.append((other, f"{name}:{place}"))
         elif there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, other))
+            found.append((there, _shown(there, cwd)))
     later: list[RecipeFile] = []
     for there, other in found:
         try:
@@ -101,11 +101,12 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
 
     def takes(key: str) -> str:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
-        types = {kinds.get(meaning.field, "text") for meaning in meanings}
-        # An option by which words are chosen of true alone (--flash_attn) is a flag.
-        if meanings and all(set(meaning.words) == {"true", "false"} for meaning in meanings):
-            return "flag"
-        return _TAKES.get(types.pop(), "one") if len(types) == 1 else "many"
+        # --flash_attn says something of a text by being there.
+        types = {
+            "boolean" if set(meaning.words) == {"true", "false"} else "text" if meaning.words else kinds.get(meaning.field)
+            for meaning in meanings
+        }
+        return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
     def is_program(name: str) -> bool:
         return any(form.authority >= 2 and form.named(name) is not None for form in formats)
@@ -166,6 +167,11 @@ def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[s
         if known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed:
             if isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
                 yield entry.value, entry.place
+
+
+def _shown(path: str, cwd: str) -> str:
+    """A file that a recipe names, as the user would type its name here."""
+    return os.path.relpath(path, cwd) if path.startswith(cwd.rstrip(os.sep) + os.sep) else path
 
 
 def _look_for(name: str, beside: str, cwd: str) -> str | None:

@@ -87,14 +87,12 @@ class Formats:
         found = form.keys.get(key)
         if found is not None:
             return form, found
-        if key in form.unused or any(fnmatchcase(key, name) for name in form.globs):
-            return form, ()
         for section, name in form.includes.items() if depth < 4 else ():
             if not section or key.startswith(f"{section}."):
                 inner = self._find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
                 if inner is not None:
                     return inner
-        return None
+        return (form, ()) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
 
     def known(self, form: Format) -> set[str]:
         """Every key of a format and of what it includes beside its own, for somebody who mistyped one."""
@@ -107,19 +105,21 @@ class Formats:
         """The format that a program, a call or the keys of a document speak for; None when none does."""
         for form in self:
             if part.program and form.named(part.program) is not None:
-                if form.row.get("keys_decide") and self._share(form, part.entries) == 0:
-                    continue
-                return form
+                if not form.row.get("keys_decide") or 2 * self._count(form, part.entries) > len(part.entries):
+                    return form
         if part.program and not part.program.endswith(".py"):
             return None
         shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
+    def _count(self, form: Format, entries: Sequence[Entry]) -> int:
+        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
     def _share(self, form: Format, entries: Sequence[Entry]) -> float:
         """How much of the settings a format knows; a mark, which no other format has, counts as ten."""
         marks = form.row.get("marks", ())
-        known = sum(1 for entry in entries if self.find(form, entry.key) is not None)
+        known = self._count(form, entries)
         marked = {mark for entry in entries for mark in marks if fnmatchcase(entry.key.replace("-", "_"), mark)}
         return known + 10 * len(marked) if marked or not form.row.get("marked_only") else 0
 

@@ -14,11 +14,11 @@ from envdoctor.observe.recipe.reading.part import Entry, Part
 from envdoctor.text.nearest import did_you_mean
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Recipe", "RecipeFileError", "read_recipe"]
+__all__ = ["HELPERS", "Recipe", "RecipeFileError", "read_recipe"]
 
 #: Fields that are no facts of their own.
 _TEXTS, _NUMBERS = ("model", "revision", "file", "gres"), ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
-_HELPERS = {name: FactSpec(name, "text") for name in _TEXTS} | {name: FactSpec(name, "number") for name in _NUMBERS}
+HELPERS = {name: FactSpec(name, "text") for name in _TEXTS} | {name: FactSpec(name, "number") for name in _NUMBERS}
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z")
 
 
@@ -49,14 +49,16 @@ def read_recipe(
     files = list(read_files(given, cwd, formats, kinds))
     settled = _Settled(formats, registry)
     parts = [(file, part, form) for file in files for part, form in file.parts]
-    for file, part, form in sorted(parts, key=lambda one: one[2].authority < 0 or one[2].authority / 10):
+    # A command line stands above the files that it names; what must agree with the others comes behind them.
+    for file, part, form in sorted(parts, key=lambda one: (one[2].authority < 0, one[2].authority, bool(one[1].program))):
         settled.read(file, part, form)
+    missing = tuple(one for file in files for one in file.missing)
+    settled.without([name for name, _ in missing])
     settled.complete([form for form in formats if any(form is other for _, _, other in parts)], installed)
     facts = [fact for fact in settled.facts() if registry.find(fact.key) is not None]
     records = Records(tuple({"path": file.name, "format": form.name} for file in files for form in _forms(file)))
     facts.append(Fact("recipe_file", records, ", ".join(given), "recipe"))
     facts.append(Fact("recipe_key", Records(tuple(settled.keys)), ", ".join(given), "recipe"))
-    missing = tuple(one for file in files for one in file.missing)
     return Recipe(tuple(facts), settled.said.get("model"), settled.said.get("revision"), missing)
 
 
@@ -73,14 +75,14 @@ class _Settled:
         self.keys: list[dict[str, Value]] = []
         self._formats, self._registry = formats, registry
         self._weak: dict[str, Fact] = {}
+        self._files: dict[str, str] = {}
         self._extra = 0
 
     def read(self, file: RecipeFile, part: Part, form: Format) -> None:
         """Take in a part; what it says stands before what was said until now, of one that must agree behind it."""
         named = form.named(part.program) or {}
         origin = f"{file.name}:{part.entries[0].place}" if part.entries else file.name
-        if form.row.get("framework") and "framework" not in self.said:
-            self.said["framework"] = Fact("recipe.framework", str(form.row["framework"]), file.name, "recipe")
+        self._files.setdefault(form.name, file.name)
         for field, word in {**form.row.get("says", {}), **named}.items():
             if field != "call":
                 self._weak.setdefault(field, self._fact(field, str(word), origin))
@@ -92,7 +94,7 @@ class _Settled:
             if not entry.key.startswith("#") and (form.name != "environment" or entry.key in form.keys):
                 self._key(entry, file, form, named.get("call"), here)
             elif (found := self._formats.find(form, entry.key)) is not None:
-                self._take(entry, file, found[1], form, here)
+                self._take(entry, file, found[1], found[0], here)
         for field, (fact, _) in here.items():
             if form.authority >= 0 or field not in self.said:
                 self.said[field] = self._joined(field, fact)
@@ -117,8 +119,8 @@ class _Settled:
             other = near.removeprefix("did you mean ").rstrip("?")
         else:
             owner, meanings = found
-            state, other = self._take(entry, file, meanings, form, here)
-            if state == "read" and entry.text_number and owner.row.get("yaml_text"):
+            state, other = self._take(entry, file, meanings, owner, here)
+            if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         shown = "" if state in ("unused", "unknown") else spell(_plain(entry.value))[:80]
         call = call or owner.row.get("call")
@@ -140,13 +142,14 @@ class _Settled:
         entry: Entry,
         file: RecipeFile,
         meanings: Sequence[Meaning],
-        form: Format,
+        owner: Format,
         here: dict[str, tuple[Fact, Entry]],
     ) -> tuple[str, str]:
-        """What the key's meanings say; the state of the key, and what is to be said beside it."""
+        """What the key's meanings say; the state of the key, and what is to be said beside it. Of two keys that speak
+        against each other the first counts."""
         state, other = ("read" if meanings else "unused"), ""
         for meaning in meanings:
-            if form.row.get("auto") and entry.value == "auto":
+            if owner.row.get("auto") and entry.value == "auto":
                 continue
             if meaning.field == "file":
                 # A file that was read says what it says; of one that was not nothing is known.
@@ -159,12 +162,13 @@ class _Settled:
                 continue
             before = here.get(meaning.field)
             against = before[0] if before and before[1].key != entry.key else None
-            if form.authority < 0:
-                against = self.said.get(meaning.field)
+            if owner.authority < 0:
+                against = self.said.get(meaning.field) or against
             differs = against is not None and fact.value != against.value and ABSENT not in (fact.value, against.value)
             if against is not None and differs and not meaning.add and meaning.field != "dialect":
                 if not isinstance(fact.value, Unknown) and not isinstance(against.value, Unknown):
                     state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
+                    continue
             if meaning.add and before is not None and isinstance(before[0].value, tuple) and isinstance(fact.value, tuple):
                 fact = fact._replace(value=tuple(dict.fromkeys((*before[0].value, *fact.value))))
             if meaning.field == "dialect" and before is not None:
@@ -198,7 +202,7 @@ class _Settled:
 
     def _fact(self, field: str, raw: object, origin: str) -> Fact:
         """A fact of the registered type, or of a helper's."""
-        spec = self._registry.find(f"recipe.{field}") or _HELPERS[field]
+        spec = self._registry.find(f"recipe.{field}") or HELPERS[field]
         value: Value = raw if isinstance(raw, Unknown) else ABSENT
         if raw is not None and not isinstance(raw, Unknown):
             if isinstance(raw, tuple) and spec.type != "texts":
@@ -214,8 +218,17 @@ class _Settled:
                 value = Unknown(str(error))
         return Fact(f"recipe.{field}", value, origin, "recipe")
 
+    def without(self, files: Sequence[str]) -> None:
+        """A file that was not read may say anything of DeepSpeed, for which nearly all such files are."""
+        meanings = [meaning for said in self._formats["deepspeed"].keys.values() for meaning in said]
+        for field in [meaning.field for meaning in meanings] if files else ():
+            self.said.setdefault(field, self._fact(field, Unknown(f"{files[0]} was not read"), ""))
+
     def complete(self, forms: Sequence[Format], installed: Callable[[str], Value]) -> None:
         """What follows, then the defaults of the formats for what no file says."""
+        framework = next((form for form in forms if form.framework), None)
+        if framework is not None:
+            self.said["framework"] = self._fact("framework", framework.framework, self._files[framework.name])
         for field, fact in self._weak.items():
             if field == "kernels" or field not in self.said:
                 self.said[field] = self._joined(field, fact)
