@@ -78,21 +78,21 @@ class Formats:
     def __getitem__(self, name: str) -> Format:
         return self._formats[name]
 
-    def find(self, form: Format, key: str) -> tuple[Format, tuple[Meaning, ...]] | None:
-        """The format that a key belongs to, ``form`` or one that it includes, and what the key means there: nothing of
-        one that is known and not used. None for an unknown key."""
+    def find(self, form: Format, key: str) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        """The format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing of one
+        that is known and not used), and how it is called there. None for an unknown key."""
         return self._find(form, key.replace("-", "_"), 0)
 
-    def _find(self, form: Format, key: str, depth: int) -> tuple[Format, tuple[Meaning, ...]] | None:
+    def _find(self, form: Format, key: str, depth: int) -> tuple[Format, tuple[Meaning, ...], str] | None:
         found = form.keys.get(key)
         if found is not None:
-            return form, found
+            return form, found, key
         for section, name in form.includes.items() if depth < 4 else ():
             if not section or key.startswith(f"{section}."):
                 inner = self._find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
                 if inner is not None:
                     return inner
-        return (form, ()) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+        return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
 
     def known(self, form: Format) -> set[str]:
         """Every key of a format and of what it includes beside its own, for somebody who mistyped one."""

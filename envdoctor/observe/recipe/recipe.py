@@ -113,17 +113,19 @@ class _Settled:
             if self._formats.find(form, positive.key) is not None:
                 return self._key(positive, file, form, call, here)
         place = f"{file.name}:{entry.place}"
-        state, other, owner = "unknown", "", form
+        state, other, owner, inner = "unknown", "", form, entry.key
         if found is None:
             near = did_you_mean(entry.key, self._formats.known(form), "")
             other = near.removeprefix("did you mean ").rstrip("?")
         else:
-            owner, meanings = found
+            owner, meanings, inner = found
             state, other = self._take(entry, file, meanings, owner, here)
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         shown = "" if state in ("unused", "unknown") else spell(_plain(entry.value))[:80]
-        call = call or owner.row.get("call")
+        # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
+        owned = "." in inner or (owner is not form and inner in form.unused)
+        call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         self.keys.append(
             {
                 "key": entry.key.rpartition(".")[2].replace("-", "_"),
