@@ -57,10 +57,15 @@ def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
             said[state].append(f"{where}: {key} is not known")
         else:
             said[state].append(f"{where}: {key} is not known; did you mean {other}?")
-    notices = [Notice("warning", f"{place} names {name}, which is not there: what it sets is not known")
-               for name, place in recipe.missing]  # fmt: skip
+    notices = [
+        Notice("warning", f"{place} names {name}, which {why}: what it sets is not known")
+        for name, place, why in recipe.missing
+    ]
     for texts in said.values():
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:
-            notices.append(Notice("warning", f"{len(texts) - _MOST_NOTICES} more like this in the recipe: `envdoctor facts` lists them in recipe_key"))  # fmt: skip
+            more = (
+                f"{len(texts) - _MOST_NOTICES} more like this: `envdoctor facts --format json` lists them in recipe_key"
+            )
+            notices.append(Notice("warning", more))
     return notices

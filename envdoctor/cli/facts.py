@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import code_option, configuration_of, configuration_options, recipe_option, source_options, sources_of
+from envdoctor.cli.options import (
+    code_option,
+    configuration_of,
+    configuration_options,
+    recipe_option,
+    source_options,
+    sources_of,
+)
 
 __all__ = ["command"]
 

@@ -67,7 +67,9 @@ def command(**options: Any) -> int:
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
-    live = [f"--{name}" for name in ("python", "record", "only", "model", "recipe", "all_gpus", "force") if _typed(name)]
+    live = [
+        f"--{name}" for name in ("python", "record", "only", "model", "recipe", "all_gpus", "force") if _typed(name)
+    ]
     if options["replay"] and live:
         raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
     if options["reproducer"] is not None and options["reproducer"].exists():

@@ -32,11 +32,11 @@ class RecipeFileError(ObservationError):
 
 class RecipeFile(NamedTuple):
     """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
-    files that it names and that are not there, as ``(name, place)``."""
+    files that it names and that could not be read: the name, the place, and why (a clause after "which")."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
-    missing: tuple[tuple[str, str], ...] = ()
+    missing: tuple[tuple[str, str, str], ...] = ()
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str, str]) -> Iterator[RecipeFile]:
@@ -49,12 +49,12 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
         path = os.path.normpath(os.path.join(cwd, name))
         if path not in seen:
             try:
-                yield from _read(path, name, cwd, formats, kinds, seen)
+                yield from _taken_apart(path, name, cwd, formats, kinds, seen)
             except RecipeError as error:
                 raise RecipeFileError(f"--recipe {name}: {error}") from None
 
 
-def _read(
+def _taken_apart(
     path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], seen: set[str]
 ) -> Iterator[RecipeFile]:
     seen.add(path)
@@ -63,20 +63,20 @@ def _read(
         known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
         raise RecipeError(f"is no recipe of a framework that is known: {known}")
     named = [(entry, place) for part, form in parts for entry, place in _named_files(part, form, formats)]
-    found: list[tuple[str, str]] = []
-    missing: list[tuple[str, str]] = []
+    found: list[tuple[str, str, str]] = []
+    missing: list[tuple[str, str, str]] = []
     for other, place in dict(named).items():
         there = _look_for(other, path, cwd)
         if there is None:
-            missing.append((other, f"{name}:{place}"))
+            missing.append((other, f"{name}:{place}", "is not there"))
         elif there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, _shown(there, cwd)))
+            found.append((there, _shown(there, cwd), f"{name}:{place}"))
     later: list[RecipeFile] = []
-    for there, other in found:
+    for there, other, place in found:
         try:
-            later += _read(there, other, cwd, formats, kinds, seen)
+            later += _taken_apart(there, other, cwd, formats, kinds, seen)
         except RecipeError as error:
-            missing.append((other, f"{name} ({error})"))
+            missing.append((other, place, str(error)))
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
 
@@ -103,7 +103,11 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
         # --flash_attn says something of a text by being there.
         types = {
-            "boolean" if set(meaning.words) == {"true", "false"} else "text" if meaning.words else kinds.get(meaning.field)
+            "boolean"
+            if set(meaning.words) == {"true", "false"}
+            else "text"
+            if meaning.words
+            else kinds.get(meaning.field)
             for meaning in meanings
         }
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"

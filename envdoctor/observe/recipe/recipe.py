@@ -17,19 +17,22 @@ from envdoctor.versions.pep440 import satisfies
 __all__ = ["HELPERS", "Recipe", "RecipeFileError", "read_recipe"]
 
 #: Fields that are no facts of their own.
-_TEXTS, _NUMBERS = ("model", "revision", "file", "gres"), ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
+_TEXTS, _NUMBERS = (
+    ("model", "revision", "file", "gres"),
+    ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch"),
+)
 HELPERS = {name: FactSpec(name, "text") for name in _TEXTS} | {name: FactSpec(name, "number") for name in _NUMBERS}
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z")
 
 
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
-    ``revision`` as the files name them; ``missing`` are files that they name and that are not there."""
+    ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: name, place, why."""
 
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
-    missing: tuple[tuple[str, str], ...]
+    missing: tuple[tuple[str, str, str], ...]
 
 
 def read_recipe(
@@ -50,10 +53,12 @@ def read_recipe(
     settled = _Settled(formats, registry)
     parts = [(file, part, form) for file in files for part, form in file.parts]
     # A command line stands above the files that it names; what must agree with the others comes behind them.
-    for file, part, form in sorted(parts, key=lambda one: (one[2].authority < 0, one[2].authority, bool(one[1].program))):
+    for file, part, form in sorted(
+        parts, key=lambda one: (one[2].authority < 0, one[2].authority, bool(one[1].program))
+    ):
         settled.read(file, part, form)
     missing = tuple(one for file in files for one in file.missing)
-    settled.without([name for name, _ in missing])
+    settled.without([name for name, *_ in missing])
     settled.complete([form for form in formats if any(form is other for _, _, other in parts)], installed)
     facts = [fact for fact in settled.facts() if registry.find(fact.key) is not None]
     records = Records(tuple({"path": file.name, "format": form.name} for file in files for form in _forms(file)))
@@ -100,7 +105,11 @@ class _Settled:
                 self.said[field] = self._joined(field, fact)
 
     def _variable(self, entry: Entry, file: RecipeFile) -> None:
-        if entry.key in self._registry.names("env") and not entry.computed and isinstance(entry.value, (str, int, float)):
+        if (
+            entry.key in self._registry.names("env")
+            and not entry.computed
+            and isinstance(entry.value, (str, int, float))
+        ):
             self.said[f"env.{entry.key}"] = Fact(f"env.{entry.key}", spelled(entry.value), f"{file.name}:{entry.place}", "recipe")  # fmt: skip
 
     def _key(
@@ -171,7 +180,12 @@ class _Settled:
                 if not isinstance(fact.value, Unknown) and not isinstance(against.value, Unknown):
                     state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
                     continue
-            if meaning.add and before is not None and isinstance(before[0].value, tuple) and isinstance(fact.value, tuple):
+            if (
+                meaning.add
+                and before is not None
+                and isinstance(before[0].value, tuple)
+                and isinstance(fact.value, tuple)
+            ):
                 fact = fact._replace(value=tuple(dict.fromkeys((*before[0].value, *fact.value))))
             if meaning.field == "dialect" and before is not None:
                 fact = max(before[0], fact, key=lambda one: self._order("dialect", one.value))
@@ -185,7 +199,12 @@ class _Settled:
 
     def _joined(self, field: str, fact: Fact) -> Fact:
         before = self.said.get(field)
-        if field == "kernels" and before is not None and isinstance(before.value, tuple) and isinstance(fact.value, tuple):
+        if (
+            field == "kernels"
+            and before is not None
+            and isinstance(before.value, tuple)
+            and isinstance(fact.value, tuple)
+        ):
             return fact._replace(value=tuple(dict.fromkeys((*before.value, *fact.value))))
         return fact
 
@@ -270,7 +289,9 @@ class _Settled:
         if stage is None or stage.value not in ("dpo", "kto", "ppo") or "reference_model" in self.said:
             return
         for form in forms:
-            where = form.row.get("reference", {}).get("full" if method is not None and method.value == "full" else "lora")
+            where = form.row.get("reference", {}).get(
+                "full" if method is not None and method.value == "full" else "lora"
+            )
             if where is not None and method is not None and isinstance(method.value, str):
                 self.said["reference_model"] = self._fact("reference_model", where, _default_of(form))
                 return
@@ -306,7 +327,9 @@ class _Settled:
     def facts(self) -> list[Fact]:
         """All that is known, and the names of all arguments."""
         arguments = tuple(dict.fromkeys(str(item["key"]) for item in self.keys))
-        named = Fact("recipe.arguments", arguments, ", ".join(dict.fromkeys(_file(item) for item in self.keys)), "recipe")
+        named = Fact(
+            "recipe.arguments", arguments, ", ".join(dict.fromkeys(_file(item) for item in self.keys)), "recipe"
+        )
         return [*(fact for fact in self.said.values() if fact.value is not NOT_GIVEN), named]
 
 
@@ -323,4 +346,3 @@ def _plain(value: object) -> Known | None:
     if isinstance(value, tuple):
         return tuple(spelled(item) for item in value)
     return value if isinstance(value, (str, int, float, bool)) else None
-

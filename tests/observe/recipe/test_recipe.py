@@ -126,7 +126,7 @@ def test_the_last_of_several_files_wins_and_deepspeed_must_agree(tmp_path):
 
 def test_a_file_that_is_named_and_not_there_leaves_open_what_it_may_say(tmp_path):
     recipe = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: ds.json\n")
-    assert recipe.missing == (("ds.json", "train.yaml:3"),)
+    assert recipe.missing == (("ds.json", "train.yaml:3", "is not there"),)
     assert isinstance(value(recipe, "zero_stage"), Unknown)
     without = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\n")
     assert value(without, "zero_stage") is ABSENT
@@ -174,7 +174,10 @@ def test_a_number_that_pyyaml_reads_as_text_is_named_where_it_stays_text(tmp_pat
     for number in ("5.0e-4", "0.0005", "'5e-4'"):
         assert keys(written(tmp_path, text.format(number)), "text-number") == []
     assert keys(written(tmp_path, text.format("5e-4") + "cutoff_len: 9\n"), "text-number") == []  # OmegaConf
-    assert keys(written(tmp_path, '{"output_dir": "a", "bf16": true, "learning_rate": 5e-4}', "a.json"), "text-number") == []
+    assert (
+        keys(written(tmp_path, '{"output_dir": "a", "bf16": true, "learning_rate": 5e-4}', "a.json"), "text-number")
+        == []
+    )
 
 
 def test_a_mistyped_key_is_named_with_its_line_and_the_nearest_one(tmp_path):
@@ -189,7 +192,9 @@ def test_a_value_that_cannot_be_is_named_and_the_rest_is_read(tmp_path):
 
 
 def test_aliases_and_merges_are_followed(tmp_path):
-    recipe = written(tmp_path, "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zero_optimization: {stage: 1}\n")
+    recipe = written(
+        tmp_path, "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zero_optimization: {stage: 1}\n"
+    )
     assert value(recipe, "zero_stage") == 1
 
 
@@ -238,14 +243,17 @@ def test_a_folder_a_missing_file_and_a_huge_one_are_one_sentence(tmp_path):
 @given(st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80))
 def test_any_script_is_read_or_refused(text):
     try:
-        for command in read_script(text).commands:
+        for command in read_script(text).lines:
             assert all(1 <= word.line <= text.count("\n") + 1 for word in command)
     except RecipeError:
         pass
 
 
 @settings(max_examples=60, deadline=None)
-@given(content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60), name=st.sampled_from(["a.yaml", "a.json", "a.sh"]))
+@given(
+    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60),
+    name=st.sampled_from(["a.yaml", "a.json", "a.sh"]),
+)
 def test_any_document_is_read_or_refused(tmp_path_factory, content, name):
     folder = tmp_path_factory.mktemp("recipe")
     for before in ("", "bf16: true\n", '{"bf16": true, ', "trl sft "):

@@ -24,7 +24,7 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     Raises :class:`~envdoctor.observe.recipe.reading.part.RecipeError`.
     """
     script = read_script(text)
-    parts = [part for words in script.commands for part in _parts(words, is_program, takes)]
+    parts = [part for words in script.lines for part in _parts(words, is_program, takes)]
     asked = [
         Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)
@@ -33,7 +33,9 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     ]
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
-    named = [Entry(name, scalar(word.text), str(word.line), False, word.computed) for name, word in script.variables.items()]
+    named = [
+        Entry(name, scalar(word.text), str(word.line), False, word.computed) for name, word in script.variables.items()
+    ]
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
 
 

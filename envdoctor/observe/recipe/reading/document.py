@@ -62,7 +62,9 @@ def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
             for key, value in _pairs(node):
                 steps += 1
                 if steps > MOST_ENTRIES:
-                    raise RecipeError(f"has more than {MOST_ENTRIES} settings; aliases count for all that they stand for")
+                    raise RecipeError(
+                        f"has more than {MOST_ENTRIES} settings; aliases count for all that they stand for"
+                    )
                 dotted = f"{name}.{key}" if name else key
                 if value.id == "mapping" and value.value:
                     inner.append((dotted, value))

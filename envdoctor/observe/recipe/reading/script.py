@@ -33,7 +33,7 @@ class Word(NamedTuple):
 class Script(NamedTuple):
     """The commands in their order, of every branch, and the variables as they stand at the end."""
 
-    commands: list[list[Word]]
+    lines: list[list[Word]]
     variables: dict[str, Word]
 
 
@@ -43,7 +43,7 @@ def read_script(text: str) -> Script:
         raise RecipeError(f"is larger than {_LARGEST >> 10} kB, and no script of a run is")
     shell = _Shell(text, {})
     try:
-        commands = list(shell.commands())
+        commands = list(shell.commanded())
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
     variables = {name: _joined(value) for name, value in shell.variables.items() if value}
@@ -57,7 +57,7 @@ class _Shell:
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
         self._left = _LARGEST * 8
 
-    def commands(self) -> Iterator[list[Word]]:
+    def commanded(self) -> Iterator[list[Word]]:
         words: list[Word] = []
         while self._at < len(self._text):
             found = self._next()
@@ -226,7 +226,7 @@ class _Shell:
                 break
             inner.append(row)
         shell = _Shell("\n".join(inner), self.variables, first)
-        self._here = (end, [word for command in shell.commands() for word in command])
+        self._here = (end, [word for command in shell.commanded() for word in command])
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
