@@ -27,8 +27,8 @@ class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
     those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
-    ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the working
-    directory unless it is given."""
+    ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
+    with a pin. ``cwd`` is the working directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
@@ -69,7 +69,7 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, recipe, model, code, assignments; then derive what follows from them.
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.
 
     With ``links`` the imports of the installed packages are followed too, which takes seconds the first time.
 

@@ -17,7 +17,7 @@ _MOST_NOTICES = 3
 
 
 class RecipeFacts(NamedTuple):
-    """The facts with those of the recipe; the model as ``--model`` would name it, and the fact that says so; notices."""
+    """The facts with those of the recipe; the model as ``--model`` would name it, and who says so; notices."""
 
     facts: FactSet
     model: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,13 +50,13 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
         path = os.path.normpath(os.path.join(cwd, name))
         if path not in seen:
             try:
-                yield from _taken_apart(path, name, cwd, formats, kinds, seen)
+                yield from _taken_apart(path, name, cwd, formats, kinds, seen=seen)
             except RecipeError as error:
                 raise RecipeFileError(f"--recipe {name}: {error}") from None
 
 
 def _taken_apart(
-    path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], seen: set[str]
+    path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], *, seen: set[str]
 ) -> Iterator[RecipeFile]:
     seen.add(path)
     parts = _with_formats(_parts(path, formats, kinds), formats)
@@ -74,7 +75,7 @@ def _taken_apart(
     later: list[RecipeFile] = []
     for there, other, place in found:
         try:
-            later += _taken_apart(there, other, cwd, formats, kinds, seen)
+            later += _taken_apart(there, other, cwd, formats, kinds, seen=seen)
         except RecipeError as error:
             missing.append((other, place, str(error)))
     yield RecipeFile(name, parts, tuple(missing))
@@ -99,6 +100,7 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
 
+    @lru_cache(maxsize=None)
     def takes(key: str) -> str:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
         # --flash_attn says something of a text by being there.
@@ -112,6 +114,7 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
         }
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
+    @lru_cache(maxsize=None)
     def is_program(name: str) -> bool:
         return any(form.authority >= 2 and form.named(name) is not None for form in formats)
 
@@ -168,9 +171,9 @@ def _with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, 
 def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, str]]:
     for entry in part.entries:
         known = formats.find(form, entry.key)
-        if known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed:
-            if isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
-                yield entry.value, entry.place
+        names = known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed
+        if names and isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
+            yield entry.value, entry.place
 
 
 def _shown(path: str, cwd: str) -> str:

@@ -12,7 +12,7 @@ __all__ = ["Format", "Formats", "Meaning", "spelled"]
 
 
 class Meaning(NamedTuple):
-    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another one; an
+    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another; an
     empty word says nothing. With ``add`` the value joins others of the list."""
 
     field: str
@@ -104,9 +104,9 @@ class Formats:
     def of_part(self, part: Part) -> Format | None:
         """The format that a program, a call or the keys of a document speak for; None when none does."""
         for form in self:
-            if part.program and form.named(part.program) is not None:
-                if not form.row.get("keys_decide") or 2 * self._count(form, part.entries) > len(part.entries):
-                    return form
+            decided = not form.row.get("keys_decide") or 2 * self._count(form, part.entries) > len(part.entries)
+            if decided and part.program and form.named(part.program) is not None:
+                return form
         if part.program and not part.program.endswith(".py"):
             return None
         shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]

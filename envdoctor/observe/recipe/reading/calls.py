@@ -71,6 +71,7 @@ def _add(
     node: ast.expr,
     place: Callable[[int], str],
     names: Mapping[str, ast.expr],
+    *,
     depth: int = 0,
 ) -> None:
     """The value, or of a mapping (also ``dict(...)``) the values in it; one that is computed stays out."""
@@ -84,11 +85,11 @@ def _add(
         pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
     if pairs and depth < _DEEPEST and len(settings) < _MOST:
         for name, value in pairs:
-            _add(settings, f"{key}.{name}" if key else name, value, place, names, depth + 1)
+            _add(settings, f"{key}.{name}" if key else name, value, place, names, depth=depth + 1)
         return
     if key:
-        value = _literal(node)
-        settings.append([key, value[0] if value else None, place(line), not value])
+        literal = _literal(node)
+        settings.append([key, literal[0] if literal else None, place(line), not literal])
 
 
 def _literal(node: ast.expr) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from envdoctor.observe.recipe.reading.document import scalar
 from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part
@@ -11,6 +12,7 @@ from envdoctor.observe.recipe.reading.script import Word, read_script
 
 __all__ = ["options_of", "parts_of_script"]
 
+_MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _OPTION = re.compile(r"--?[A-Za-z]")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -24,7 +26,7 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     Raises :class:`~envdoctor.observe.recipe.reading.part.RecipeError`.
     """
     script = read_script(text)
-    parts = [part for words in script.lines for part in _parts(words, is_program, takes)]
+    parts = list(islice((part for words in script.lines for part in _parts(words, is_program, takes)), _MOST_PARTS))
     asked = [
         Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)

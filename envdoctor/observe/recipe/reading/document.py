@@ -10,7 +10,7 @@ from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, RecipeErr
 __all__ = ["read_document", "scalar"]
 
 #: PyYAML reads 100 kB a second; the largest recipes have 20 kB.
-_LARGEST = 512 << 10
+_LARGEST = 256 << 10
 _DEEPEST = 40
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")

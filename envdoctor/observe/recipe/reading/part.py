@@ -10,7 +10,7 @@ __all__ = ["MOST_ENTRIES", "Entry", "Part", "RecipeError", "Scalar"]
 
 Scalar = str | int | float | bool | None
 #: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
-MOST_ENTRIES = 5000
+MOST_ENTRIES = 2000
 
 
 class RecipeError(ObservationError):

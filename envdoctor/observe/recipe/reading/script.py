@@ -10,15 +10,15 @@ from envdoctor.observe.recipe.reading.part import RecipeError
 
 __all__ = ["Script", "Word", "read_script"]
 
-_LARGEST = 512 << 10
+_LARGEST = 128 << 10
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
 _ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
 _HERE = re.compile(r"<<(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
 _STOPS = "\n;&|()"
 #: Words of the shell that stand before a command.
-_BEFORE = frozenset(
-    "then do else if elif while until ! { time exec nohup eval sudo export declare readonly local env".split()
+_BEFORE = re.compile(
+    r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
 )
 
 
@@ -55,7 +55,7 @@ class _Shell:
         self.variables = variables
         self._text, self._at, self._line = text, 0, line
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
-        self._left = _LARGEST * 8
+        self._left = _LARGEST * 4
 
     def commanded(self) -> Iterator[list[Word]]:
         words: list[Word] = []
@@ -77,7 +77,7 @@ class _Shell:
 
     def _done(self, words: list[Word]) -> list[Word]:
         """The command without what stands before it; assignments are kept as variables."""
-        while words and (words[0].text in _BEFORE or _NAME.match(words[0].text)):
+        while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
             word = words.pop(0)
             if (found := _NAME.match(word.text)) is not None:
                 self._assign(found, _split(word._replace(text=word.text[found.end() :])))
