@@ -52,7 +52,7 @@ def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
         place = item["place"]
         where = place[0] if isinstance(place, tuple) else place
         if state == "unusable":
-            said[state].append(f"{where}: {key}: {other}")
+            said[state].append(f"{where}: {key} has no value that can be used: {other}")
         elif isinstance(other, Absent):
             said[state].append(f"{where}: {key} is not known")
         else:

@@ -91,6 +91,8 @@ def _default(
             version = installed(f"pkg.{row['package']}")
             if row["field"] == field and isinstance(version, str) and satisfies(version, row["releases"]) is True:
                 return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
+        if any(row["field"] == field for row in form.row.get("versioned", ())):
+            break  # which of its defaults holds is not known, and no other format's does
     return {}
 
 

@@ -95,11 +95,9 @@ class Formats:
         return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
 
     def known(self, form: Format) -> set[str]:
-        """Every key of a format and of what it includes beside its own, for somebody who mistyped one."""
-        keys = {*form.keys, *form.unused}
-        for name in form.includes.values():
-            keys |= {*self._formats[name].keys, *self._formats[name].unused}
-        return keys
+        """Every key of a format and of what it includes, without its section, for somebody who mistyped one."""
+        forms = [form, *(self._formats[name] for name in form.includes.values())]
+        return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
 
     def of_part(self, part: Part) -> Format | None:
         """The format that a program, a call or the keys of a document speak for; None when none does."""

@@ -72,7 +72,7 @@ class Statements:
                 return
         owner, inner, state, other = form, entry.key, "unknown", ""
         if found is None and len(self.keys) < _COMPARED:
-            near = did_you_mean(entry.key, self.formats.known(form), "")
+            near = did_you_mean(entry.key.rpartition(".")[2], self.formats.known(form), "")
             other = near.removeprefix("did you mean ").rstrip("?")
         elif found is not None:
             owner, meanings, inner = found
@@ -104,6 +104,7 @@ class Statements:
                 continue
             if isinstance(fact.value, Unknown) and not entry.computed:
                 state, other = "unusable", fact.value.reason
+                here.setdefault(field, (fact, entry))  # no default holds either
                 continue
             before = here.get(field)
             against = before[0] if before is not None and before[1].key != entry.key else None

@@ -262,3 +262,20 @@ def test_any_document_is_read_or_refused(tmp_path_factory, content, name):
             written(folder, before + content, name)
         except RecipeFileError as error:
             assert "\n" not in str(error)
+
+
+def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
+    text = "use_peft: true\ndataset_name: a\nmodel_name_or_path: b/c\n"
+    assert value(written(tmp_path, text), "gradient_checkpointing") is None
+    assert value(written(tmp_path, text, trl="0.20.0"), "gradient_checkpointing") is False
+    assert value(written(tmp_path, text, trl="0.24.0"), "gradient_checkpointing") is True
+
+
+def test_no_default_stands_for_a_value_that_cannot_be_used(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\nper_device_train_batch_size: two\n")
+    assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
+
+
+def test_a_mistyped_key_of_a_section_is_compared_with_the_keys_of_the_section(tmp_path):
+    recipe = written(tmp_path, "combine: true\ntraining_args:\n  max_stesp: 5\n")
+    assert keys(recipe, "unknown") == [("max_stesp", "max_steps", "train.yaml:3")]
