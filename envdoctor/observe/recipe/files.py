@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
 
-    @lru_cache(maxsize=None)
+    @cache
     def takes(key: str) -> str:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
         # --flash_attn says something of a text by being there.
@@ -114,7 +114,7 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
         }
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
-    @lru_cache(maxsize=None)
+    @cache
     def is_program(name: str) -> bool:
         return any(form.authority >= 2 and form.named(name) is not None for form in formats)
 
