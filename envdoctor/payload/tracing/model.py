@@ -10,7 +10,18 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-__all__ = ["Refused", "build", "cut_config", "faked", "layers_of", "parse_config", "signatures", "with_adapters"]
+__all__ = [
+    "Refused",
+    "build",
+    "cut_config",
+    "depth_of",
+    "faked",
+    "lattice",
+    "layers_of",
+    "parse_config",
+    "signatures",
+    "with_adapters",
+]
 
 #: Names of the number of layers that configurations of transformers do not map to num_hidden_layers.
 _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer")
@@ -38,11 +49,15 @@ def _transformers() -> str:
     return str(transformers.__version__)
 
 
+def _text(config: Any) -> Any:
+    """The part of a configuration that is about the language model."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
 def depth_of(config: Any) -> int:
     """The number of layers. Raises :class:`Refused` where the configuration does not tell."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for name in _DEPTHS:
-        value = getattr(text, name, None)
+        value = getattr(_text(config), name, None)
         if isinstance(value, int) and value > 0:
             return value
     raise Refused("the configuration does not say how many layers the model has")
@@ -51,7 +66,7 @@ def depth_of(config: Any) -> int:
 def cut_config(config: Any, layers: int) -> Any:
     """The same configuration with its first ``layers`` layers: what is listed for each layer is cut to as many."""
     config = copy.deepcopy(config)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = _text(config)
     depth = depth_of(config)
     for name, value in list(vars(text).items()):
         if isinstance(value, list) and len(value) == depth:
@@ -69,12 +84,14 @@ def build(config: Any, job: Dict[str, Any]) -> Any:
     config = copy.deepcopy(config)
     dtype = getattr(torch, job["load_dtype"])
     usual = torch.get_default_dtype()
-    name = "dtype" if "dtype" in vars(config) else "torch_dtype"
-    setattr(config, name, dtype)
+    for part in {id(one): one for one in (config, _text(config))}.values():
+        setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
     config.use_cache = not job["training"]
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
+    except (ValueError, ImportError) as error:
+        raise Refused("transformers does not build this model: %s" % error) from None
     finally:
         torch.set_default_dtype(usual)
     return model.train(job["training"])
@@ -159,7 +176,9 @@ def lattice(names: List[str]) -> Optional[Tuple[int, int]]:
     the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
     depth = len(names)
     for period in range(1, depth // 2 + 1):
-        leading = next(n for n in range(depth + 1) if all(names[i] == names[i + period] for i in range(n, depth - period)))
+        leading = depth - period
+        while leading and names[leading - 1] == names[leading - 1 + period]:
+            leading -= 1
         if leading + 2 * period > depth:
             continue
         low = leading + (depth - leading) % period + period

@@ -75,10 +75,12 @@ def _called(model: Any, job: Dict[str, Any], **inputs: Any) -> Any:
 
 def _preference_loss(model: Any, job: Dict[str, Any], tokens: int) -> Any:
     """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, against the same model without its adapters,
-    or against a copy."""
+    against a copy, or against values that were computed before."""
     ids = _ids(2 * job["batch"], tokens)
     with torch.no_grad():
-        if job.get("lora") is not None:
+        if job["reference"] == "precomputed":
+            base = torch.zeros(len(ids))
+        elif job["reference"] == "adapter-off":
             with model.disable_adapter():
                 base = _log_likelihood(model, job, ids)
         else:
@@ -96,15 +98,21 @@ def _log_likelihood(model: Any, job: Dict[str, Any], ids: torch.Tensor) -> torch
 def make_optimizer(model: Any, name: str) -> Any:
     """The recipe's optimizer with its states allocated, as they are in every step but the first."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if name in ("adamw", "adamw_fused"):
-        optimizer = torch.optim.AdamW(parameters, foreach=name == "adamw")  # type: Any
-        for parameter in parameters:
-            states = {name: torch.empty_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            optimizer.state[parameter] = {"step": torch.zeros(()), **states}
-        return _Still(parameters, optimizer.state) if name == "adamw_fused" else optimizer
-    if name == "sgd":
-        return torch.optim.SGD(parameters, foreach=True)
-    return _Still(parameters, [_STATES[name](parameter) for parameter in parameters])
+    if name in _KEPT:
+        return _Still(parameters, [_KEPT[name](parameter) for parameter in parameters])
+    if name == "adafactor":
+        from transformers.optimization import Adafactor
+
+        # Without their own schedule, as the Trainer sets it.
+        optimizer = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)  # type: Any
+    else:
+        # A GPU takes the for-each form where none is named, and a CPU does not.
+        optimizer = getattr(torch.optim, name)(parameters, foreach=True)
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    return optimizer
 
 
 class _Still:
@@ -133,9 +141,11 @@ def _eight_bit(parameter: torch.Tensor, states: int) -> List[torch.Tensor]:
     return [torch.empty(size, dtype=torch.uint8) for size in sizes * states]
 
 
-_STATES = {
+#: States of optimizers that are not torch's, or that work without temporary values.
+_KEPT = {
+    "adamw_fused": lambda parameter: [torch.empty_like(parameter), torch.empty_like(parameter)],
     "adamw_8bit": lambda parameter: _eight_bit(parameter, 2),
+    "lion": lambda parameter: [torch.empty_like(parameter)],
     "lion_8bit": lambda parameter: _eight_bit(parameter, 1),
-    "lion": lambda parameter: [torch.empty(parameter.numel())],
-    "paged": lambda parameter: [],
+    "elsewhere": lambda parameter: [],
 }  # type: Dict[str, Callable[[torch.Tensor], List[torch.Tensor]]]

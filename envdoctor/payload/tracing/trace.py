@@ -24,7 +24,7 @@ __all__ = ["run", "trace"]
 def run(job: Dict[str, Any], emit: Callable[[Dict[str, Any]], None]) -> None:
     """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``, ``load_dtype``,
     ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``, ``padded``,
-    ``accumulation``, ``keep_outputs``, ``optimizer``. ``full`` traces at full depth whatever the layers are."""
+    ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any case."""
     gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
     try:
         config = parse_config(job["config"])
@@ -45,7 +45,7 @@ def trace(config: Any, depth: int, job: Dict[str, Any], emit: Callable[[Dict[str
     model = build(config, job)
     layers = layers_of(model, depth)
     model = with_adapters(model, job)
-    if job["stage"] == "dpo" and job.get("lora") is None:
+    if job["reference"] == "copy":
         model.__dict__["reference"] = build(config, job).requires_grad_(False)  # no module of the model
     with FakeTensorMode(allow_non_fake_inputs=True):
         faked(model)
@@ -58,26 +58,30 @@ def trace(config: Any, depth: int, job: Dict[str, Any], emit: Callable[[Dict[str
         if "reference" in model.__dict__:
             for tensor in model.__dict__["reference"].parameters():
                 live.add(tensor, "reference model")
+        trained = [one for one in model.parameters() if one.requires_grad] if job["training"] else []
         with live:
-            optimizer = _ready(live, model, job) if job["training"] else None
+            live.segment, live.label = "step/before", "optimizer states"
+            optimizer = make_optimizer(model, job["optimizer"]) if trained else None
             for tokens in job["tokens"]:
-                _point(live, model, optimizer, job, tokens)
-                emit({"case": "point", "layers": depth, "tokens": tokens, "segments": dict(live.measured())})
                 live.clear()
-
-
-def _ready(live: Live, model: Any, job: Dict[str, Any]) -> Any:
-    """The optimizer with its states."""
-    live.label = "optimizer states"
-    return make_optimizer(model, job["optimizer"])
+                _point(live, model, optimizer, job, tokens)
+                emit(
+                    {
+                        "case": "point",
+                        "layers": depth,
+                        "tokens": tokens,
+                        "trained": sum(one.numel() for one in trained),
+                        "segments": dict(live.measured()),
+                    }
+                )
 
 
 def _point(live: Live, model: Any, optimizer: Any, job: Dict[str, Any], tokens: int) -> None:
     def tell(phase: str) -> None:
         live.segment = phase and phase + "/before"
-        live.label = {"forward": "embeddings and masks", "": "batch"}.get(phase, "temporary values of " + phase)
+        live.label = _LABELS[phase]
 
-    live.label = "batch"
+    tell("")
     if not job["training"]:
         prompt(model, job, tokens, tell)
         return
@@ -87,6 +91,16 @@ def _point(live: Live, model: Any, optimizer: Any, job: Dict[str, Any], tokens: 
                 parameter.grad = torch.empty_like(parameter)
                 live.add(parameter.grad, "gradients")
     training_step(model, optimizer, job, tokens, tell)
+
+
+#: What the tensors hold that a phase makes first.
+_LABELS = {
+    "": "batch",
+    "forward": "embeddings and masks",
+    "backward": "logits and loss",
+    "clip": "temporary values of the optimizer",
+    "step": "temporary values of the optimizer",
+}
 
 
 def _watch(live: Live, model: Any, layers: Any) -> None:
@@ -137,7 +151,7 @@ def _leaving(live: Live, where: str) -> Any:
 
 def _arrived(live: Live, where: str) -> None:
     if live.segment.startswith("backward"):
-        live.segment = "backward/" + where
+        live.segment, live.label = "backward/" + where, "gradients of activations"
 
 
 def _inside(live: Live, kind: str) -> Any:
