@@ -7,7 +7,8 @@ does. What a kernel needs only inside one operation is not seen.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,9 +33,9 @@ class Live(TorchDispatchMode):
         self.label = "weights"
         self.segment = ""
         self.total = 0
-        self.peaks = {}  # type: Dict[str, Tuple[int, str, Dict[str, int]]]
-        self._known = {}  # type: Dict[int, List[Any]]
-        self._by_label = {}  # type: Dict[str, int]
+        self.peaks: dict[str, tuple[int, str, dict[str, int]]] = {}
+        self._known: dict[int, list[Any]] = {}
+        self._by_label: dict[str, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _VALUE and self.segment.startswith("step"):
@@ -74,7 +75,7 @@ class Live(TorchDispatchMode):
         """Forget the peaks, not what is live."""
         self.peaks = {}
 
-    def measured(self) -> Iterator[Tuple[str, List[Any]]]:
+    def measured(self) -> Iterator[tuple[str, list[Any]]]:
         """Segment, and its peak as plain data: bytes, operation, bytes by label without those that are nothing."""
         for segment, (size, operation, labels) in self.peaks.items():
             yield segment, [size, operation, {name: part for name, part in labels.items() if part}]

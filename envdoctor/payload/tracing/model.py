@@ -6,7 +6,7 @@ Only classes that transformers itself has are built: code of the model's reposit
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 
@@ -31,14 +31,14 @@ class Refused(Exception):
     """Why this model or recipe cannot be traced, in one sentence."""
 
 
-def parse_config(data: Dict[str, Any]) -> Any:
+def parse_config(data: dict[str, Any]) -> Any:
     """The configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING:
-        raise Refused("transformers %s has no causal language model of the type %s" % (_transformers(), kind))
+        raise Refused(f"transformers {_transformers()} has no causal language model of the type {kind}")
     kept = {key: value for key, value in data.items() if key not in ("auto_map", "quantization_config", "model_type")}
     return CONFIG_MAPPING[kind].from_dict(kept)
 
@@ -77,7 +77,7 @@ def cut_config(config: Any, layers: int) -> Any:
     return config
 
 
-def build(config: Any, job: Dict[str, Any]) -> Any:
+def build(config: Any, job: dict[str, Any]) -> Any:
     """The model on meta, in the dtype and with the attention of the job."""
     from transformers import AutoModelForCausalLM
 
@@ -91,13 +91,13 @@ def build(config: Any, job: Dict[str, Any]) -> Any:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
     except (ValueError, ImportError) as error:
-        raise Refused("transformers does not build this model: %s" % error) from None
+        raise Refused(f"transformers does not build this model: {error}") from None
     finally:
         torch.set_default_dtype(usual)
     return model.train(job["training"])
 
 
-def layers_of(model: Any, depth: int) -> List[Any]:
+def layers_of(model: Any, depth: int) -> list[Any]:
     """The decoder's layers. Raises :class:`Refused` where no list of modules has so many."""
     found = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth]
     if not found:
@@ -105,12 +105,12 @@ def layers_of(model: Any, depth: int) -> List[Any]:
     return list(max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters())))
 
 
-def signatures(layers: List[Any]) -> List[str]:
+def signatures(layers: list[Any]) -> list[str]:
     """What each layer is made of: classes, shapes, and the settings of its modules without its own number."""
     return [repr([_module(name, module) for name, module in layer.named_modules()]) for layer in layers]
 
 
-def _module(name: str, module: Any) -> Tuple[Any, ...]:
+def _module(name: str, module: Any) -> tuple[Any, ...]:
     settings = {
         key: value
         for key, value in vars(module).items()
@@ -120,7 +120,7 @@ def _module(name: str, module: Any) -> Tuple[Any, ...]:
     return (name, type(module).__name__, sorted(settings.items()), shapes)
 
 
-def with_adapters(model: Any, job: Dict[str, Any]) -> Any:
+def with_adapters(model: Any, job: dict[str, Any]) -> Any:
     """The model as the recipe trains it: 4-bit weights, adapters, checkpointing; the rest frozen.
 
     Raises :class:`Refused` for what PEFT does not take.
@@ -139,26 +139,26 @@ def with_adapters(model: Any, job: Dict[str, Any]) -> Any:
     return model
 
 
-def _with_lora(model: Any, lora: Dict[str, Any]) -> Any:
+def _with_lora(model: Any, lora: dict[str, Any]) -> Any:
     from peft import LoraConfig, get_peft_model
 
     wanted = {name: value for name, value in lora.items() if value is not None}
     try:
         return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise Refused("peft does not take these LoRA settings: %s" % error) from None
+        raise Refused(f"peft does not take these LoRA settings: {error}") from None
 
 
 def faked(model: Any) -> None:
     """Give every parameter and buffer a place without data on the CPU. Ties stay ties. Under a FakeTensorMode."""
-    made = {}  # type: Dict[int, torch.Tensor]
+    made: dict[int, torch.Tensor] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in made:
             made[id(tensor)] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
         return made[id(tensor)]
 
-    parameters = {}  # type: Dict[int, torch.nn.Parameter]
+    parameters: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, tensor in module._parameters.items():
             if tensor is not None:
@@ -171,7 +171,7 @@ def faked(model: Any) -> None:
                 module._buffers[name] = fake(tensor)
 
 
-def lattice(names: List[str]) -> Optional[Tuple[int, int]]:
+def lattice(names: list[str]) -> tuple[int, int] | None:
     """Two depths on the line to the full one: after some leading layers the kinds repeat with a period, and both leave
     the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
     depth = len(names)

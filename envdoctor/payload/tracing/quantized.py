@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import torch
 
@@ -34,7 +34,7 @@ class Linear4bit(torch.nn.Linear):
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
-def quantize(model: Any, wanted: Dict[str, Any]) -> None:
+def quantize(model: Any, wanted: dict[str, Any]) -> None:
     """Replace the linear layers but the head's, on meta; with ``upcast`` what is left in half precision becomes float32,
     as PEFT's prepare_model_for_kbit_training does."""
     head = model.get_output_embeddings()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 __all__ = ["make_optimizer", "prompt", "training_step"]
 
-Tell = Callable[[str], None]
 
-
-def training_step(model: Any, optimizer: Any, job: Dict[str, Any], tokens: int, tell: Tell) -> None:
+def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> None:
     """Forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.
 
     With accumulation the gradients of earlier batches are there from the beginning, as they are in every batch but the
@@ -36,8 +35,9 @@ def training_step(model: Any, optimizer: Any, job: Dict[str, Any], tokens: int, 
     optimizer.zero_grad()
 
 
-def prompt(model: Any, job: Dict[str, Any], tokens: int, tell: Tell) -> None:
-    """Read a prompt and keep its keys and values, as generate does: logits of the last token alone where the code can."""
+def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> Any:
+    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone where the code
+    can."""
     import inspect
 
     known = inspect.signature(model.forward).parameters
@@ -46,21 +46,21 @@ def prompt(model: Any, job: Dict[str, Any], tokens: int, tell: Tell) -> None:
     tell("forward")
     with torch.no_grad():
         outputs = model(input_ids=ids, use_cache=True, **last, **_mask(job, ids))
-        if not last:
-            outputs["logits"][:, -1, :].clone().float()
+        outputs["logits"][:, -1, :].clone().float()
     tell("")
+    return outputs.get("past_key_values")
 
 
 def _ids(batch: int, tokens: int) -> torch.Tensor:
     return torch.zeros((batch, tokens), dtype=torch.long)
 
 
-def _mask(job: Dict[str, Any], ids: torch.Tensor) -> Dict[str, Any]:
+def _mask(job: dict[str, Any], ids: torch.Tensor) -> dict[str, Any]:
     """A mask of padded samples; one sample alone has no padding, and then the code that reads the mask drops it."""
     return {"attention_mask": torch.ones_like(ids)} if job["padded"] else {}
 
 
-def _called(model: Any, job: Dict[str, Any], **inputs: Any) -> Any:
+def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
     """The model's outputs under the recipe's autocast, and in float32 then, as accelerate hands them on."""
     if job["amp"] is None:
         return model(**inputs)
@@ -73,7 +73,7 @@ def _called(model: Any, job: Dict[str, Any], **inputs: Any) -> Any:
     return outputs
 
 
-def _preference_loss(model: Any, job: Dict[str, Any], tokens: int) -> Any:
+def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
     """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, against the same model without its adapters,
     against a copy, or against values that were computed before."""
     ids = _ids(2 * job["batch"], tokens)
@@ -90,7 +90,7 @@ def _preference_loss(model: Any, job: Dict[str, Any], tokens: int) -> Any:
     return -torch.nn.functional.logsigmoid(0.1 * (chosen - rejected)).mean()
 
 
-def _log_likelihood(model: Any, job: Dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
+def _log_likelihood(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
     logits = _called(model, job, input_ids=ids, **_mask(job, ids))["logits"][:, :-1].float()
     return torch.gather(logits.log_softmax(-1), 2, ids[:, 1:, None]).squeeze(2).sum(-1)
 
@@ -104,7 +104,7 @@ def make_optimizer(model: Any, name: str) -> Any:
         from transformers.optimization import Adafactor
 
         # Without their own schedule, as the Trainer sets it.
-        optimizer = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)  # type: Any
+        optimizer: Any = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)
     else:
         # A GPU takes the for-each form where none is named, and a CPU does not.
         optimizer = getattr(torch.optim, name)(parameters, foreach=True)
@@ -118,7 +118,7 @@ def make_optimizer(model: Any, name: str) -> Any:
 class _Still:
     """An optimizer whose kernel needs nothing beside its states: it changes the parameters where they are."""
 
-    def __init__(self, parameters: List[Any], states: Any) -> None:
+    def __init__(self, parameters: list[Any], states: Any) -> None:
         self.parameters = parameters
         self.states = states
 
@@ -132,7 +132,7 @@ class _Still:
             parameter.grad = None
 
 
-def _eight_bit(parameter: torch.Tensor, states: int) -> List[torch.Tensor]:
+def _eight_bit(parameter: torch.Tensor, states: int) -> list[torch.Tensor]:
     """States of bitsandbytes: a byte a value and a float32 scale for 256 of them; float32 below 4096 values."""
     count = parameter.numel()
     if count < 4096:
@@ -142,10 +142,10 @@ def _eight_bit(parameter: torch.Tensor, states: int) -> List[torch.Tensor]:
 
 
 #: States of optimizers that are not torch's, or that work without temporary values.
-_KEPT = {
+_KEPT: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
     "adamw_fused": lambda parameter: [torch.empty_like(parameter), torch.empty_like(parameter)],
     "adamw_8bit": lambda parameter: _eight_bit(parameter, 2),
     "lion": lambda parameter: [torch.empty_like(parameter)],
     "lion_8bit": lambda parameter: _eight_bit(parameter, 1),
     "elsewhere": lambda parameter: [],
-}  # type: Dict[str, Callable[[torch.Tensor], List[torch.Tensor]]]
+}

@@ -8,20 +8,31 @@ What comes out is exact for the code that is installed, up to what kernels need 
 from __future__ import annotations
 
 import gc
-from typing import Any, Callable, Dict
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .live import Live
-from .model import Refused, build, cut_config, depth_of, faked, lattice, layers_of, parse_config, signatures
-from .model import with_adapters
+from .model import (
+    Refused,
+    build,
+    cut_config,
+    depth_of,
+    faked,
+    lattice,
+    layers_of,
+    parse_config,
+    signatures,
+    with_adapters,
+)
 from .step import make_optimizer, prompt, training_step
 
 __all__ = ["run", "trace"]
 
 
-def run(job: Dict[str, Any], emit: Callable[[Dict[str, Any]], None]) -> None:
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``, ``load_dtype``,
     ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``, ``padded``,
     ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any case."""
@@ -40,7 +51,7 @@ def run(job: Dict[str, Any], emit: Callable[[Dict[str, Any]], None]) -> None:
         emit({"case": "refused", "why": str(error)})
 
 
-def trace(config: Any, depth: int, job: Dict[str, Any], emit: Callable[[Dict[str, Any]], None]) -> None:
+def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """One point for each length."""
     model = build(config, job)
     layers = layers_of(model, depth)
@@ -64,33 +75,40 @@ def trace(config: Any, depth: int, job: Dict[str, Any], emit: Callable[[Dict[str
             optimizer = make_optimizer(model, job["optimizer"]) if trained else None
             for tokens in job["tokens"]:
                 live.clear()
-                _point(live, model, optimizer, job, tokens)
+                cache = _point(live, model, optimizer, job, tokens)
                 emit(
                     {
                         "case": "point",
                         "layers": depth,
                         "tokens": tokens,
                         "trained": sum(one.numel() for one in trained),
+                        "cache_bytes": cache,
                         "segments": dict(live.measured()),
                     }
                 )
 
 
-def _point(live: Live, model: Any, optimizer: Any, job: Dict[str, Any], tokens: int) -> None:
+def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: int) -> int:
+    """Run the step, or the prompt; the bytes that are kept of it then (the keys and values of a prompt)."""
+
     def tell(phase: str) -> None:
         live.segment = phase and phase + "/before"
         live.label = _LABELS[phase]
 
     tell("")
     if not job["training"]:
-        prompt(model, job, tokens, tell)
-        return
+        before = live.total
+        cache = prompt(model, job, tokens, tell)
+        kept = live.total - before
+        del cache
+        return kept
     if job["accumulation"] > 1:
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.empty_like(parameter)
                 live.add(parameter.grad, "gradients")
     training_step(model, optimizer, job, tokens, tell)
+    return 0
 
 
 #: What the tensors hold that a phase makes first.
@@ -170,7 +188,7 @@ def _outside(live: Live) -> Any:
     return hook
 
 
-def _described(model: Any, layers: Any) -> Dict[str, Any]:
+def _described(model: Any, layers: Any) -> dict[str, Any]:
     """Sizes of the whole model: parameters, their bytes, and those of its largest layer."""
     parameters = list(model.parameters())
     return {
