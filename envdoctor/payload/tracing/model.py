@@ -18,6 +18,7 @@ __all__ = [
     "faked",
     "lattice",
     "layers_of",
+    "one_sample_a_row",
     "parse_config",
     "signatures",
     "with_adapters",
@@ -75,6 +76,16 @@ def cut_config(config: Any, layers: int) -> Any:
         if getattr(text, name, None) == depth:
             setattr(text, name, layers)
     return config
+
+
+def one_sample_a_row() -> None:
+    """Have transformers take each row of a batch for one sample. It reads positions to find out, which have no values
+    here, and would build a mask that no such run has."""
+    try:
+        from transformers import masking_utils
+    except ImportError:  # releases before 4.53 ask for no positions
+        return
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
 
 
 def build(config: Any, job: dict[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from .model import (
     faked,
     lattice,
     layers_of,
+    one_sample_a_row,
     parse_config,
     signatures,
     with_adapters,
@@ -37,6 +38,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``, ``padded``,
     ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any case."""
     gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
+    one_sample_a_row()
     try:
         config = parse_config(job["config"])
         depth = depth_of(config)
