@@ -7,49 +7,49 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import ClosedForm
 
-__all__ = ["Change", "largest", "smaller", "traced_changes"]
+__all__ = ["Saving", "largest", "smaller", "traced_changes"]
 
 #: Lengths are offered in steps of this many tokens.
 _STEP = 128
 _SMALL_ADAPTER = {"r": 8, "target_modules": "all-linear"}
 
 
-class Change(NamedTuple):
+class Saving(NamedTuple):
     """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
 
     set: Mapping[str, object]
     job: Mapping[str, Any]
 
 
-def traced_changes(job: Mapping[str, Any]) -> Iterator[Change]:
+def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
     """Changes that keep batch and length, from those that cost nothing to those that train something else."""
     single = []
     if job["attention"] == "eager":
-        single.append(Change({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
+        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
     if job["training"] and not job["checkpointing"]:
-        single.append(Change({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
     yield from single
     if len(single) == 2:
-        yield Change({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
     if not job["training"]:
         return
     if job["lora"] is None:
         if job["optimizer"] in ("AdamW", "adamw_fused"):
-            yield Change({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
+            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
         reference = {"reference": "adapter-off"} if job["reference"] == "copy" else {}
-        yield Change({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
     elif job["quantized"] is None:
-        yield Change({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
 
 
-def smaller(form: ClosedForm, batch: int, tokens: int, limit: float) -> Iterator[Change]:
+def smaller(form: ClosedForm, batch: int, tokens: int, limit: float) -> Iterator[Saving]:
     """The largest batch, and the largest length, below those of the recipe, whose peak is at most ``limit`` bytes."""
     found = largest(lambda number: form.at(number, tokens).size <= limit, batch - 1)
     if found:
-        yield Change({"recipe.batch_size": found}, {"batch": found})
+        yield Saving({"recipe.batch_size": found}, {"batch": found})
     steps = largest(lambda number: form.at(batch, number * _STEP).size <= limit, (tokens - 1) // _STEP)
     if steps:
-        yield Change({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
+        yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.memory.advice import Change, smaller, traced_changes
+from envdoctor.memory.advice import Saving, smaller, traced_changes
 from envdoctor.memory.closed_form import LENGTHS, ClosedForm, trained_parameters
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import Plan, plan_of, settings_of
-from envdoctor.memory.section import MemoryChange, MemorySection
+from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.sharding import sharing
 from envdoctor.memory.tracing import Trace, Tracer
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of, room
@@ -94,11 +94,11 @@ def _form(plan: Plan, given: Mapping[str, Any], trace: Trace) -> ClosedForm:
 
 def _changes(
     plan: Plan, given: Mapping[str, Any], config: Mapping[str, Any], tracer: Tracer, form: ClosedForm, gpu: Gpu
-) -> list[MemoryChange]:
+) -> list[MemorySaving]:
     """Each single change with its number: those that fit first, in the order of what they cost."""
     tried = list(traced_changes(plan.job))
     jobs = [{**plan.job, **change.job, "config": config, "tokens": [plan.tokens]} for change in tried]
-    found: list[MemoryChange] = []
+    found: list[MemorySaving] = []
     batch = int(plan.job["batch"])
     for change, trace in zip(tried, tracer.run(jobs), strict=True):
         if isinstance(trace, Trace):
@@ -109,5 +109,5 @@ def _changes(
     return sorted(found, key=lambda change: change["verdict"] != "fits")
 
 
-def _change(change: Change, allocated: float, gpu: Gpu) -> MemoryChange:
+def _change(change: Saving, allocated: float, gpu: Gpu) -> MemorySaving:
     return {"set": dict(change.set), "gib": rounded(allocated), "verdict": need_of(allocated).verdict(gpu.free)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-__all__ = ["MemoryChange", "MemorySection", "MemoryServing", "MemoryTerm"]
+__all__ = ["MemorySaving", "MemorySection", "MemoryServing", "MemoryTerm"]
 
 
 class MemoryTerm(TypedDict):
@@ -14,7 +14,7 @@ class MemoryTerm(TypedDict):
     gib: float
 
 
-class MemoryChange(TypedDict):
+class MemorySaving(TypedDict):
     """One change of the recipe: the settings, the allocated GiB with it, and whether it fits then."""
 
     set: dict[str, object]
@@ -57,7 +57,7 @@ class MemorySection(TypedDict):
     phase: str
     operation: str
     terms: list[MemoryTerm]
-    changes: list[MemoryChange]
+    changes: list[MemorySaving]
     serving: MemoryServing | None
     assumed: list[str]
     savers: list[str]

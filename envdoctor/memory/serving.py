@@ -16,7 +16,7 @@ from envdoctor.memory.closed_form import ClosedForm, kept_bytes
 from envdoctor.memory.prediction import rounded, traced
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import plan_of, settings_of
-from envdoctor.memory.section import MemoryChange, MemorySection
+from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.tracing import Tracer
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
 from envdoctor.versions.pep440 import satisfies
@@ -127,10 +127,10 @@ def _verdict(asked: float, cache_tokens: float, length: int, gpu: Gpu, given: Ma
     return "fits" if asked + _graphs(given) <= gpu.free else "tight"
 
 
-def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, given: Mapping[str, Any]) -> list[MemoryChange]:
+def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, given: Mapping[str, Any]) -> list[MemorySaving]:
     """The largest share that leaves others theirs, where the longest sequence still fits; else the length that does."""
     most = math.floor((gpu.free - _graphs(given)) / gpu.total * 100) / 100
-    changes: list[MemoryChange] = []
+    changes: list[MemorySaving] = []
     if math.ceil(least * 100) / 100 <= most:
         changes.append(_change({"recipe.gpu_memory_utilization": most}, most * gpu.total))
     elif most > 0:
@@ -141,5 +141,5 @@ def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, given: M
     return changes
 
 
-def _change(settings: Mapping[str, object], size: float) -> MemoryChange:
+def _change(settings: Mapping[str, object], size: float) -> MemorySaving:
     return {"set": dict(settings), "gib": rounded(size), "verdict": "fits"}

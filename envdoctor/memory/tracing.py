@@ -75,7 +75,7 @@ class Tracer:
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
     for record in records:
         if record.get("case") == "refused":
-            return str(record.get("why"))
+            return str(record.get("refusal"))
         if record.get("case") == "needs":
             return str(record.get("skip") or record.get("error"))
     models = [record for record in records if record.get("case") == "model"]

@@ -8,46 +8,84 @@ from envdoctor.report.layout import display_width, pad
 from envdoctor.report.page import LABEL, Page
 
 if TYPE_CHECKING:
-    from envdoctor.memory.section import MemoryChange, MemorySection
+    from envdoctor.memory.section import MemorySaving, MemorySection
 
 __all__ = ["memory_lines"]
 
+#: Columns of the longer bar.
 _BAR = 50
 _MOST_TERMS = 3
+_VERDICTS = {"fits": "fits", "tight": "tight", "does-not-fit": "does not fit"}
+_TERMS = {
+    "weights": "weights",
+    "adapters": "adapters",
+    "reference model": "reference model",
+    "gradients": "gradients",
+    "optimizer states": "optimizer states",
+    "temporary values of the optimizer": "temporary values of the optimizer",
+    "batch": "batch",
+    "embeddings and masks": "embeddings and masks",
+    "attention": "attention",
+    "MLP": "MLP",
+    "hidden states": "hidden states",
+    "logits and loss": "logits and loss",
+    "gradients of activations": "gradients of activations",
+    "communication buffers": "communication buffers",
+    "gathered layers": "gathered layers",
+    "KV cache": "KV cache",
+    "activations of a step": "activations of a step",
+    "CUDA context": "CUDA context",
+}
+_PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "clip": "gradient clipping",
+    "step": "optimizer step",
+    "start": "start of the engine",
+    "KV cache": "KV cache",
+}
 
 
 def memory_lines(section: MemorySection, page: Page) -> list[str]:
     """The section of the report, without a blank line around it."""
-    low, high = section["process_gib"]
-    amount = page.say(
-        "{size} GiB of tensors, {low} to {high} GiB on the GPU", **_sizes(section["allocated_gib"], low, high)
-    )
-    if section["serving"] is not None:
-        amount = page.say(
-            "{size} GiB for the engine, up to {high} GiB on the GPU", **_sizes(section["allocated_gib"], low, high)
-        )
+    low, high = map(_gib, section["process_gib"])
+    size = _gib(section["allocated_gib"])
+    if section["serving"] is None:
+        amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", size=size, low=low, high=high)
+    else:
+        amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", size=size, high=high)
     lines = page.labelled(page.say("Memory"), amount)
     if section["verdict"] is not None:
-        free = page.say("{free} of {total} GiB are free on {gpu}", gpu=section["gpu"], **_free(section))
-        lines += page.labelled("", page.say("{what}: {verdict}", what=free, verdict=_verdict(section["verdict"], page)))
+        lines += page.labelled("", _free(section, page))
         lines += [" " * LABEL + line for line in _bars(section, page)]
     lines += page.labelled(page.say("Peak"), _peak(section, page))
-    terms = [f"{page.sentence(term['name'])} {_gib(term['gib'])}" for term in section["terms"]]
+    terms = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in section["terms"]]
     listed = terms if page.verbosity > 0 else terms[:_MOST_TERMS]
     lines += page.items(listed, pad(page.say("Largest"), LABEL), " " * LABEL)
-    lines += _serving(section, page)
-    label = page.say("Changes")
-    for change in section["changes"]:
-        lines += page.labelled(label, _change(change, page))
-        label = ""
-    label = page.say("Taken")
-    for text in (
-        *section["assumed"],
-        *(page.say("{what}: not followed, it can be lower", what=page.sentence(one)) for one in section["savers"]),
-    ):
-        lines += page.labelled(label, page.sentence(text))
-        label = ""
-    return lines
+    if section["serving"] is not None:
+        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
+        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
+        lines += page.labelled(page.say("KV cache"), text)
+    lines += _listed(page.say("Changes"), [_change(change, page) for change in section["changes"]], page)
+    taken = [page.sentence(text) for text in section["assumed"]]
+    taken += [
+        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
+    ]
+    return lines + _listed(page.say("Assumed"), taken, page)
+
+
+def _listed(label: str, texts: list[str], page: Page) -> list[str]:
+    return [line for place, text in enumerate(texts) for line in page.labelled("" if place else label, text)]
+
+
+def _free(section: MemorySection, page: Page) -> str:
+    return page.say(
+        "{free} of {total} GiB are free on {gpu}: {verdict}",
+        free=_gib(section["free_gib"] or 0.0),
+        total=_gib(section["total_gib"] or 0.0),
+        gpu=section["gpu"],
+        verdict=page.say(_VERDICTS[str(section["verdict"])]),
+    )
 
 
 def _peak(section: MemorySection, page: Page) -> str:
@@ -57,59 +95,26 @@ def _peak(section: MemorySection, page: Page) -> str:
         batch=section["batch"],
         tokens=f"{section['tokens']:,}",
     )
-    return page.bracket(f"{page.sentence(section['phase'])}, {section['operation']}", what)
+    return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
 
 
 def _bars(section: MemorySection, page: Page) -> list[str]:
     """Two bars of one scale: what is needed (``#`` the least, ``+`` the most), and what is free (``=``)."""
     low, high = section["process_gib"]
-    free, total = section["free_gib"] or 0.0, section["total_gib"] or 0.0
-    scale = _BAR / max(high, total)
-    needed = "#" * round(low * scale)
-    needed += "+" * (round(high * scale) - len(needed))
-    there = "=" * round(free * scale)
+    scale = _BAR / max(high, section["total_gib"] or 0.0)
+    least = round(low * scale)
+    bars = ["#" * least + "+" * (round(high * scale) - least), "=" * round((section["free_gib"] or 0.0) * scale)]
     names = [page.say("needed"), page.say("free")]
     width = max(map(display_width, names)) + 1
-    return [
-        f"{pad(name, width)}|{bar}" + ("|" if name == names[1] else "")
-        for name, bar in zip(names, (needed, there), strict=True)
-    ]
+    return [f"{pad(name, width)}|{bar}|" for name, bar in zip(names, bars, strict=True)]
 
 
-def _serving(section: MemorySection, page: Page) -> list[str]:
-    serving = section["serving"]
-    if serving is None:
-        return []
-    text = page.say(
-        "{n} tokens fit into the cache, a sequence may have {length}",
-        n=f"{serving['cache_tokens']:,}",
-        length=f"{serving['length']:,}",
-    )
-    return page.labelled(page.say("KV cache"), text)
-
-
-def _change(change: MemoryChange, page: Page) -> str:
-    settings = " ".join(
+def _change(change: MemorySaving, page: Page) -> str:
+    settings = [
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
-    )
-    return page.say(
-        "{set}: {size} GiB, {verdict}",
-        set=settings,
-        size=_gib(change["gib"]),
-        verdict=_verdict(change["verdict"], page),
-    )
-
-
-def _verdict(verdict: str, page: Page) -> str:
-    return {"fits": page.say("fits"), "tight": page.say("tight"), "does-not-fit": page.say("does not fit")}[verdict]
-
-
-def _sizes(size: float, low: float, high: float) -> dict[str, str]:
-    return {"size": _gib(size), "low": _gib(low), "high": _gib(high)}
-
-
-def _free(section: MemorySection) -> dict[str, str]:
-    return {"free": _gib(section["free_gib"] or 0.0), "total": _gib(section["total_gib"] or 0.0)}
+    ]
+    verdict = page.say(_VERDICTS[change["verdict"]])
+    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
 
 
 def _gib(size: float) -> str:

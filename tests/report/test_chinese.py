@@ -38,6 +38,7 @@ SINKS = {
     "Environment": ("notes", 4),
     "Results": (2, 3, 4),
     "Verdict": ("why", 4),
+    "MemoryProblem": (0,),
     "Permission": ("refused", "notes", 0, 1, 2),
 }
 FOLDERS = (
@@ -50,6 +51,7 @@ FOLDERS = (
     "hub",
     "revision",
     "probe",
+    "memory",
     "app",
     "text",
     "sandbox",
@@ -68,6 +70,7 @@ WITHOUT = (
 #: What the search finds and no report says: errors of envdoctor's own files, and values of changes.
 NEVER_SAID = {
     *("a file without a name", "an unknown value has no JSON form: {}", "not a reason", "not a value of this column"),
+    *("runs code", "not on torch's list"),
     *("not columns of a compiled file", "not needed", "not a stop", "{} is neither >= nor < a release", "id {}{}"),
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),

@@ -2,7 +2,7 @@
 
 What comes out is exact for the code that is installed, up to what kernels need inside one operation. Records:
 ``{"case": "model", ...}`` about the model of full depth, one ``{"case": "point", "layers": n, "tokens": s, "segments":
-{...}}`` a run, and ``{"case": "refused", "why": ...}`` instead of either.
+{...}}`` a run, and ``{"case": "refused", "refusal": ...}`` instead of either.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
         for count in depths or (depth,):
             trace(cut_config(config, count), count, job, emit)
     except Refused as error:
-        emit({"case": "refused", "why": str(error)})
+        emit({"case": "refused", "refusal": str(error)})
 
 
 def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
