@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.memory.advice import Saving, smaller, traced_changes
-from envdoctor.memory.closed_form import LENGTHS, ClosedForm, trained_parameters
+from envdoctor.memory.closed_form import LENGTHS, ClosedForm, Peak, kept_bytes, trained_parameters
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import Plan, plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
@@ -28,18 +28,32 @@ def predict(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> Memory
     """
     plan, given = plan_of(facts), settings_of(facts)
     trace = traced({**plan.job, "config": config, "tokens": _lengths(plan.tokens)}, tracer)
-    form = _form(plan, given, trace)
+
+    def form_of(trace: Trace) -> ClosedForm:
+        shared = sharing(given, trace.model, trained_parameters(trace))
+        return ClosedForm(trace, int(plan.job["batch"]), shared)
+
+    form = form_of(trace)
     batch = int(plan.job["batch"])
     peak = form.at(batch, plan.tokens)
+    if not plan.job["training"]:
+        longest = max(int(point["tokens"]) for point in trace.points)
+        held = kept_bytes(trace) / longest * (plan.tokens + int(given.get("max_new_tokens") or 0))
+        answer = Peak("decode", "torch.cat", {"weights": float(trace.model["weight_bytes"]), "KV cache": held})
+        peak = max(peak, answer, key=lambda one: one.size)
     need = need_of(peak.size)
     gpu = gpu_of(facts.value("gpu"), int(given.get("world_size") or 1))
     verdict = need.verdict(gpu.free) if gpu is not None else None
     if verdict not in ("fits", None) and plan.savers:
         raise MemoryProblem(
-            f"without {', '.join(plan.savers)} the peak is {peak.size / GIB:.1f} GiB, more than is free; how much lower "
-            "it is with them is not predicted yet"
+            f"without {', '.join(plan.savers)} the peak is {peak.size / GIB:.1f} GiB, more than is free; "
+            "how much lower it is with them is not predicted yet"
         )
-    changes = _changes(plan, given, config, tracer, form, gpu) if gpu is not None and verdict != "fits" else []
+    changes: list[MemorySaving] = []
+    if gpu is not None and verdict != "fits":
+        base = {**plan.job, "config": config, "tokens": [plan.tokens]}
+        changes = [*_traced_savings(base, tracer, form_of, gpu), *_smaller_savings(plan, form, gpu)]
+        changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
         "level": "trace",
         "model": str(config.get("model_type")),
@@ -88,25 +102,19 @@ def _lengths(tokens: int) -> list[int]:
     return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} | {tokens}, reverse=True)
 
 
-def _form(plan: Plan, given: Mapping[str, Any], trace: Trace) -> ClosedForm:
-    return ClosedForm(trace, int(plan.job["batch"]), sharing(given, trace.model, trained_parameters(trace)))
-
-
-def _changes(
-    plan: Plan, given: Mapping[str, Any], config: Mapping[str, Any], tracer: Tracer, form: ClosedForm, gpu: Gpu
-) -> list[MemorySaving]:
-    """Each single change with its number: those that fit first, in the order of what they cost."""
-    tried = list(traced_changes(plan.job))
-    jobs = [{**plan.job, **change.job, "config": config, "tokens": [plan.tokens]} for change in tried]
-    found: list[MemorySaving] = []
-    batch = int(plan.job["batch"])
-    for change, trace in zip(tried, tracer.run(jobs), strict=True):
+def _traced_savings(
+    base: Mapping[str, Any], tracer: Tracer, form_of: Callable[[Trace], ClosedForm], gpu: Gpu
+) -> Iterator[MemorySaving]:
+    tried = list(traced_changes(base))
+    for saving, trace in zip(tried, tracer.run([{**base, **saving.job} for saving in tried]), strict=True):
         if isinstance(trace, Trace):
-            found.append(_change(change, _form(plan, given, trace).at(batch, plan.tokens).size, gpu))
-    for change in smaller(form, batch, plan.tokens, room(gpu.free)):
-        peak = form.at(int(change.job.get("batch", batch)), int(change.job.get("tokens", plan.tokens)))
-        found.append(_change(change, peak.size, gpu))
-    return sorted(found, key=lambda change: change["verdict"] != "fits")
+            yield _change(saving, form_of(trace).at(int(base["batch"]), int(base["tokens"][0])).size, gpu)
+
+
+def _smaller_savings(plan: Plan, form: ClosedForm, gpu: Gpu) -> Iterator[MemorySaving]:
+    usual = {"batch": int(plan.job["batch"]), "tokens": plan.tokens}
+    for saving in smaller(form, usual["batch"], usual["tokens"], room(gpu.free)):
+        yield _change(saving, form.at(**{**usual, **saving.job}).size, gpu)
 
 
 def _change(change: Saving, allocated: float, gpu: Gpu) -> MemorySaving:

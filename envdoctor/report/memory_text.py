@@ -41,6 +41,7 @@ _PHASES = {
     "backward": "backward",
     "clip": "gradient clipping",
     "step": "optimizer step",
+    "decode": "generation",
     "start": "start of the engine",
     "KV cache": "KV cache",
 }

@@ -128,11 +128,8 @@ def loop(model: Any, reference: Any, optimizer: Any, parameters: list[Any], job:
         mask = torch.ones_like(ids)
         mask[0, -1] = 0
         inputs = {"input_ids": ids, **({"attention_mask": mask} if job["padded"] else {})}
-        if job["stage"] == "dpo":
-            loss = preference(model, reference, inputs)
-        else:
-            loss = model(**inputs, labels=ids).loss
-        loss.backward()
+        told = preference(model, reference, inputs) if job["stage"] == "dpo" else model(**inputs, labels=ids).loss
+        told.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()
     optimizer.zero_grad()

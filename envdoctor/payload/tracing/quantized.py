@@ -1,4 +1,4 @@
-"""Stand-ins for layers with 4-bit weights: as many bytes as bitsandbytes keeps, and its one weight unpacked at a time."""
+"""Stand-ins for layers with 4-bit weights: the bytes that bitsandbytes keeps, and one weight unpacked at a time."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Linear4bit(torch.nn.Linear):
 
 
 def quantize(model: Any, wanted: dict[str, Any]) -> None:
-    """Replace the linear layers but the head's, on meta; with ``upcast`` what is left in half precision becomes float32,
-    as PEFT's prepare_model_for_kbit_training does."""
+    """Replace the linear layers but the head's, on meta; with ``upcast`` what is left in half precision becomes
+    float32, as PEFT's prepare_model_for_kbit_training does."""
     head = model.get_output_embeddings()
     for module in list(model.modules()):
         for name, child in list(module._modules.items()):

@@ -34,9 +34,10 @@ __all__ = ["run", "trace"]
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``, ``load_dtype``,
-    ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``, ``padded``,
-    ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any case."""
+    """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
+    ``load_dtype``, ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``,
+    ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any
+    case."""
     gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
     one_sample_a_row()
     try:
