@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py --python PATH
 
-``memory_readings.toml`` holds the readings with their sources, all made with modeling code that transformers itself has.
+``memory_readings.toml`` holds the readings with their sources, all made with modeling code that is transformers' own.
 Prompts are judged by live tensors; the readings of PEFT's benchmark are of what the allocator reserved, and of batches
 whose longest sample is not published: 748 tokens is the length at which another row of it, LoRA of rank 32, agrees
 (the published limit is 768). No other number is fitted. The code that is traced is that of PATH, not of the day of the

@@ -37,7 +37,7 @@ class MemorySection(TypedDict):
     """Sizes in GiB. ``allocated_gib`` are live tensors, ``reserved_gib`` what torch's allocator holds for them, and
     ``process_gib`` what nvidia-smi shows, each from and to. ``free_gib`` is free on ``gpu`` (None: no GPU is known, and
     no verdict). ``verdict`` is fits, tight or does-not-fit; ``upper``: the peak may be lower, for the reasons of
-    ``savers``. ``terms`` are all of the peak, largest first."""
+    ``savers``. ``terms`` are what the peak holds."""
 
     level: str
     model: str

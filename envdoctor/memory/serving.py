@@ -19,13 +19,14 @@ from envdoctor.memory.recipe import plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.tracing import Tracer
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
-from envdoctor.versions.pep440 import satisfies
 
 __all__ = ["predict_serving"]
 
 #: vLLM's defaults: max_num_batched_tokens and max_num_seqs of its V1 engine.
 _BATCHED_TOKENS = 2048
 _SEQUENCES = 256
+#: gpu_memory_utilization where it is not given; releases of 2026 take 0.92.
+_SHARE = 0.9
 #: CUDA graphs are taken beside the share, after the cache was given its place: up to this much, in GiB.
 _GRAPHS = 1.0
 
@@ -50,7 +51,7 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
     cache = kept_bytes(trace) / ranks
     logits = 4.0 * int(given.get("max_sequences") or _SEQUENCES) * int(config["vocab_size"])
     activations = (peak.size - float(trace.model["weight_bytes"]) - cache * ranks) / ranks + logits
-    share = float(given.get("gpu_memory_utilization") or _usual_share(facts))
+    share = float(given.get("gpu_memory_utilization") or _SHARE)
     beside = need_of(0).process[1]
 
     def left(asked: float) -> float:
@@ -78,8 +79,8 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
         "phase": "start" if asked > gpu.free else "KV cache",
         "operation": f"gpu_memory_utilization {share:g}",
         "terms": [
-            {"name": "weights", "gib": rounded(weights)},
             {"name": "KV cache", "gib": rounded(max(0.0, left(asked)))},
+            {"name": "weights", "gib": rounded(weights)},
             {"name": "activations of a step", "gib": rounded(activations)},
             {"name": "CUDA context", "gib": rounded(beside)},
         ],
@@ -109,12 +110,6 @@ def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
     }
     changed.update(Fact(f"recipe.{name}", value, "vLLM", "derived") for name, value in told.items())
     return changed
-
-
-def _usual_share(facts: FactSet) -> float:
-    """vLLM's default: 0.92 since 0.15 (vllm/config/cache.py), 0.9 before."""
-    version = facts.value("pkg.vllm")
-    return 0.92 if isinstance(version, str) and satisfies(version, ">=0.15") else 0.9
 
 
 def _graphs(given: Mapping[str, Any]) -> float:
