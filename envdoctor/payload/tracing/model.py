@@ -110,7 +110,9 @@ def build(config: Any, job: dict[str, Any]) -> Any:
 
 def layers_of(model: Any, depth: int) -> list[Any]:
     """The decoder's layers. Raises :class:`Refused` where no list of modules has so many."""
-    found = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth]
+    found: list[Any] = [
+        module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth
+    ]
     if not found:
         raise Refused("the layers of this model are not in one list")
     return list(max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters())))

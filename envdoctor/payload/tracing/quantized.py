@@ -22,7 +22,7 @@ class _Unpacked(torch.autograd.Function):
         return torch.nn.functional.linear(x, packed.new_empty(shape, dtype=x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         return gradient.matmul(ctx.packed.new_empty(ctx.shape, dtype=ctx.dtype)), None, None
 
 
