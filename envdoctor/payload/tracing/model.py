@@ -115,7 +115,8 @@ def layers_of(model: Any, depth: int) -> list[Any]:
     ]
     if not found:
         raise Refused("the layers of this model are not in one list")
-    return list(max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters())))
+    largest: Any = max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
+    return list(largest)
 
 
 def signatures(layers: list[Any]) -> list[str]:
