@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, sources_of
+from envdoctor.cli.options import configuration_of, configuration_options, recipe_option, sources_of
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -15,6 +15,7 @@ __all__ = ["command"]
 @click.command("memory")
 @click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to trace the model in.")
 @click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: its config.json is enough.")
+@recipe_option
 @click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.")
 @click.option("--gpu-memory", metavar="GIB", type=click.FloatRange(0, min_open=True), help="Free memory of the GPU.")
 @click.option(
@@ -31,6 +32,7 @@ def command(**options: Any) -> int:
     a child of the target's interpreter. Code of the model's repository is never run.
 
     \b
+    envdoctor memory --recipe train.yaml --gpu A100-80GB
     envdoctor memory --model DIR --gpu A6000 --set recipe.method=lora --set recipe.max_length=4096
     """
     from envdoctor.app.memory import memory
