@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
@@ -20,9 +20,10 @@ from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.memory.model import Model, model_of
 from envdoctor.memory.prediction import predict
 from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import SERVING
+from envdoctor.memory.recipe import engine_of, settings_of
 from envdoctor.memory.section import MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.tracing import Tracer
@@ -65,11 +66,11 @@ def memory(
         )
     (progress or (lambda text: None))("tracing the model")
     try:
-        config = _config(facts, sources)
+        model = model_of(_config(facts, sources), matrix.rows("native-types"))
         with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
             place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
             cache = cache_home(sources.environ) if sources.cache else None
-            section = _engine(facts)(facts, config, Tracer(place, _versions(facts), cache))
+            section = _engine(facts)(facts, model, Tracer(place, _versions(facts), cache))
     except MemoryProblem as error:
         notices.append(Notice("error", str(error)))
     if section is not None:
@@ -94,24 +95,25 @@ def memory(
     )
 
 
-def _engine(facts: FactSet) -> Callable[[FactSet, Mapping[str, Any], Tracer], MemorySection]:
-    serving = facts.value("recipe.framework") in SERVING or facts.value("recipe.method") == "serve"
-    return predict_serving if serving else predict
+def _engine(facts: FactSet) -> Callable[[FactSet, Model, Tracer], MemorySection]:
+    return predict_serving if engine_of(settings_of(facts)) else predict
 
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     """config.json of the model. Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    folder = facts.value("model.path")
-    if sources.model is None:
-        raise UsageProblem("give --model DIR or --model ORG/NAME: the memory is that of a model")
+    name, folder = facts.value("model.name"), facts.value("model.path")
+    if not isinstance(name, str):
+        text = "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        raise UsageProblem(text)
+    missing = MemoryProblem(f"no config.json of {name} is on this machine: give its folder, --model DIR")
     if not isinstance(folder, str):
-        raise MemoryProblem(f"no config.json of {sources.model} is at hand: give its folder, --model DIR")
+        raise missing
     try:
-        config = read_object(os.path.join(sources.folder(), folder), "config.json", sources.model)
+        config = read_object(os.path.join(sources.folder(), folder), "config.json", name)
     except ObservationError as error:
         raise JobError(str(error)) from None
     if not isinstance(config, dict):
-        raise MemoryProblem(f"no config.json of {sources.model} is at hand: give its folder, --model DIR")
+        raise missing
     return config
 
 

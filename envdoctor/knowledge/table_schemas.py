@@ -108,6 +108,18 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
         "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
     },
+    "native-types": {
+        "row": _rows(
+            {
+                "key": TEXT,
+                "type": TEXT,
+                "names": mapping(TEXT, TEXT),
+                "needs": mapping(TEXT, ANY),
+                "modules": mapping(TEXT, TEXTS),
+                "targets": TEXTS,
+            }
+        )
+    },
     "numpy-2-builds": {"package": _rows({"name": _NAME, "first": VERSION, "last": VERSION}, key="name")},
     "packages": {
         "package": tables(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.memory.closed_form import ClosedForm
+from envdoctor.memory.closed_form import ClosedForm, Peak
 
 __all__ = ["Saving", "largest", "smaller", "traced_changes"]
 
@@ -42,12 +42,12 @@ def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
         yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
 
 
-def smaller(form: ClosedForm, batch: int, tokens: int, limit: float) -> Iterator[Saving]:
-    """The largest batch, and the largest length, below those of the recipe, whose peak is at most ``limit`` bytes."""
-    found = largest(lambda number: form.at(number, tokens).size <= limit, batch - 1)
+def smaller(form: ClosedForm, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
+    """The largest batch, and the largest length, below those of the recipe, whose peak ``fits``."""
+    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
     if found:
         yield Saving({"recipe.batch_size": found}, {"batch": found})
-    steps = largest(lambda number: form.at(batch, number * _STEP).size <= limit, (tokens - 1) // _STEP)
+    steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
     if steps:
         yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
 

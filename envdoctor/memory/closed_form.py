@@ -11,13 +11,21 @@ from typing import NamedTuple
 
 from envdoctor.memory.tracing import Trace
 
-__all__ = ["LENGTHS", "STATIC", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
+__all__ = ["LENGTHS", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
 
 #: Bytes by what they hold.
 Terms = Mapping[str, float]
 #: What does not depend on the batch.
-STATIC = ("weights", "adapters", "reference model", "gradients", "optimizer states")
-_ALSO_STATIC = (*STATIC, "temporary values of the optimizer")
+_STATIC = (
+    "weights",
+    "adapters",
+    "reference model",
+    "gradients",
+    "optimizer states",
+    "temporary values of the optimizer",
+    "communication buffers",
+    "gathered layers",
+)
 #: The lengths that are traced, as shares of the longest sample: the first is where the prediction is asked.
 LENGTHS = (1.0, 0.5, 0.25)
 
@@ -33,6 +41,10 @@ class Peak(NamedTuple):
     def size(self) -> float:
         """Bytes."""
         return sum(self.terms.values())
+
+    def most(self, margin: float) -> float:
+        """Bytes when what depends on the batch takes more by the share ``margin``."""
+        return self.size + margin * sum(size for name, size in self.terms.items() if name not in _STATIC)
 
 
 class ClosedForm:
@@ -63,9 +75,7 @@ class ClosedForm:
         lengths = self._segments[segment]
         terms = {name: self._value([found.get(name, 0.0) for found in lengths], tokens) for name in lengths[-1]}
         scaled = {
-            name: size if name in _ALSO_STATIC else size * batch / self.batch
-            for name, size in terms.items()
-            if size > 0
+            name: size if name in _STATIC else size * batch / self.batch for name, size in terms.items() if size > 0
         }
         return Peak(segment, self._operations[segment], self._shared(scaled))
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.memory.advice import Saving, smaller, traced_changes
 from envdoctor.memory.closed_form import LENGTHS, ClosedForm, Peak, kept_bytes, trained_parameters
+from envdoctor.memory.model import Model
 from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import Plan, plan_of, settings_of
+from envdoctor.memory.recipe import plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.sharding import sharing
 from envdoctor.memory.tracing import Trace, Tracer
-from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of, room
+from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
 
 __all__ = ["predict", "rounded", "traced"]
 
@@ -21,13 +22,11 @@ __all__ = ["predict", "rounded", "traced"]
 _SHORTEST = 16
 
 
-def predict(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> MemorySection:
-    """The section of the report. ``config`` is the data of the model's config.json.
-
-    Raises :class:`MemoryProblem` where there is no number.
-    """
-    plan, given = plan_of(facts), settings_of(facts)
-    trace = traced({**plan.job, "config": config, "tokens": _lengths(plan.tokens)}, tracer)
+def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
+    """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
+    plan, given = plan_of(facts), settings_of(facts, model.config.get("hidden_size"))
+    base = {**model.job(plan.job), "config": model.config}
+    trace = traced({**base, "tokens": _lengths(plan.tokens)}, tracer)
 
     def form_of(trace: Trace) -> ClosedForm:
         shared = sharing(given, trace.model, trained_parameters(trace))
@@ -41,7 +40,11 @@ def predict(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> Memory
         held = kept_bytes(trace) / longest * (plan.tokens + int(given.get("max_new_tokens") or 0))
         answer = Peak("decode", "torch.cat", {"weights": float(trace.model["weight_bytes"]), "KV cache": held})
         peak = max(peak, answer, key=lambda one: one.size)
-    need = need_of(peak.size)
+
+    def needed(peak: Peak) -> Need:
+        return need_of(peak.size, peak.most(model.margin))
+
+    need = needed(peak)
     gpu = gpu_of(facts.value("gpu"), int(given.get("world_size") or 1))
     verdict = need.verdict(gpu.free) if gpu is not None else None
     if verdict not in ("fits", None) and plan.savers:
@@ -51,12 +54,22 @@ def predict(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> Memory
         )
     changes: list[MemorySaving] = []
     if gpu is not None and verdict != "fits":
-        base = {**plan.job, "config": config, "tokens": [plan.tokens]}
-        changes = [*_traced_savings(base, tracer, form_of, gpu), *_smaller_savings(plan, form, gpu)]
+
+        def change(saving: Saving, peak: Peak) -> MemorySaving:
+            return {"set": dict(saving.set), "gib": rounded(peak.size), "verdict": needed(peak).verdict(gpu.free)}
+
+        tried = list(traced_changes(base))
+        jobs = [{**base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
+        for saving, found in zip(tried, tracer.run(jobs), strict=True):
+            after = form_of(found).at(batch, plan.tokens) if isinstance(found, Trace) else peak
+            if after.size < peak.size:
+                changes.append(change(saving, after))
+        for saving in smaller(form, batch, plan.tokens, lambda peak: needed(peak).verdict(gpu.free) == "fits"):
+            changes.append(change(saving, form.at(**{"batch": batch, "tokens": plan.tokens, **saving.job})))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
-        "level": "trace",
-        "model": str(config.get("model_type")),
+        "level": model.level,
+        "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
         "trained_parameters": round(trained_parameters(trace)),
@@ -79,7 +92,7 @@ def predict(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> Memory
         ],
         "changes": changes,
         "serving": None,
-        "assumed": list(plan.assumed),
+        "assumed": [*model.assumed(plan.job), *plan.assumed],
         "savers": list(plan.savers),
     }
 
@@ -100,22 +113,3 @@ def rounded(size: float) -> float:
 def _lengths(tokens: int) -> list[int]:
     """The lengths that are traced, all different."""
     return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} | {tokens}, reverse=True)
-
-
-def _traced_savings(
-    base: Mapping[str, Any], tracer: Tracer, form_of: Callable[[Trace], ClosedForm], gpu: Gpu
-) -> Iterator[MemorySaving]:
-    tried = list(traced_changes(base))
-    for saving, trace in zip(tried, tracer.run([{**base, **saving.job} for saving in tried]), strict=True):
-        if isinstance(trace, Trace):
-            yield _change(saving, form_of(trace).at(int(base["batch"]), int(base["tokens"][0])).size, gpu)
-
-
-def _smaller_savings(plan: Plan, form: ClosedForm, gpu: Gpu) -> Iterator[MemorySaving]:
-    usual = {"batch": int(plan.job["batch"]), "tokens": plan.tokens}
-    for saving in smaller(form, usual["batch"], usual["tokens"], room(gpu.free)):
-        yield _change(saving, form.at(**{**usual, **saving.job}).size, gpu)
-
-
-def _change(change: Saving, allocated: float, gpu: Gpu) -> MemorySaving:
-    return {"set": dict(change.set), "gib": rounded(allocated), "verdict": need_of(allocated).verdict(gpu.free)}

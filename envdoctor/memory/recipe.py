@@ -10,9 +10,9 @@ from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["SERVING", "Plan", "plan_of", "settings_of"]
+__all__ = ["Plan", "engine_of", "plan_of", "settings_of"]
 
-SERVING = ("vllm", "sglang", "lmdeploy")
+_SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 #: Frameworks that compute in the dtype of the weights, without autocast.
 _WITHOUT_AUTOCAST = ("openrlhf", "torchtune")
@@ -59,13 +59,27 @@ class Plan(NamedTuple):
     savers: tuple[str, ...] = ()
 
 
-def settings_of(facts: FactSet) -> dict[str, Any]:
-    """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None."""
-    return {
+def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
+    """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None. "auto"
+    buckets of DeepSpeed are those that transformers computes from the ``hidden`` size."""
+    given = {
         fact.key.removeprefix("recipe."): None if fact.value is ABSENT else fact.value
         for fact in facts.below("recipe.")
         if not isinstance(fact.value, (Unknown, Records))
     }
+    keys = facts.value("recipe_key")
+    automatic = {item["key"] for item in keys.items if item["value"] == "auto"} if isinstance(keys, Records) else ()
+    if hidden and "reduce_bucket_size" in automatic:
+        given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
+    return given
+
+
+def engine_of(given: Mapping[str, Any]) -> str | None:
+    """``alone`` where the recipe describes a serving engine, ``beside`` where it describes a training run too."""
+    if given.get("framework") in _SERVING or given.get("method") == "serve":
+        return "alone"
+    # One file for all: it trains, and then serves what was trained.
+    return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
 def plan_of(facts: FactSet) -> Plan:
@@ -88,6 +102,8 @@ def plan_of(facts: FactSet) -> Plan:
     load = _load_dtype(given, facts, assumed)
     attention = given.get("attn")
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
+    if "attn" not in given:
+        assumed.append("the attention was not given: the one that transformers takes by itself")
     packed = bool(given.get("packing") or given.get("padding_free"))
     job = {
         "training": training,

@@ -1,7 +1,8 @@
 """vLLM: it asks for a share of the GPU at the start, and what the weights and a profiled step leave is its KV cache.
 
 As ``determine_available_memory`` of vLLM's worker has it: KV cache = total x utilisation - weights - the peak of a step
-with the most tokens - what is not torch's. CUDA graphs and other processes take theirs beside that share.
+with the most tokens - what is not torch's. CUDA graphs, what torch's allocator holds beyond live tensors, and other
+processes take theirs beside that share.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.memory.closed_form import ClosedForm, kept_bytes
+from envdoctor.memory.model import Model
 from envdoctor.memory.prediction import rounded, traced
 from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import plan_of, settings_of
+from envdoctor.memory.recipe import engine_of, plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.tracing import Tracer
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
@@ -31,9 +33,9 @@ _SHARE = 0.9
 _GRAPHS = 1.0
 
 
-def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> MemorySection:
+def predict_serving(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
-    given = settings_of(facts)
+    given, config = settings_of(facts), model.config
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.value("gpu"), 2)
     if gpu is None or not isinstance(length, int):
@@ -58,11 +60,20 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
         return asked - weights - activations - beside
 
     asked = share * gpu.total
-    verdict = _verdict(asked, left(asked) / cache * tokens, length, gpu, given)
+    # The profile counts what is allocated, and not what the allocator holds for it.
+    low, high = need_of(weights + activations).reserved
+    outside = high - low + (0.0 if given.get("enforce_eager") else _GRAPHS * GIB)
+    verdict = _verdict(asked, left(asked) / cache * tokens, length, gpu, outside)
     least = (length * cache / tokens + weights + activations + beside) / gpu.total
+    assumed = [] if "gpu_memory_utilization" in given else [f"gpu_memory_utilization was not given: {share:g}"]
+    if engine_of(given) == "beside":
+        assumed.append(
+            "the recipe trains and serves, and this is the engine; for the training run: "
+            "--set recipe.gpu_memory_utilization=absent"
+        )
     return {
-        "level": "trace",
-        "model": str(config.get("model_type")),
+        "level": model.level,
+        "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
         "trained_parameters": 0,
@@ -71,7 +82,7 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
         "processes": ranks,
         "allocated_gib": rounded(asked),
         "reserved_gib": [rounded(asked)] * 2,
-        "process_gib": [rounded(asked), rounded(asked + _graphs(given))],
+        "process_gib": [rounded(asked), rounded(asked + outside)],
         "gpu": gpu.name,
         "total_gib": rounded(gpu.total),
         "free_gib": rounded(gpu.free),
@@ -84,7 +95,7 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
             {"name": "activations of a step", "gib": rounded(activations)},
             {"name": "CUDA context", "gib": rounded(beside)},
         ],
-        "changes": [] if verdict == "fits" else _changes(least, left, cache / tokens, gpu, given),
+        "changes": [] if verdict == "fits" else _changes(least, left, cache / tokens, gpu, outside),
         "serving": {
             "asked_gib": rounded(asked),
             "weights_gib": rounded(weights),
@@ -93,7 +104,7 @@ def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -
             "cache_tokens": max(0, int(left(asked) / cache * tokens)),
             "length": length,
         },
-        "assumed": [] if "gpu_memory_utilization" in given else [f"gpu_memory_utilization was not given: {share:g}"],
+        "assumed": [*model.assumed(plan.job), *assumed],
         "savers": [],
     }
 
@@ -112,19 +123,15 @@ def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
     return changed
 
 
-def _graphs(given: Mapping[str, Any]) -> float:
-    return 0.0 if given.get("enforce_eager") else _GRAPHS * GIB
-
-
-def _verdict(asked: float, cache_tokens: float, length: int, gpu: Gpu, given: Mapping[str, Any]) -> str:
+def _verdict(asked: float, cache_tokens: float, length: int, gpu: Gpu, outside: float) -> str:
     if asked > gpu.free or cache_tokens < length:
         return "does-not-fit"
-    return "fits" if asked + _graphs(given) <= gpu.free else "tight"
+    return "fits" if asked + outside <= gpu.free else "tight"
 
 
-def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, given: Mapping[str, Any]) -> list[MemorySaving]:
+def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, outside: float) -> list[MemorySaving]:
     """The largest share that leaves others theirs, where the longest sequence still fits; else the length that does."""
-    most = math.floor((gpu.free - _graphs(given)) / gpu.total * 100) / 100
+    most = math.floor((gpu.free - outside) / gpu.total * 100) / 100
     changes: list[MemorySaving] = []
     if math.ceil(least * 100) / 100 <= most:
         changes.append(_change({"recipe.gpu_memory_utilization": most}, most * gpu.total))

@@ -66,6 +66,9 @@ class _Run(NamedTuple):
         whole = new.get("weights", 0.0)
         kept = 0.0 if self.given.get("offload_param") else whole / self.processes
         new["weights"] = kept + min(4 * self.layer + live, whole)
+        if "reference model" in new:
+            new["reference model"] /= self.processes
+        new["communication buffers"] = 2 * (self.given.get("reduce_bucket") or _BUCKET)
         return new
 
     def fsdp(self, terms: Terms) -> Terms:

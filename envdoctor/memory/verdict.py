@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Value
 
-__all__ = ["GIB", "Gpu", "Need", "gpu_of", "need_of", "room"]
+__all__ = ["GIB", "Gpu", "Need", "gpu_of", "need_of"]
 
 GIB = float(1 << 30)
 #: What torch's caching allocator holds beside live tensors, as a factor: measured 1.00 to 1.06.
@@ -35,9 +35,9 @@ class Gpu(NamedTuple):
     free: float
 
 
-def need_of(allocated: float) -> Need:
-    """What a process with so many live bytes takes."""
-    low, high = (allocated * factor for factor in _RESERVED)
+def need_of(allocated: float, most: float | None = None) -> Need:
+    """What a process with so many live bytes takes, or with up to ``most``."""
+    low, high = _RESERVED[0] * allocated, _RESERVED[1] * (most or allocated)
     return Need((low, high), (low + _CONTEXT[0] * GIB, high + _CONTEXT[1] * GIB))
 
 
@@ -55,8 +55,3 @@ def _gpu(item: Mapping[str, Value]) -> Gpu | None:
     if not isinstance(total, (int, float)) or not isinstance(free, (int, float)):
         return None
     return Gpu(name if isinstance(name, str) else "GPU", total * GIB, free * GIB)
-
-
-def room(free: float) -> float:
-    """The live bytes that surely fit into so many free ones."""
-    return (free - _CONTEXT[1] * GIB) / _RESERVED[1]

@@ -109,6 +109,6 @@ def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, st
 
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
-    assert answer.returncode == 3 and "no config.json of nobody/nothing is at hand" in answer.stdout
+    assert answer.returncode == 3 and "no config.json of nobody/nothing is on this machine" in answer.stdout
     answer = ask("--gpu", "A6001")
     assert answer.returncode == 2 and "no GPU of that name is known" in answer.stderr

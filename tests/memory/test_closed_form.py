@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envdoctor.memory.advice import largest, smaller
-from envdoctor.memory.closed_form import ClosedForm, kept_bytes, trained_parameters
+from envdoctor.memory.closed_form import ClosedForm, Peak, kept_bytes, trained_parameters
 from envdoctor.memory.tracing import Trace
 
 DEPTH = 40
@@ -76,6 +76,17 @@ def test_the_largest_that_fits(most: int, limit: int, expected: int) -> None:
 def test_smaller_batches_and_lengths_fit_and_the_next_ones_do_not() -> None:
     form = ClosedForm(trace((1024, 2048, 4096)), 1)
     limit = form.at(2, 4000).size + 1
-    found = {name: value for saving in smaller(form, 8, 4000, limit) for name, value in saving.job.items()}
+    found = {
+        name: value
+        for saving in smaller(form, 8, 4000, lambda peak: peak.size <= limit)
+        for name, value in saving.job.items()
+    }
     assert found["batch"] == 2
     assert form.at(8, found["tokens"]).size <= limit < form.at(8, found["tokens"] + 128).size
+
+
+def test_a_margin_is_on_what_depends_on_the_batch() -> None:
+    peak = Peak(
+        "backward/last", "op", {"weights": 10.0, "reference model": 5.0, "attention": 4.0, "logits and loss": 6.0}
+    )
+    assert (peak.size, peak.most(0.0), peak.most(0.3)) == (25.0, 25.0, 28.0)

@@ -27,6 +27,7 @@ def test_what_was_not_given_is_said() -> None:
         "the method",
         "the batch size",
         "the dtype of the weights",
+        "the attention",
         "the optimizer",
         "gradient checkpointing",
     ]

@@ -62,3 +62,10 @@ def test_fsdp_divides_all_but_activations() -> None:
 def test_without_the_number_of_processes_there_is_no_number(given: dict[str, Any]) -> None:
     with pytest.raises(MemoryProblem, match="number of processes"):
         sharing(given, MODEL, TRAINED)
+
+
+def test_stage_3_divides_the_reference_model_and_has_one_bucket() -> None:
+    terms = dict(sharing({"world_size": 8, "zero_stage": 3}, MODEL, TRAINED)({**FULL, "reference model": 16e9}))
+    assert (terms["reference model"], terms["communication buffers"]) == (2e9, 1e9)
+    small = sharing({"world_size": 8, "zero_stage": 3, "reduce_bucket": 4096**2}, MODEL, TRAINED)(FULL)
+    assert small["communication buffers"] == 2 * 4096**2

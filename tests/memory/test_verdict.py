@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envdoctor.facts.values import Records, Unknown
-from envdoctor.memory.verdict import GIB, gpu_of, need_of, room
+from envdoctor.memory.verdict import GIB, gpu_of, need_of
 
 HERE = Records(
     ({"name": "A", "memory_gib": 48.0, "free_gib": 40.0}, {"name": "B", "memory_gib": 48.0, "free_gib": 20.0})
@@ -20,9 +20,9 @@ def test_tight_is_between(allocated: float, expected: str) -> None:
     assert need_of(allocated * GIB).verdict(48 * GIB) == expected
 
 
-def test_what_there_is_room_for_fits() -> None:
-    size = room(48 * GIB)
-    assert need_of(size).process[1] == pytest.approx(48 * GIB)
+def test_what_may_take_more_only_raises_the_upper_end() -> None:
+    assert need_of(40 * GIB, 44.8 * GIB).process == (need_of(40 * GIB).process[0], need_of(44.8 * GIB).process[1])
+    assert need_of(40 * GIB, 44.8 * GIB).verdict(48 * GIB) == "tight"
 
 
 def test_one_process_takes_the_first_gpu_and_several_wait_for_the_fullest() -> None:

@@ -1,0 +1,79 @@
+"""The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.memory.problem import MemoryProblem
+
+__all__ = ["Model", "model_of"]
+
+#: How much more the activations of other code may take than those of the nearest type; readings of GLM-4's own code
+#: lie up to that much above.
+_MARGIN = 0.3
+
+
+class Model(NamedTuple):
+    """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types."""
+
+    config: Mapping[str, Any]
+    named: str
+    margin: float = 0.0
+    nearest: Mapping[str, Any] | None = None
+
+    @property
+    def level(self) -> str:
+        """``trace`` of the installed code, or of the ``nearest`` type."""
+        return "nearest" if self.nearest else "trace"
+
+    def assumed(self, job: Mapping[str, Any]) -> list[str]:
+        """What is to be said of the answer for this job."""
+        if self.nearest is None:
+            return []
+        said = [
+            "code of the model's repository is never run: this is by the nearest type of transformers, "
+            f"{self.nearest['type']}; activations may take up to {self.margin:.0%} more"
+        ]
+        if job["checkpointing"]:
+            said.append(
+                "the model's own code may ignore gradient checkpointing, as some revisions do; without it: "
+                "--set recipe.gradient_checkpointing=false"
+            )
+        return said
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The same job with the modules that LoRA names called as in the traced type."""
+        lora = job["lora"]
+        if lora is None or self.nearest is None:
+            return dict(job)
+        targets = lora["target_modules"] or self.nearest["targets"]
+        renamed = {"target_modules": targets if targets == "all-linear" else self._called(targets)}
+        if lora["modules_to_save"]:
+            renamed["modules_to_save"] = self._called(lora["modules_to_save"])
+        return {**job, "lora": {**lora, **renamed}}
+
+    def _called(self, modules: Sequence[str]) -> list[str]:
+        known = self.nearest["modules"] if self.nearest else {}
+        return [name for module in modules for name in known.get(module, [module])]
+
+
+def model_of(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Model:
+    """The model of a config.json; ``rows`` are those of the table native-types.
+
+    Raises :class:`MemoryProblem` where the nearest type computes something else.
+    """
+    named = str(config.get("model_type"))
+    row = next((row for row in rows if row["key"] == named), None)
+    if row is None:
+        return Model(config, named)
+    unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
+    unlike += [name for name in row["names"].values() if name not in config]
+    if unlike:
+        raise MemoryProblem(
+            f"code of the model's repository is never run, and {row['type']}, the nearest type of transformers, does "
+            f"not fit its config.json: {', '.join(dict.fromkeys(unlike))}"
+        )
+    native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
+    return Model(native, named, _MARGIN, row)

@@ -1,0 +1,65 @@
+"""Models with code of their own, by the nearest type of transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.memory.model import Model, model_of
+from envdoctor.memory.problem import MemoryProblem
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+#: Settings that no shape, and so no memory, depends on.
+WITHOUT_SHAPE = {"rope_theta", "hidden_act", "initializer_range", "architectures", "torch_dtype", "model_type"}
+
+
+def config(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FIXTURES / name / "config.json").read_bytes())
+    return data
+
+
+def model(data: dict[str, Any]) -> Model:
+    return model_of(data, load_matrix().rows("native-types"))
+
+
+def job(**lora: Any) -> dict[str, Any]:
+    return {"lora": {"r": 8, "target_modules": None, "modules_to_save": None, **lora}, "checkpointing": True}
+
+
+def test_glm_4_is_what_its_native_version_is() -> None:
+    found, native = dict(model(config("glm-4-9b-chat")).config), config("glm-4-9b-chat-hf")
+    shapes = {key: value for key, value in native.items() if key not in WITHOUT_SHAPE and key in found}
+    assert {key: found[key] for key in shapes} == shapes
+    assert {"hidden_size", "intermediate_size", "num_key_value_heads", "head_dim", "vocab_size"} <= set(shapes)
+
+
+def test_modules_are_called_as_in_the_nearest_type() -> None:
+    glm = model(config("chatglm3-6b"))
+    assert glm.job(job(target_modules=["query_key_value", "dense"]))["lora"]["target_modules"] == [
+        *("q_proj", "k_proj", "v_proj"),
+        "o_proj",
+    ]
+    assert glm.job(job())["lora"]["target_modules"] == ["q_proj", "k_proj", "v_proj"]
+    assert glm.job(job(target_modules="all-linear"))["lora"]["target_modules"] == "all-linear"
+    assert glm.job(job(modules_to_save=["output_layer"]))["lora"]["modules_to_save"] == ["lm_head"]
+    assert glm.job({"lora": None}) == {"lora": None}
+
+
+def test_it_says_so_and_leaves_native_types_alone() -> None:
+    glm = model(config("glm-4-9b-chat"))
+    assert (glm.level, glm.margin, glm.named) == ("nearest", 0.3, "chatglm")
+    assert "nearest type of transformers, glm" in glm.assumed(job())[0]
+    native = model(config("glm-4-9b-chat-hf"))
+    assert (native.level, native.margin, native.assumed(job())) == ("trace", 0.0, [])
+    assert native.job(job()) == job()
+
+
+@pytest.mark.parametrize("changed", [{"multi_query_attention": False}, {"rmsnorm": False}, {"ffn_hidden_size": None}])
+def test_what_is_otherwise_is_not_taken_for_the_same(changed: dict[str, Any]) -> None:
+    data = {**config("chatglm3-6b"), **changed}
+    with pytest.raises(MemoryProblem, match=next(iter(changed))):
+        model({key: value for key, value in data.items() if value is not None})
