@@ -31,7 +31,7 @@ def test_what_was_not_given_is_said() -> None:
         "the optimizer",
         "gradient checkpointing",
     ]
-    assert plan(load_dtype="bf16").assumed == ()
+    assert plan(load_dtype="bf16", attn="sdpa").assumed == ()
 
 
 @pytest.mark.parametrize(
