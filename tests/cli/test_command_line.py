@@ -433,7 +433,7 @@ def trap(tmp_path):
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 `python -m` itself imports from there")
 @pytest.mark.parametrize("arguments", [("--version",), ("check",), ("facts",), ("matrix", "list")])
 def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, arguments):
-    result = run(*arguments, cwd=trap)
+    result = run(*arguments, cwd=trap, fresh=True)
     assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
     assert "Traceback" not in result.err
 
