@@ -34,7 +34,7 @@ def unfilled(text: str) -> bool:
 facts_near_the_bounds = st.dictionaries(st.sampled_from(sorted(POOL)), st.integers(0, 10_000), max_size=12)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(facts_near_the_bounds, st.sampled_from([(), ("pkg",), ("pkg", "env")]), st.integers(-20, 4))
 def test_any_mixture_of_facts_is_judged(picked, complete, vendor):
     values = {key: POOL[key][number % len(POOL[key])] for key, number in picked.items()}

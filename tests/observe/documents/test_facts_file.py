@@ -192,7 +192,7 @@ json_values = st.recursive(
 keys = st.sampled_from(["pkg.torch", "gpu", "gpu.cc", "gpu.name", "model.repo", "recipe.batch_size", "torch.cuda"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         st.sampled_from(["schema", "facts", "complete", "unknown", "incomplete", "tool", "origins", "x"]),
