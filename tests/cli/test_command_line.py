@@ -142,6 +142,7 @@ def test_a_private_rule_with_an_unknown_key_or_a_newer_schema_is_not_checked(che
     assert "schema 9 is newer" in reasons["x-newer"] and "unknown key 'surprise'" in reasons["x-odd"]
 
 
+@pytest.mark.slow
 def test_lint_names_what_is_wrong_with_private_rules_and_the_shipped_ones_pass(run, private):
     folder = private()
     (folder / "x-bad.toml").write_text("schema = 1\nrule = = 2\n")

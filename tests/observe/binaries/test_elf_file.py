@@ -153,7 +153,7 @@ def fuzz(folder: Path, content: bytes) -> None:
         assert str(error)
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 @example(edited(GOOD, [(54, 2, 0xFFFF)], 0))
 @example(edited(GOOD, [(56, 2, 0xFFFF)], 0))

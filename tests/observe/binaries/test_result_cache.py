@@ -119,7 +119,7 @@ def test_a_pipe_or_a_link_in_the_place_of_an_entry_holds_nobody_up(tmp_path: Pat
     assert cache(tmp_path).get() == RESULT
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
 def test_an_edited_entry_gives_a_result_of_the_right_shape_or_none(tmp_path: Path, at: int, noise: bytes) -> None:
     cache(tmp_path).put(RESULT)
