@@ -13,6 +13,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
+from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
 from envdoctor.observe.source.reading.followed_cache import FollowedCache
 from envdoctor.sandbox.child import own_python, run_child
@@ -48,7 +49,7 @@ def observe(request: Request) -> list[Fact]:
     if not wanted:
         return _facts(Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    asked = _question(request, wanted, versions, owners, dists.incomplete)
+    asked = _question(request, wanted, versions, owners, dists)
     place = request.place
     cache = FollowedCache(request.cache, place.site_packages, asked)
     answer = cache.get(place.files)
@@ -106,11 +107,13 @@ def _has_code(entry: Entry, request: Request) -> bool:
 
 
 def _question(
-    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], why: str | None
+    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], dists: Records
 ) -> dict[str, Any]:
     """What the child is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
+    for name in needed(_in_pure_python(dists), [entry.package for entry in wanted]):
+        followed |= {module for module, owner in owners.items() if owner == name} or {name.replace("-", "_")}
     return {
         "folders": list(place.site_packages),
         "root": place.files.root,
@@ -118,12 +121,18 @@ def _question(
         "platform": "linux" if place.kind == "root" else request.platform,
         "versions": dict(versions),
         "owners": dict(owners),
-        "complete": why is None
+        "complete": dists.incomplete is None
         and place.incomplete is None
         and not any(_is_finder(*one) for one in place.import_lines),
         "followed": sorted(followed),
         "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
     }
+
+
+def _in_pure_python(dists: Records) -> dict[str, Mapping[str, Value]]:
+    """What would be imported of packages whose wheels fit everywhere, by name: nothing compiled holds their names."""
+    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
+    return {str(item["name"]): item for item in pure if item.get("active") is not False}
 
 
 def _is_finder(file: str, line: str) -> bool:
