@@ -548,8 +548,6 @@ class Importing:
             self.load(module, frame.module, statement.lineno)
         except Failed as failed:
             self._goes_on(failed)
-            frame.names.update((alias.asname or alias.name, UNKNOWN) for alias in statement.names)
-            return
         for alias in statement.names:
             if alias.name == "*":
                 state = self._states.get(module)

@@ -279,11 +279,21 @@ def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> N
         "globals()['gone'] = 1",
         "from ._compiled import *",
         "import sys\nsys.modules[__name__] = object()",
+        "import sys\nfrom .config import install\ninstall(sys.modules[__name__])",
     ],
 )
 def test_of_a_module_that_makes_names_nothing_is_known(follow: Follow, source: str) -> None:
     files = {"lib/__init__.py": source, "lib/_compiled.so": "", "app/__init__.py": "from lib import gone\n"}
     assert follow(files) == []
+
+
+def test_a_name_that_a_failing_module_has_not_is_told_too(follow: Follow) -> None:
+    files = {
+        **LIB,
+        "app/__init__.py": "from .inner import here, lost\n",
+        "app/inner.py": "import absent\ndef here(): ...\n",
+    }
+    assert what(follow(files)) == [("module", "absent", ""), ("name", "app.inner", "lost")]
 
 
 def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None:

@@ -82,7 +82,8 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
     first: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for stop, stopped in sorted(stops, key=lambda one: not one[0]["always"]):
         top = str(stop["consumer"]).partition(".")[0]
-        key = (top, *(str(stop[column]) for column in ("kind", "module", "name", "keyword")))
+        kind = "name" if stop["kind"] in ("module", "attribute") else stop["kind"]
+        key = (top, kind, ".".join(filter(None, (stop["module"], stop["name"]))), stop["keyword"])
         first.setdefault(key, stop)
         found.setdefault(key, []).extend(stopped)
     return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
