@@ -272,6 +272,50 @@ def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> N
     assert follow(files) == []
 
 
+LAZY_TOOLS = "class _LazyModule: ...\ndef define_import_structure(folder): ...\n"
+LAZY_BELOW = """
+    import sys
+    from .tools import _LazyModule, define_import_structure
+    sys.modules[__name__] = _LazyModule(__name__, __file__, define_import_structure(__file__ / "models"))
+"""
+CLASS = "from .tools import requires\nimport absent\n{}class Speller: ...\n__all__ = ['Speller']\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "dummies", "stopped"),
+    [
+        (CLASS.format("@requires(backends=('absent',))\n"), "", False),
+        (CLASS.format(""), "class Speller: ...\n", False),
+        (CLASS.format(""), "class Another: ...\n", True),
+        ("from lib import gone\n" + CLASS.format("@requires(backends=('lib',))\n").replace("absent", "lib"), "", True),
+    ],
+    ids=["marked", "dummy", "neither", "another failure"],
+)
+def test_a_lazy_package_may_stand_something_in_for_what_asks_for_an_absent_package(
+    follow: Follow, source: str, dummies: str, stopped: bool
+) -> None:
+    files = {
+        **LIB,
+        "lazy/__init__.py": LAZY_BELOW,
+        "lazy/tools.py": LAZY_TOOLS,
+        "lazy/utils/__init__.py": "",
+        "lazy/utils/dummy_absent_objects.py": dummies,
+        "lazy/models/tools.py": "def requires(backends): ...\n",
+        "lazy/models/spelling.py": source,
+    }
+    assert bool(follow(files, "lazy", "Speller")) is stopped
+
+
+def test_what_a_modeling_file_is_generated_from_is_not_imported(follow: Follow) -> None:
+    files = {
+        "lazy/__init__.py": LAZY_BELOW,
+        "lazy/tools.py": LAZY_TOOLS,
+        "lazy/models/modeling_a.py": "class Model: ...\n__all__ = ['Model']\n",
+        "lazy/models/modular_a.py": "import absent\n__all__ = ['Model']\n",
+    }
+    assert follow(files, "lazy", "Model") == []
+
+
 @pytest.mark.parametrize(
     "source",
     [
