@@ -93,7 +93,9 @@ class Importing:
     """Imports in one environment. ``problems`` are modules whose source could not be parsed."""
 
     def __init__(self, library: Library, world: World) -> None:
-        self.library, self.world = library, world
+        followed = world.followed
+        self.library = library
+        self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
         self.problems: dict[str, str] = {}
         self._states: dict[str, _State] = {}
         self._steps = 0
@@ -512,15 +514,16 @@ class Importing:
     def _has_placeholder(self, name: str, home: str, failed: Failed) -> bool:
         """Whether a lazy package stands something in for a name whose module asks for a package that is not there: it
         marks such names with a decorator, or has modules of dummies."""
-        if all(
-            stop is None or (stop.kind, stop.consumer) != ("module", home) for stop in (failed.stop, *failed.behind)
-        ):
+        stops = [stop for stop in (failed.stop, *failed.behind) if stop is not None]
+        if all((stop.kind, stop.consumer) != ("module", home) for stop in stops):
             return False
         found, tools = self.library.find(home), self.library.find(f"{home.partition('.')[0]}.utils")
-        if found is not None and _MARKED.search(self.library.text(found.path)):
+        dummies = self.library.files_below(tools.paths[0], "_objects.py") if tools is not None and tools.paths else ()
+        try:
+            marked = found is not None and _MARKED.search(self.library.text(found.path)) is not None
+            return marked or any(name.encode() in self.library.text(path) for path in dummies)
+        except Unreadable:
             return True
-        names = self.library.files_below(tools.paths[0], "_objects.py") if tools is not None and tools.paths else ()
-        return any(name.encode() in self.library.text(path) for path in names)
 
     def _own_version(self, module: str) -> Any:
         top = module.partition(".")[0]

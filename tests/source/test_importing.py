@@ -33,7 +33,7 @@ def follow(tmp_path: Path) -> Follow:
             path.write_text(dedent(source), encoding="utf-8")
         known = versions or {}
         standard = frozenset(sys.stdlib_module_names)
-        world = World(known.get, {}, python, "linux", standard, frozenset(("app", "lazy")).__contains__)
+        world = World(known.get, {}, python, "linux", standard, frozenset(("app", "lazy", "packaging")).__contains__)
         return Importing(Library([str(tmp_path)]), world).statement(module, names)
 
     return run
@@ -338,6 +338,21 @@ def test_a_name_that_a_failing_module_has_not_is_told_too(follow: Follow) -> Non
         "app/inner.py": "import absent\ndef here(): ...\n",
     }
     assert what(follow(files)) == [("module", "absent", ""), ("name", "app.inner", "lost")]
+
+
+def test_what_compares_versions_is_known_though_it_may_be_followed(follow: Follow) -> None:
+    files = {
+        "packaging/__init__.py": "",
+        "packaging/version.py": "def parse(text): ...\n",
+        "app/__init__.py": """
+            import importlib.metadata
+            from packaging import version
+            if version.parse(version.parse(importlib.metadata.version("lib")).base_version) >= version.parse("2"):
+                import absent
+        """,
+    }
+    assert what(follow(files, versions={"lib": "2.1"})) == [("module", "absent", "")]
+    assert follow(files, versions={"lib": "1.9"}) == []
 
 
 def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None:
