@@ -166,7 +166,7 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
         raise UsageProblem(str(error)) from None
     given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in given]
     changed = change(facts, given, matrix.registry) if given else facts
-    derive(changed, matrix)
+    derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)
     return changed
 
 

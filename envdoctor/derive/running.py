@@ -1,11 +1,12 @@
 """Running every derivation in the order of its inputs."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
+from envdoctor.derive.memory import Memory, Output
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
@@ -27,30 +28,51 @@ class Derived(NamedTuple):
 class Derivation(Protocol):
     """What a module of this folder offers."""
 
+    __name__: str
     INPUTS: tuple[str, ...]
     OUTPUTS: tuple[str, ...]
 
     def compute(self, value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]: ...
 
 
-def derive(facts: FactSet, matrix: Matrix) -> None:
+def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     """Add derived facts to ``facts``.
 
     A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
-    it names as both input and output.
+    it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
+    facts is not computed again.
     """
-    for derivation in _derivations():
-        for key, derived in derivation.compute(facts.value, matrix).items():
-            present = facts.value(key)
-            refines = key in derivation.INPUTS
-            if not refines and not isinstance(present, Unknown):
+    memory = Memory(facts, home if matrix.compiled else None)
+    for name in memory.names or [module.__name__ for module in _derivations()]:
+        outputs = memory.outputs(name)
+        if outputs is None:
+            asked: dict[str, None] = {}
+            outputs = list(_computed(name, facts, matrix, asked))
+            memory.add(name, list(asked), outputs)
+        for one in outputs:
+            present = facts.value(one.key)
+            if not one.refines and not isinstance(present, Unknown):
                 continue
-            if isinstance(derived.value, Unknown) and key in facts:
+            if isinstance(one.value, Unknown) and one.key in facts:
                 continue  # the observation's own reason says more
             # A refined list stays what it was: observed or given, and so is written into facts files.
-            computed = "assumed" if derived.assumed else "derived"
-            source = facts.get(key).source if refines and key in facts else computed
-            facts.add(Fact(key, derived.value, derived.origin, source))
+            computed = "assumed" if one.assumed else "derived"
+            source = facts.get(one.key).source if one.refines and one.key in facts else computed
+            facts.add(Fact(one.key, one.value, one.origin, source))
+            memory.follows(one.key)
+    memory.write()
+
+
+def _computed(name: str, facts: FactSet, matrix: Matrix, asked: dict[str, None]) -> Iterator[Output]:
+    """What the derivation of that module gives; ``asked`` takes the keys of the facts that it reads."""
+
+    def value(key: str) -> Value:
+        asked[key] = None
+        return facts.value(key)
+
+    derivation = cast(Derivation, import_module(name))
+    for key, derived in derivation.compute(value, matrix).items():
+        yield Output(key, *derived, key in derivation.INPUTS)
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +82,7 @@ def _derivations() -> tuple[Derivation, ...]:
     modules = [
         cast(Derivation, import_module(f"envdoctor.derive.{name}"))
         for name in names
-        if name not in ("__init__", "running")
+        if name not in ("__init__", "memory", "running")
     ]
     ordered: list[Derivation] = []
     waiting = modules

@@ -43,6 +43,7 @@ def given_only(facts: FactSet) -> FactSet:
     kept = FactSet(fact for fact in facts if not fact.is_computed)
     for prefix, origin in facts.complete_prefixes().items():
         kept.declare_complete(prefix, origin)
+    kept.kept = facts.kept
     return kept
 
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Value
 
-__all__ = ["FactSet"]
+__all__ = ["FactSet", "Kept"]
+
+
+class Kept(NamedTuple):
+    """The facts of an environment that are the same whenever ``name`` is: they were kept so, or read from there."""
+
+    name: str
+    facts: Mapping[str, Fact]
 
 
 class FactSet:
     """Facts by key. A later fact replaces an earlier one of the same key; there is no other merging.
 
     A key that was never added is unknown, except below a prefix that was declared complete: there it is absent.
+    ``kept`` are facts that came from envdoctor's cache, or are there now; others may have replaced them since.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts: dict[str, Fact] = {}
         self._complete: dict[str, str] = {}
+        self.kept: Kept | None = None
         self.update(facts)
 
     def add(self, fact: Fact) -> None:
@@ -74,4 +84,5 @@ class FactSet:
         twin = FactSet()
         twin._facts.update(self._facts)
         twin._complete.update(self._complete)
+        twin.kept = self.kept
         return twin

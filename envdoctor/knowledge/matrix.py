@@ -60,6 +60,11 @@ class Matrix:
         self.ledger = Ledger(home / "ledger")
         self._tables: dict[str, Mapping[str, Any]] = {}
 
+    @property
+    def compiled(self) -> bool:
+        """Whether its tables are those of an installed envdoctor, which change with its version alone."""
+        return self.home == _COMPILED
+
     def only(self, concerns: Callable[[Rule], bool]) -> "Matrix":
         """The same matrix with those rules alone that ``concerns`` lets through."""
         part = copy(self)

@@ -10,23 +10,24 @@ imports nothing of the environment, and looks at nothing but what the request na
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Container, Iterable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent
 
-__all__ = ["gather"]
+__all__ = ["gather", "gather_kept"]
 
 
 class Observer(Protocol):
     """What a module of an observers' room offers."""
 
+    __name__: str
     KEYS: tuple[str, ...]
 
     def observe(self, request: Request) -> list[Fact]: ...
@@ -41,6 +42,26 @@ def gather(request: Request, rooms: Iterable[str]) -> FactSet:
     return facts
 
 
+def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
+    """The same of an environment on disk, with what is known from last time where that still counts."""
+    facts = request.facts.copy()
+    request = request._replace(facts=facts)
+    kept = KeptFacts(request, rooms)
+    known = kept.get()
+    facts.update(known.kept.facts.values() if known.kept else ())
+    looking = _ordered([one for room in rooms for one in _observers(room, known.observers)])
+    for observer in looking:
+        if not getattr(observer, "KEPT", False):
+            facts.update(_guarded(observer, request))
+            continue
+        kept.listen()
+        found = _guarded(observer, kept.request(facts))
+        kept.heard(observer.__name__, found)
+        facts.update(found)
+    facts.kept = known.kept or kept.put()
+    return facts
+
+
 def _guarded(observer: Observer, request: Request) -> list[Fact]:
     """The observer's facts; a mistake of ours, or a file system that behaves oddly, costs these facts and no others."""
     try:
@@ -52,17 +73,19 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
     except Exception as error:
         if os.environ.get("ENVDOCTOR_DEBUG"):
             raise
-        name = str(getattr(observer, "__name__", "")).rpartition(".")[2]
+        name = observer.__name__.rpartition(".")[2]
         reason = Unknown(f"the observation {name} failed: {type(error).__name__}")
+    if request.layout is not None and request.layout.files.looks is not None:
+        request.layout.files.looks.failed = True
     return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
 
 
-@lru_cache(maxsize=8)
-def _observers(room: str) -> tuple[Observer, ...]:
+def _observers(room: str, known: Container[str] = ()) -> list[Observer]:
     # pkgutil would do the same and costs 3 ms to import.
     folder = os.path.join(os.path.dirname(__file__), room)
     names = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and name != "__init__.py")
-    return tuple(cast(Observer, import_module(f"envdoctor.observe.{room}.{name}")) for name in names)
+    modules = [f"envdoctor.observe.{room}.{name}" for name in names]
+    return [cast(Observer, import_module(name)) for name in modules if name not in known]
 
 
 def _ordered(observers: Sequence[Observer]) -> list[Observer]:

@@ -98,13 +98,13 @@ def observe_environment(environment: Environment, request: Request, rooms: Itera
 
     Raises :class:`~envdoctor.observe.errors.ObservationError`.
     """
-    from envdoctor.observe.gather import gather
+    from envdoctor.observe.gather import gather, gather_kept
 
-    chosen = [
-        *(("machine",) if environment.live else ()),
-        *(("packages", "binaries") if environment.layout else ()),
-    ]
-    facts = gather(request._replace(layout=environment.layout, facts=environment.facts), [*chosen, *rooms])
+    request = request._replace(layout=environment.layout, facts=environment.facts)
+    facts = gather(request, ["machine"]) if environment.live else environment.facts.copy()
+    if environment.layout is not None:
+        read = gather if request.cache is None else gather_kept
+        facts = read(request._replace(facts=facts), ["packages", "binaries", *rooms])
     if environment.layout is not None:
         dists = facts.value("dist")
         if isinstance(dists, Records) and dists.incomplete is None:

@@ -46,7 +46,6 @@ class Found(NamedTuple):
 class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
-    ``read`` holds the path of every file that was parsed: what was concluded from them holds while they stay the same.
     ``exported`` is for who follows imports: what the modules in a folder export, found once.
     """
 
@@ -61,7 +60,6 @@ class Library:
         self._sources: dict[str, bytes] = {}
         self._functions: dict[str, dict[int, ast.FunctionDef]] = {}
         self._called: dict[str, Signatures | None] = {}
-        self.read: dict[str, None] = {}
         self.exported: dict[str, dict[str, str]] = {}
 
     def find(self, name: str) -> Found | None:
@@ -135,7 +133,6 @@ class Library:
         if found is None or found.kind != "source":
             return False
         if found.path not in self._sources:
-            self.read[found.path] = None
             self._sources[found.path] = self._source(found.path)
         source, word = self._sources[found.path], name.encode()
         return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
@@ -192,7 +189,6 @@ class Library:
             raise Unreadable(f"cannot be read: {error.strerror or error}") from None
 
     def _parsed(self, path: str, source: bytes) -> ast.Module:
-        self.read[path] = None
         if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
             raise Unreadable("is too large to be parsed safely by Python before 3.11")
         self._trees[path] = tree = _parsed_trimmed(source)

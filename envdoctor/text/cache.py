@@ -9,10 +9,11 @@ import os
 import stat
 import time
 from collections.abc import Mapping
+from zlib import crc32
 
 from envdoctor.text.files import read_regular
 
-__all__ = ["CacheFolder", "cache_home"]
+__all__ = ["CacheFolder", "cache_home", "sealed", "unsealed"]
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -26,6 +27,17 @@ def cache_home(environ: Mapping[str, str]) -> str | None:
         if folder and os.path.isabs(folder) and "\0" not in folder:
             return os.path.join(folder, below, "envdoctor")
     return None
+
+
+def sealed(data: bytes) -> bytes:
+    """The data with its checksum: an entry that was damaged is none."""
+    return b"%d\n" % crc32(data) + data
+
+
+def unsealed(entry: bytes | None) -> bytes | None:
+    """The data of such an entry; None when it is not as it was written."""
+    checksum, _, data = (entry or b"").partition(b"\n")
+    return data if checksum and checksum == b"%d" % crc32(data) else None
 
 
 class CacheFolder:

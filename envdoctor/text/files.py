@@ -6,9 +6,14 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from zlib import crc32
 
-__all__ = ["Budget", "Files", "Spent", "because_of", "read_regular"]
+__all__ = ["Budget", "Files", "Looks", "Mark", "Spent", "because_of", "read_regular"]
+
+#: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
+Mark = tuple[int, int]
 
 #: Never wait: opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -18,6 +23,10 @@ _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO
 _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 _PIECE = 1 << 16
+_WORD = (1 << 63) - 1
+_TYPE, _FOLDER = 0o170000, stat.S_IFDIR
+#: When a file or what is known of it was changed; on Windows, where that is when it was made, when its content was.
+_changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
 
 
 def because_of(error: Exception) -> str:
@@ -61,6 +70,18 @@ class Budget:
             raise Spent(self.spent)
 
 
+class Looks:
+    """Files and folders by their paths as they were when they were looked at. ``failed``: somebody did not come to an
+    end with them, and another time may."""
+
+    __slots__ = ("failed", "files", "folders")
+
+    def __init__(self) -> None:
+        self.files: dict[str, Mark] = {}
+        self.folders: dict[str, Mark] = {}
+        self.failed = False
+
+
 class Files:
     """Reads below a root, or anywhere when ``root`` is None.
 
@@ -68,14 +89,16 @@ class Files:
     after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Each component is opened below
     the one before it: what is exchanged for a link meanwhile is not followed either. Folder listings are kept for the
     life of the object, so that an environment is listed once. With a ``budget``, whatever is read is counted, and every
-    method raises :class:`Spent` when it is used up.
+    method raises :class:`Spent` when it is used up. With ``looks``, every file and folder that is looked at from then
+    on is noted there, as it was just before.
     """
 
-    __slots__ = ("_listed", "budget", "root")
+    __slots__ = ("_listed", "budget", "looks", "root")
 
     def __init__(self, root: str | None = None, budget: Budget | None = None) -> None:
         self.root = None if root is None else os.path.abspath(root)
         self.budget = budget
+        self.looks: Looks | None = None
         self._listed: dict[str, list[str]] = {}
 
     def use(self, steps: int = 1, size: int = 0) -> None:
@@ -127,6 +150,46 @@ class Files:
 
     def status(self, path: str) -> os.stat_result:
         """``os.stat`` of what the path leads to. Raises ``OSError``."""
+        if self.looks is not None and path not in self.looks.files:
+            self.looks.files[path] = self.mark(path)
+        return self._status(path)
+
+    def mark(self, path: str) -> Mark:
+        """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
+        the time that nobody can set). Of a folder only which one it is, of what cannot be looked at the reason."""
+        what, when = self.marks("", (path,))
+        return (what, when)
+
+    def marks(self, folder: str, names: Sequence[str]) -> list[int]:
+        """The same of each of these files, one after the other; ``folder`` ends with a separator."""
+        self.use(len(names))
+        look: Callable[[str], os.stat_result] = os.stat if self.root is None else self._status
+        marks: list[int] = []
+        for name in names:
+            try:
+                found = look(folder + name)
+            except (OSError, ValueError) as error:
+                marks += (-2, getattr(error, "errno", None) or 0)
+                continue
+            if found.st_mode & _TYPE == _FOLDER:
+                marks += (-1, found.st_ino & _WORD)
+            else:
+                marks += (found.st_size, _changed(found))
+        return marks
+
+    def folder_mark(self, path: str, before: Mark | None = None) -> Mark:
+        """A checksum of the names in a folder, those of Python's own bytecode apart, which every import may add; and
+        when it was changed. ``before`` spares listing a folder that has not changed since."""
+        try:
+            changed = _changed(self._status(path))
+            if before is not None and before[1] == changed:
+                return before
+            names = "\0".join(name for name in sorted(self._list(path)) if name != "__pycache__")
+        except (OSError, ValueError) as error:
+            return (-2, getattr(error, "errno", None) or 0)
+        return (crc32(names.encode("utf-8", "surrogatepass")), changed)
+
+    def _status(self, path: str) -> os.stat_result:
         if self.budget is not None:
             self.budget.use()
         try:
@@ -158,6 +221,8 @@ class Files:
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted. Raises ``OSError``."""
+        if self.looks is not None and folder not in self.looks.folders:
+            self.looks.folders[folder] = self.folder_mark(folder)
         known = self._listed.get(folder)
         if known is None:
             try:
@@ -178,6 +243,8 @@ class Files:
     def open(self, path: str) -> int:
         """A descriptor of a regular file for reading. The caller closes it. Raises ``OSError``, also for anything else
         than a regular file: to open a device may already be an act."""
+        if self.looks is not None and path not in self.looks.files:
+            self.looks.files[path] = self.mark(path)
         if self.budget is not None:
             self.budget.use()
         if self.root is None:

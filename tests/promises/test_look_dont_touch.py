@@ -134,7 +134,7 @@ def test_without_no_cache_only_envdoctors_cache_is_written(watch, environment, p
     home = tmp_path / "cache"
     ours = [path for path in first.written() if "__pycache__" not in path and path != os.devnull]
     assert ours
-    assert all(path.startswith((str(home / "envdoctor" / "abi"), str(home / "envdoctor" / "links"))) for path in ours)
+    assert all(path.startswith(str(home / "envdoctor" / "facts")) for path in ours)
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if home not in path.parents and path != home}
     assert after == before
     second = watch(*arguments, "--python", python_of(environment))

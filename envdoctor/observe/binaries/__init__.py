@@ -2,5 +2,5 @@
 
 Nothing is loaded. Files are read in bounded pieces, never mapped: a mapped file that shrinks would kill the process.
 Only files of torch and of the packages in the table torch-extensions are opened: an environment without them costs
-nothing. What was found is kept in envdoctor's cache, when a folder for it is given.
+nothing.
 """

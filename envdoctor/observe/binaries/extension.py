@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "NEEDS", "observe"]
+__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
 
+KEPT = True
 KEYS = ("extension",)
 NEEDS = ("dist", "torch.missing_files")
 
@@ -28,4 +29,4 @@ def observe(request: Request) -> list[Fact]:
     from envdoctor.observe.binaries.reading.extensions import read_extensions
 
     missing = request.value("torch.missing_files")
-    return [read_extensions(chosen, modules, request.place, missing, dists.incomplete, cache=request.cache)]
+    return [read_extensions(chosen, modules, request.place, missing, dists.incomplete)]

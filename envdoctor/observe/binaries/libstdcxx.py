@@ -19,4 +19,4 @@ def observe(request: Request) -> list[Fact]:
         return [Fact("os.libstdcxx", Unknown(reason), "", "machine")]
     from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
 
-    return [find_libstdcxx(wanted, request.place, request.environ, cache=request.cache)]
+    return [find_libstdcxx(wanted, request.place, request.environ)]

@@ -18,8 +18,9 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent, because_of
 from envdoctor.versions.pep440 import base_release
 
-__all__ = ["KEYS", "observe"]
+__all__ = ["KEPT", "KEYS", "observe"]
 
+KEPT = True
 KEYS = (
     "environment.path",
     "environment.kind",

@@ -23,8 +23,9 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.versions.names import normalise
 
-__all__ = ["KEYS", "NEEDS", "observe"]
+__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
 
+KEPT = True
 KEYS = ("package_damage",)
 NEEDS = ("dist",)
 
@@ -179,7 +180,10 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
 def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
     """The record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
-    here = layout.live and module_in(cwd, name, layout.files) is not None
+    here = False
+    if layout.live:
+        layout.files.looks = None  # the answer is that of this working directory
+        here = module_in(cwd, name, layout.files) is not None
     # The paths in a bare folder may be of another machine.
     if layout.kind == "path" or not os.path.isabs(source) or here or _elsewhere(name, layout):
         return

@@ -2,7 +2,7 @@
 stops the classes that they import.
 
 A bounded child follows the imports through the syntax trees of the installed files (``reading/followed.py``); nothing
-of the environment is imported. What was found is kept for the next run, for as long as these files stay the same.
+of the environment is imported.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
 from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
-from envdoctor.observe.source.reading.followed_cache import FollowedCache
 from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 
-__all__ = ["KEYS", "NEEDS", "observe"]
+__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
 
+KEPT = True
 KEYS = ("link", "link_read")
 NEEDS = ("dist",)
 
@@ -51,20 +52,21 @@ def observe(request: Request) -> list[Fact]:
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     asked = _question(request, wanted, versions, owners, dists)
     place = request.place
-    cache = FollowedCache(request.cache, place.site_packages, asked)
-    answer = cache.get(place.files)
-    if answer is None:
-        child = run_child(
-            own_python(_CHILD),
-            json.dumps(asked).encode(),
-            seconds=_SECONDS,
-            memory_mib=_MEMORY_MIB,
-            output_limit=_OUTPUT,
-        )
-        if child.status != "ok":
-            return _facts(Records((), _ENDINGS.get(child.status, _FAILED)))
-        answer = json.loads(child.stdout)
-        cache.put(answer)
+    child = run_child(
+        own_python(_CHILD),
+        json.dumps(asked).encode(),
+        seconds=_SECONDS,
+        memory_mib=_MEMORY_MIB,
+        output_limit=_OUTPUT,
+    )
+    looks = place.files.looks
+    if child.status != "ok":
+        if looks is not None:
+            looks.failed = True
+        return _facts(Records((), _ENDINGS.get(child.status, _FAILED)))
+    answer = json.loads(child.stdout)
+    if looks is not None:
+        add(looks, answer["files"], answer["folders"])
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))

@@ -86,7 +86,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def look(folder: Path, table: Mapping[str, Any], cache: Path | None = None) -> Value:
+def look(folder: Path, table: Mapping[str, Any]) -> Value:
     """Everything that is observed of the environment's files."""
     try:
         layout = choose(None, str(folder), None, environ={}, cwd=str(folder.parent))
@@ -94,7 +94,7 @@ def look(folder: Path, table: Mapping[str, Any], cache: Path | None = None) -> V
     except EnvironmentUnreadable as error:
         return str(error)
     rows = lambda name, part: table[part]  # noqa: E731
-    value = one(extension, layout, facts, rows=rows, cache=None if cache is None else str(cache)).value
+    value = one(extension, layout, facts, rows=rows).value
     assert isinstance(value, (Records, Unknown))
     one(libstdcxx, layout, {"extension": value}, environ={"LD_LIBRARY_PATH": str(folder / "torch" / "lib")})
     return value

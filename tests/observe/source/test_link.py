@@ -1,4 +1,4 @@
-"""What stops imports in a folder of packages, by the observation and its cache."""
+"""What stops imports in a folder of packages, by the observation."""
 
 from __future__ import annotations
 
@@ -39,11 +39,9 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def read(site: Path, cache: Path | None = None) -> FactSet:
+def read(site: Path) -> FactSet:
     layout = choose(None, str(site), None, environ={}, cwd=str(site))
-    request = Request(
-        {}, layout=layout, platform="linux", rows=load_matrix().rows, cache=str(cache) if cache is not None else None
-    )
+    request = Request({}, layout=layout, platform="linux", rows=load_matrix().rows)
     return gather(request, ["packages", "source"])
 
 
@@ -86,19 +84,6 @@ def test_what_a_package_requires_is_followed_where_no_compiled_file_can_hold_its
     assert [item["name"] for item in links(read(tmp_path))] == ["gradio_client.gone"]
 
 
-def test_the_next_run_takes_it_from_the_cache_until_a_file_changes(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = links(read(site, tmp_path / "cache"))
-    started: list[object] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(link, "run_child", lambda *given, **more: started.append(given))
-        assert links(read(site, tmp_path / "cache")) == first
-    assert started == []
-    (site / "transformers" / "__init__.py").write_text("class Cache: ...\nclass HybridCache: ...\n")
-    assert links(read(site, tmp_path / "cache")).items == ()
-
-
 def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None:
     folder = tmp_path / "packages"
     trainer = "class Trainer:\n    def __init__(self, model=None): ...\n    def train(self):\n        self.step(1)\n"
@@ -112,7 +97,7 @@ def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None
         a=tuner.format("SFTTrainer", "        if self.x:\n            super().__init__(tokenizer=1)\n"),
         b=tuner.format("DPOTrainer", "        super().__init__(tokenizer=1)\n    def step(self): ...\n"),
     )
-    keyword, override = links(read(folder, tmp_path / "cache"))
+    keyword, override = links(read(folder))
     assert (keyword["kind"], keyword["name"], keyword["keyword"]) == ("keyword", "transformers.Trainer", "tokenizer")
     assert (keyword["stops"], keyword["reach"], keyword["place"]) == (
         "trl.DPOTrainer, trl.SFTTrainer",
@@ -121,7 +106,6 @@ def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None
     )
     assert (override["kind"], override["name"], override["text"]) == ("override", "transformers.Trainer.step", "1")
     assert (override["parameters"], override["reach"], override["keyword"]) == ((), "always", ABSENT)
-    assert links(read(folder, tmp_path / "cache")).items == (keyword, override)
 
 
 def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.observe.binaries.reading.built_for import built_for
 from envdoctor.observe.binaries.reading.extension_files import compiled_files, python_tag
-from envdoctor.observe.binaries.reading.result_cache import ResultCache, identity
 from envdoctor.observe.binaries.reading.torch_libraries import find_torch_libraries
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files
@@ -26,13 +25,11 @@ def read_extensions(
     layout: Layout,
     missing: Value | None,
     incomplete: str | None,
-    *,
-    cache: str | None,
 ) -> Fact:
     """The fact for these distributions (items of ``dist`` by name). Never raises for what a file holds.
 
-    ``modules`` are those of the table, ``missing`` is ``torch.missing_files``, ``incomplete`` why distributions may
-    be missing from ``dists``, and ``cache`` envdoctor's cache folder.
+    ``modules`` are those of the table, ``missing`` is ``torch.missing_files``, and ``incomplete`` why distributions may
+    be missing from ``dists``.
     """
     why = incomplete
     chosen: _Chosen = []
@@ -43,7 +40,7 @@ def read_extensions(
         why = why or partly
         if found:
             chosen.append((dist, found))
-    items, unread = _checked(chosen, layout, missing, cache) if chosen else ([], None)
+    items, unread = _checked(chosen, layout, missing) if chosen else ([], None)
     records = tuple(
         _item(dist, found, columns or {}, layout.files)
         for (dist, found), columns in zip(chosen, items, strict=True)
@@ -53,35 +50,13 @@ def read_extensions(
 
 
 def _checked(
-    chosen: _Chosen, layout: Layout, missing: Value | None, cache: str | None
+    chosen: _Chosen, layout: Layout, missing: Value | None
 ) -> tuple[list[dict[str, Value] | None], str | None]:
-    """What the compiled files tell: from the cache when nothing changed, else by reading them."""
-    files = layout.files
-    torch = find_torch_libraries(layout, missing)
-    kept: ResultCache | None = None
-    if cache is not None:
-        opened = [path for _, found in chosen for path, _ in found]
-        opened += [] if isinstance(torch, str) else torch.values()
-        key = [
-            [[dist.get("name"), found] for dist, found in chosen],
-            torch,
-            [identity(path, files) for path in opened],
-        ]
-        kept = ResultCache(cache, (layout.files.root or "", *layout.site_packages), _as_json(key))
-        known = kept.get()
-        if known is not None and len(known[0]) == len(chosen):
-            return known
+    """What the compiled files tell."""
     from envdoctor.observe.binaries.reading.extension_check import check_extensions
 
-    result = check_extensions([found for _, found in chosen], torch, files)
-    if kept is not None:
-        kept.put(result)
-    return result
-
-
-def _as_json(value: object) -> list[object]:
-    """Tuples as lists: what JSON gives back."""
-    return [_as_json(one) if isinstance(one, (list, tuple)) else one for one in value]  # type: ignore[attr-defined]
+    torch = find_torch_libraries(layout, missing)
+    return check_extensions([found for _, found in chosen], torch, layout.files)
 
 
 def _item(

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.loader import LIBSTDCXX, LOADER_CACHE, SYSTEM_FOLDERS, cached_library
-from envdoctor.observe.binaries.reading.result_cache import ResultCache, identity
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files
 from envdoctor.versions.dotted import rank
@@ -24,38 +23,18 @@ __all__ = ["find_libstdcxx"]
 _VERSION = r"GLIBCXX_(\d{1,3}(?:\.\d{1,4}){1,2})\Z"
 
 
-def find_libstdcxx(
-    wanted: Sequence[str], layout: Layout, environ: Mapping[str, str], *, cache: str | None = None, root: str = ""
-) -> Fact:
+def find_libstdcxx(wanted: Sequence[str], layout: Layout, environ: Mapping[str, str], *, root: str = "") -> Fact:
     """The highest GLIBCXX version that the process would find, for extensions that ask for ``wanted`` ones.
 
-    ``cache`` is envdoctor's cache folder, and ``root`` is put before the system's paths (a test's own tree).
+    ``root`` is put before the system's paths (a test's own tree).
     """
     preloaded = [
         path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if path.endswith("/" + LIBSTDCXX)
     ]
     named = [f"{path}/{LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
     own = [os.path.join(layout.prefix, "lib", LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
-    files = Files()
-    looked_at = [
-        *preloaded,
-        *named,
-        *own,
-        root + LOADER_CACHE,
-        *(f"{root}{folder}/{LIBSTDCXX}" for folder in SYSTEM_FOLDERS),
-    ]
-    key: list[object] = [sorted(set(wanted)), *(identity(path, files) for path in looked_at)] if cache else []
-    kept = ResultCache(cache, ("libstdc++", *looked_at), key)
-    if (known := kept.get()) is not None and len(known[0]) == 1 and known[0][0]:
-        found = known[0][0]
-        return _fact(found.get("glibcxx", Unknown("not known")), str(found.get("path")))
     value, path = _choose(wanted, [*preloaded, *named], own, root)
-    kept.put(([{"glibcxx": value, "path": path}], None))
-    return _fact(value, path)
-
-
-def _fact(value: Value, origin: str) -> Fact:
-    return Fact("os.libstdcxx", value, origin, "machine")
+    return Fact("os.libstdcxx", value, path, "machine")
 
 
 def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], root: str) -> tuple[Value, str]:

@@ -1,8 +1,8 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
 It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
-an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``files``,
-what the answer rests on.
+an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``files`` and
+``folders``, what was looked at for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envdoctor.source.importing import Importing, OutOfBudget
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.world import UNKNOWN, Stop, World
-from envdoctor.text.files import Files
+from envdoctor.text.files import Files, Looks
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -37,6 +37,7 @@ def main() -> None:
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the parent is told."""
     files = Files(asked["root"])
+    looks = files.looks = Looks()
     library = Library(asked["folders"], files)
     following = Importing(library, _world(asked))
     inheriting = Inheriting(library, following)
@@ -57,7 +58,8 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "stops": [[_told(stop), statements] for stop, statements in stopped.items()],
         "why": why,
-        "files": [[path, *_stamp(path, files)] for path in library.read],
+        "files": looks.files,
+        "folders": looks.folders,
     }
 
 
@@ -80,14 +82,6 @@ def _world(asked: Mapping[str, Any]) -> World:
 def _told(stop: Stop) -> dict[str, Any]:
     kind = "demand" if stop.kind == "raise" and stop.name.startswith("require_version") else stop.kind
     return {**stop._asdict(), "kind": kind, "text": stop.text[:_LONGEST]}
-
-
-def _stamp(path: str, files: Files) -> tuple[int, int]:
-    try:
-        status = files.status(path)
-    except OSError:
-        return (-1, -1)
-    return (status.st_size, status.st_mtime_ns)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""What derivations computed last time, for the facts of an environment that envdoctor's cache knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from envdoctor import __version__
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Value
+from envdoctor.facts.written import read, written
+from envdoctor.text.cache import CacheFolder, sealed, unsealed
+
+__all__ = ["Memory", "Output"]
+
+#: Changes when the same facts give something else, or are written down otherwise.
+_FORMAT = 1
+_LARGEST = 4 << 20
+_MOST_ENTRIES = 32
+_SAME = "="
+
+
+class Output(NamedTuple):
+    """One value that a derivation gave: ``refines`` when it replaces a list that the derivation read."""
+
+    key: str
+    value: Value
+    origin: str
+    assumed: bool
+    refines: bool
+
+
+class Memory:
+    """The outputs of derivations, each with the facts that it asked for: kept ones by being the same, others by their
+    value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered."""
+
+    def __init__(self, facts: FactSet, home: str | None) -> None:
+        self._facts = facts
+        self._same: dict[str, Fact] = dict(facts.kept.facts) if facts.kept else {}
+        self._changed: set[str] = set()
+        self._entries = CacheFolder(home if facts.kept else None, "derived")
+        name = facts.kept.name if facts.kept else ""
+        self._key = [_FORMAT, __version__, name]
+        self._name = name[8:]
+        self._told: list[list[object]] = []
+        self._new = False
+        data = unsealed(self._entries.read(self._name, _LARGEST))
+        entry = json.loads(data) if data is not None else {}
+        told: list[Any] = entry["told"] if entry.get("key") == self._key else []
+        self._known = {name: (asked, outputs) for name, asked, outputs in told}
+
+    @property
+    def names(self) -> list[str]:
+        """The derivations that are remembered, in their order."""
+        return list(self._known)
+
+    def outputs(self, name: str) -> list[Output] | None:
+        """What the derivation gave for the same facts; None when they are other ones."""
+        asked, told = self._known.get(name, ({}, None))
+        if told is None or any(key in self._changed or self._spelled(key) != one for key, one in asked.items()):
+            return None
+        self._told.append([name, asked, told])
+        return [Output(key, read(value), *more) for key, value, *more in told]
+
+    def add(self, name: str, asked: Sequence[str], outputs: Sequence[Output]) -> None:
+        """Remember what it gave now."""
+        self._new = True
+        self._changed.update(one.key for one in outputs)
+        told = [(one.key, written(one.value), *one[2:]) for one in outputs]
+        self._told.append([name, {key: self._spelled(key) for key in asked}, told])
+
+    def follows(self, key: str) -> None:
+        """The fact as it is now follows from remembered ones."""
+        self._same[key] = self._facts.get(key)
+
+    def write(self) -> None:
+        """Keep what was added."""
+        if self._new:
+            data = json.dumps({"key": self._key, "told": self._told}, separators=(",", ":")).encode()
+            if len(data) < _LARGEST:
+                self._entries.write(self._name, sealed(data))
+                self._entries.trim(_MOST_ENTRIES, ".json")
+
+    def _spelled(self, key: str) -> str:
+        fact = self._facts.get(key)
+        return _SAME if self._same.get(key) is fact else repr(fact.value)

@@ -1,0 +1,139 @@
+"""What was found in an environment's files, kept for the next run: one entry an environment.
+
+An observer with ``KEPT = True`` rests on nothing but the request's environment on disk (read through its ``files``),
+rows of tables, and other facts. Its facts count again for as long as all that it looked at is as it was; what rests on
+more says so by ``request.place.files.looks = None``. Every failure of the disk means "not there".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from zlib import adler32, crc32
+
+from envdoctor import __version__
+from envdoctor.facts.factset import FactSet, Kept
+from envdoctor.facts.values import Fact
+from envdoctor.facts.written import read, written
+from envdoctor.observe.request import Request
+from envdoctor.text import looks
+from envdoctor.text.cache import CacheFolder, sealed, unsealed
+from envdoctor.text.files import Looks, Spent
+
+__all__ = ["KeptFacts", "Known"]
+
+#: Changes when other things are found in the same files, or are written down otherwise.
+_FORMAT = 1
+_LARGEST = 16 << 20
+_MOST_ENTRIES = 32
+
+
+class Known(NamedTuple):
+    """What is known from last time, and the observers (module names) that need not look again."""
+
+    kept: Kept | None = None
+    observers: frozenset[str] = frozenset()
+
+
+class KeptFacts:
+    """The entry of the request's environment for these rooms below the request's cache folder."""
+
+    def __init__(self, request: Request, rooms: Iterable[str]) -> None:
+        place = request.place
+        layout = [one for name, one in place._asdict().items() if name != "files"]
+        asked = (*rooms, place.files.root, request.platform)
+        self._key = repr((_FORMAT, __version__, sys.version_info[:3], asked, layout))
+        name = repr((asked, place.site_packages)).encode("utf-8", "surrogatepass")
+        self._entries = CacheFolder(request.cache, "facts")
+        self._name = f"{crc32(name):08x}{adler32(name):08x}.json"
+        self._request = request
+        self._started = time.time_ns()
+        self._looks = Looks()
+        self._asked: set[str] = set()
+        self._rows: dict[tuple[str, ...], int] = {}
+        self._facts: list[Fact] = []
+        self._observers: list[str] = []
+
+    def get(self) -> Known:
+        """What still counts; nothing when anything is not as it was."""
+        data = unsealed(self._entries.read(self._name, _LARGEST))
+        if data is None:
+            return Known()
+        told, _, looked = data.partition(b"\n")
+        entry = json.loads(told)
+        value, rows = self._request.value, self._request.rows
+        try:
+            if (
+                entry["key"] == self._key
+                and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
+                and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
+                and looks.same(looked, self._request.place.files)
+            ):
+                facts = [Fact(key, read(found), origin, source) for key, found, origin, source in entry["facts"]]
+                return Known(self._kept(told, facts), frozenset(entry["observers"]))
+        except Spent:
+            pass
+        return Known()
+
+    def request(self, facts: FactSet) -> Request:
+        """The request as an observer that is kept sees it."""
+        return self._request._replace(facts=_Heard(facts, self._asked), rows=self._heard_rows, environ={}, cache=None)
+
+    def _heard_rows(self, *table: str) -> Sequence[Mapping[str, Any]]:
+        rows = self._request.rows(*table)
+        self._rows[table] = _checksum(rows)
+        return rows
+
+    def listen(self) -> None:
+        """From now on, what is looked at counts."""
+        self._request.place.files.looks = self._looks
+
+    def heard(self, observer: str, facts: Iterable[Fact]) -> None:
+        """What the observer found since then."""
+        files = self._request.place.files
+        if files.looks is self._looks:
+            self._observers.append(observer)
+            self._facts += facts
+        files.looks = None
+
+    def put(self) -> Kept | None:
+        """Keep it all, unless something was changed just now."""
+        if not looks.settled(self._looks, self._started):
+            return None
+        own = {fact.key for fact in self._facts}
+        entry = {
+            "key": self._key,
+            "asked": {key: repr(self._request.value(key)) for key in sorted(self._asked - own)},
+            "rows": list(self._rows.items()),
+            "facts": [(fact.key, written(fact.value), fact.origin, fact.source) for fact in self._facts],
+            "observers": self._observers,
+        }
+        told = json.dumps(entry, separators=(",", ":")).encode()
+        data = sealed(told + b"\n" + looks.written(self._looks))
+        if len(data) > _LARGEST:
+            return None
+        self._entries.write(self._name, data)
+        self._entries.trim(_MOST_ENTRIES, ".json")
+        return self._kept(told, self._facts)
+
+    def _kept(self, told: bytes, facts: Iterable[Fact]) -> Kept:
+        return Kept(f"{crc32(told):08x}{self._name}", {fact.key: fact for fact in facts})
+
+
+class _Heard(FactSet):
+    """Facts that note which of them somebody asked for."""
+
+    def __init__(self, facts: FactSet, asked: set[str]) -> None:
+        super().__init__()
+        self._of, self._asked = facts, asked
+
+    def get(self, key: str) -> Fact:
+        self._asked.add(key)
+        return self._of.get(key)
+
+
+def _checksum(rows: object) -> int:
+    return crc32(repr(rows).encode("utf-8", "surrogatepass"))

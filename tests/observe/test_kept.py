@@ -1,0 +1,215 @@
+"""What an environment's files said is said again without reading them, for as long as nothing of it has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from observing import ask, choose
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records, Value
+from envdoctor.observe.gather import gather, gather_kept
+from envdoctor.observe.packages import package_damage
+from envdoctor.observe.request import Request
+from envdoctor.observe.source import link
+from envdoctor.text import looks
+from envdoctor.text.files import Files
+
+ROOMS = ("packages", "source")
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a test are new; here that does not matter."""
+    monkeypatch.setattr(looks, "_TICK", -1 << 62)
+    monkeypatch.setattr(looks, "_SLOW_TICK", -1 << 62)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, make_dist: Callable[..., Path]) -> Path:
+    """peft takes a name that transformers lacks; tokenizers has a library and its list."""
+    site = tmp_path / "packages"
+    header = "Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\nRequires-Dist: transformers>=4\n\n"
+    make_dist(site, "peft", "0.17.0", header=header)
+    make_dist(site, "transformers", "5.23.0")
+    record = "tokenizers/core.so,,4\ntokenizers/__init__.py,,0\n"
+    make_dist(
+        site,
+        "tokenizers",
+        "0.22.1",
+        INSTALLER="pip\n",
+        RECORD=record,
+        WHEEL="Wheel-Version: 1.0\nTag: cp39-abi3-manylinux_2_17_x86_64\n",
+    )
+    files = {
+        "peft/__init__.py": "from .model import x\n",
+        "peft/model.py": "x = 1\nfrom transformers import HybridCache\n",
+        "transformers/__init__.py": "class Cache: ...\n",
+        "tokenizers/__init__.py": "",
+        "tokenizers/core.so": "\x7fELF",
+    }
+    for name, content in files.items():
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(content)
+    return site
+
+
+@pytest.fixture
+def read(folder: Path, tmp_path: Path) -> Callable[..., FactSet]:
+    """Read the folder with a cache, as it is now."""
+
+    def run(facts: Sequence[Fact] = (), **more: Any) -> FactSet:
+        request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), facts=FactSet(facts))
+        return gather_kept(request._replace(**{"cache": str(tmp_path / "cache"), "cwd": str(tmp_path), **more}), ROOMS)
+
+    return run
+
+
+def spelled(facts: FactSet) -> dict[str, str]:
+    return {fact.key: repr(fact) for fact in facts}
+
+
+def links(facts: FactSet) -> tuple[Mapping[str, Value], ...]:
+    value = facts.value("link")
+    assert isinstance(value, Records)
+    return value.items
+
+
+def test_the_second_run_opens_no_file_and_says_the_same(
+    read: Callable[..., FactSet], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = read()
+    assert [item["name"] for item in links(first)] == ["transformers.HybridCache"]
+    opened: list[str] = []
+    once = Files.open
+    monkeypatch.setattr(Files, "open", lambda files, path: (opened.append(path), once(files, path))[1])
+    monkeypatch.setattr(link, "run_child", lambda *given, **more: pytest.fail("a child was started"))
+    second = read()
+    assert [path for path in opened if path.startswith(str(folder))] == []
+    assert spelled(second) == spelled(first)
+    assert first.kept is not None and second.kept is not None
+    assert second.kept.name == first.kept.name
+    fresh = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
+    monkeypatch.undo()
+    assert spelled(gather(fresh, ROOMS)) == spelled(first)
+
+
+def in_place(path: Path, old: str, new: str) -> None:
+    """Other content of the same size, and the time of change put back."""
+    before = path.stat()
+    assert len(old) == len(new)
+    path.write_text(path.read_text().replace(old, new))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "requirement": lambda site: in_place(
+        site / "peft-0.17.0.dist-info" / "METADATA", "transformers>=4", "transformers>=9"
+    ),
+    "name": lambda site: (site / "transformers" / "__init__.py").write_text("class HybridCache: ...\n"),
+    "module": lambda site: (site / "transformers" / "HybridCache.py").write_text(""),
+    "library": lambda site: (site / "tokenizers" / "core.so").unlink(),
+    "installed": lambda site: (site / "six-1.17.0.dist-info").mkdir(),
+    "path": lambda site: (site / "more.pth").write_text("/nowhere\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_in_the_environment_is_seen(
+    read: Callable[..., FactSet], folder: Path, tmp_path: Path, change: str
+) -> None:
+    first = spelled(read())
+    CHANGES[change](folder)
+    again = spelled(read())
+    assert again != first or change == "path"
+    request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
+    assert again == spelled(gather(request, ROOMS))
+
+
+def test_another_fact_or_table_is_another_question(
+    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    once = link.run_child
+    monkeypatch.setattr(link, "run_child", lambda *given, **more: (started.append(given), once(*given, **more))[1])
+    read([Fact("os.libc_version", "2.35", "", "machine")])
+    read([Fact("os.libc_version", "2.35", "", "machine"), Fact("gpu.count", 2, "", "machine")])
+    assert len(started) == 1
+    read([Fact("os.libc_version", "2.17", "", "machine")])
+    assert len(started) == 2
+    shipped = ask().rows
+    rows: Callable[..., Sequence[Mapping[str, Any]]] = lambda name, part="row": [  # noqa: E731
+        row for row in shipped(name, part) if row.get("name") != "tokenizers"
+    ]
+    read([Fact("os.libc_version", "2.17", "", "machine")], rows=rows)
+    assert len(started) == 3
+
+
+def test_what_failed_is_tried_again(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failed:
+        status = "timeout"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(link, "run_child", lambda *given, **more: Failed)
+        assert links(read()) == ()
+    assert len(links(read())) == 1
+
+
+def test_a_mistake_of_ours_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENVDOCTOR_DEBUG", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(package_damage, "_left_behind", lambda *given: 1 / 0)
+        assert "ZeroDivisionError" in repr(read().value("package_damage"))
+    assert isinstance(read().value("package_damage"), Records)
+
+
+def test_what_rests_on_more_than_the_files_is_looked_at_every_time(
+    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_directory(request: Request) -> list[Fact]:
+        request.place.files.looks = None
+        return [Fact("package_damage", request.cwd, "", "environment")]
+
+    monkeypatch.setattr(package_damage, "observe", with_directory)
+    first = read()
+    monkeypatch.setattr(link, "run_child", lambda *given, **more: pytest.fail("a child was started"))
+    assert read(cwd="/elsewhere").value("package_damage") == "/elsewhere"
+    assert links(read()) == links(first)
+
+
+def test_what_was_changed_just_now_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "_TICK", 1 << 62)
+    monkeypatch.setattr(looks, "_SLOW_TICK", 1 << 62)
+    assert read().kept is None
+
+
+def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Mapping[str, str]] = []
+    once = package_damage.observe
+    monkeypatch.setattr(package_damage, "observe", lambda request: (seen.append(request.environ), once(request))[1])
+    read(environ={"HOME": "/root"})
+    assert seen == [{}]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats(0, 1), st.binary(min_size=1, max_size=8))
+def test_an_entry_that_was_damaged_is_none(
+    read: Callable[..., FactSet], tmp_path: Path, at: float, noise: bytes
+) -> None:
+    folder = tmp_path / "cache" / "facts"
+    first = spelled(read())
+    (entry,) = folder.iterdir()
+    raw = entry.read_bytes()
+    place = int(at * (len(raw) - 1))
+    entry.write_bytes(raw[:place] + noise + raw[place + len(noise) :])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link, "run_child", lambda *given, **more: type("Failed", (), {"status": "timeout"}))
+        again = spelled(read())
+    entry.write_bytes(raw)
+    assert again == first or "more than 60 s" in again["link"]
