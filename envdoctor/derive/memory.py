@@ -46,7 +46,7 @@ class Memory:
         self._told: list[list[object]] = []
         self._new = False
         data = unsealed(self._entries.read(self._name, _LARGEST))
-        entry = json.loads(data) if data is not None else {}
+        entry = json.loads(bytes(data)) if data is not None else {}
         told: list[Any] = entry["told"] if entry.get("key") == self._key else []
         self._known = {name: (asked, outputs) for name, asked, outputs in told}
 

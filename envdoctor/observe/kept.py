@@ -62,7 +62,8 @@ class KeptFacts:
         data = unsealed(self._entries.read(self._name, _LARGEST))
         if data is None:
             return Known()
-        told, _, looked = data.partition(b"\n")
+        end = 8 + int(bytes(data[:8]), 16)
+        told = bytes(data[8:end])
         entry = json.loads(told)
         value, rows = self._request.value, self._request.rows
         try:
@@ -70,7 +71,7 @@ class KeptFacts:
                 entry["key"] == self._key
                 and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
-                and looks.same(looked, self._request.place.files)
+                and looks.same(data[end:], self._request.place.files)
             ):
                 facts = [Fact(key, read(found), origin, source) for key, found, origin, source in entry["facts"]]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
@@ -112,7 +113,7 @@ class KeptFacts:
             "observers": self._observers,
         }
         told = json.dumps(entry, separators=(",", ":")).encode()
-        data = sealed(told + b"\n" + looks.written(self._looks))
+        data = sealed(b"%08x" % len(told) + told + looks.written(self._looks))
         if len(data) > _LARGEST:
             return None
         self._entries.write(self._name, data)

@@ -18,6 +18,7 @@ __all__ = ["CacheFolder", "cache_home", "sealed", "unsealed"]
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _UNFINISHED = ".new"
+_SEAL = 8
 
 
 def cache_home(environ: Mapping[str, str]) -> str | None:
@@ -31,13 +32,13 @@ def cache_home(environ: Mapping[str, str]) -> str | None:
 
 def sealed(data: bytes) -> bytes:
     """The data with its checksum: an entry that was damaged is none."""
-    return b"%d\n" % crc32(data) + data
+    return b"%08x" % crc32(data) + data
 
 
-def unsealed(entry: bytes | None) -> bytes | None:
+def unsealed(entry: bytes | None) -> memoryview | None:
     """The data of such an entry; None when it is not as it was written."""
-    checksum, _, data = (entry or b"").partition(b"\n")
-    return data if checksum and checksum == b"%d" % crc32(data) else None
+    data = memoryview(entry or b"")[_SEAL:]
+    return data if entry and entry[:_SEAL] == b"%08x" % crc32(data) else None
 
 
 class CacheFolder:

@@ -31,27 +31,33 @@ def settled(looks: Looks, started: int) -> bool:
 
 
 def written(looks: Looks) -> bytes:
-    """The looks as bytes, which :func:`same` reads."""
-    grouped: dict[str, list[str]] = {}
+    """The looks as bytes, which :func:`same` reads: a line for each folder, then the marks of the files in it."""
+    inside: dict[str, list[str]] = {}
     for path in looks.files:
         folder, slash, name = path.rpartition("/")
-        grouped.setdefault(folder + slash, []).append(name)
+        inside.setdefault(folder + slash, []).append(name)
+    lines = [json.dumps((path, *mark), separators=(",", ":")) for path, mark in looks.folders.items()]
     marks = array("q")
-    for folder, names in grouped.items():
+    for folder, names in inside.items():
+        lines.append(json.dumps((folder, names), separators=(",", ":")))
         for name in names:
             marks.extend(looks.files[folder + name])
-    paths = json.dumps([grouped, looks.folders], separators=(",", ":"))
-    return paths.encode() + b"\n" + marks.tobytes()
+    text = "\n".join(lines).encode()
+    return b"%08x" % len(text) + text + marks.tobytes()
 
 
-def same(looks: bytes, files: Files) -> bool:
+def same(looks: memoryview, files: Files) -> bool:
     """Whether all that was written so is as it was. Raises :class:`~envdoctor.text.files.Spent`."""
-    paths, _, marks = looks.partition(b"\n")
-    grouped, folders = json.loads(paths)
-    for path, (names, changed) in folders.items():
-        if files.folder_mark(path, (names, changed))[0] != names:
+    end = 8 + int(bytes(looks[:8]), 16)
+    marks, place = looks[end:], 0
+    for line in bytes(looks[8:end]).split(b"\n") if end > 8 else ():
+        path, what, *changed = json.loads(line)
+        if changed:
+            if files.folder_mark(path, (what, *changed))[0] != what:
+                return False
+            continue
+        now = array("q", files.marks(path, what)).tobytes()
+        if now != marks[place : place + len(now)]:
             return False
-    now = array("q")
-    for folder, inside in grouped.items():
-        now.extend(files.marks(folder, inside))
-    return now.tobytes() == marks
+        place += len(now)
+    return True

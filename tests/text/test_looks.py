@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return inside.parent
 
 
-def looked(folder: Path, root: Path | None = None) -> bytes:
+def looked(folder: Path, root: Path | None = None) -> memoryview:
     """Everything of the folder, looked at in every way."""
     files = Files(None if root is None else str(root))
     files.looks = Looks()
@@ -36,7 +36,7 @@ def looked(folder: Path, root: Path | None = None) -> bytes:
     files.head(str(folder / "file.py"), 10)
     files.is_file(str(folder / "missing.py"))
     files.status(str(folder / "inside" / "deep.py"))
-    return written(files.looks)
+    return memoryview(written(files.looks))
 
 
 def in_place(path: Path) -> None:
@@ -83,9 +83,9 @@ def test_what_somebody_else_looked_at_counts_too(folder: Path) -> None:
     theirs.looks = Looks()
     theirs.head(str(folder / "file.py"), 10)
     add(looks, {path: list(mark) for path, mark in theirs.looks.files.items()}, {})
-    assert same(written(looks), Files())
+    assert same(memoryview(written(looks)), Files())
     (folder / "file.py").write_text("longer than before")
-    assert not same(written(looks), Files())
+    assert not same(memoryview(written(looks)), Files())
 
 
 def test_what_was_changed_just_now_is_not_settled(folder: Path) -> None:
@@ -122,4 +122,4 @@ def test_names_that_are_no_text_are_looked_at_too(tmp_path: Path) -> None:
     files.looks = Looks()
     assert files.names(str(tmp_path)) == [name]
     assert stat.S_ISREG(files.status(str(tmp_path / name)).st_mode)
-    assert same(written(files.looks), Files())
+    assert same(memoryview(written(files.looks)), Files())
