@@ -54,11 +54,11 @@ def checked(site: Path) -> Any:
     return _report(["--path", str(site)])
 
 
-def checked_versions(site: Path, facts: Path) -> Any:
-    """The report about the versions alone; ``facts`` is the file that they are written to."""
-    versions = {
-        f"pkg.{name}": version for name, (version, _) in requirements_of(distributions(path=[str(site)])).items()
-    }
+def checked_versions(site: Path, pins: Mapping[str, str], facts: Path) -> Any:
+    """The report about the versions alone: those of a folder with others in their places; ``facts`` is the file that
+    they are written to."""
+    there = {name: version for name, (version, _) in requirements_of(distributions(path=[str(site)])).items()}
+    versions = {f"pkg.{name}": version for name, version in {**there, **pins}.items()}
     machine = {"python.version": "3.11.7", "os.platform": "linux", "os.arch": "x86_64"}
     document = {"schema": "envdoctor.facts/1", "facts": {**versions, **machine}, "complete": ["pkg"]}
     facts.write_text(json.dumps(document))

@@ -84,11 +84,13 @@ def run(workshop: Workshop, seed: int, numbers: Sequence[int], ask: bool, versio
             path.write_text(json.dumps(interpreters.truth(case), indent=1))
         truth: dict[str, Any] = json.loads(path.read_text())
         said = None
-        if ask:
+        if ask and versions:
+            site = site_of(workshop.stack(case.stack))
+            report = checked_versions(site, case.pins, bench.folder / "facts.json")
+            said = verdict(truth["results"], report, owners_of(site))
+        elif ask:
             with bench.mounted(case) as tree:
-                site = site_of(tree)
-                report = checked_versions(site, bench.folder / "facts.json") if versions else checked(site)
-                said = verdict(truth["results"], report, owners_of(site))
+                said = verdict(truth["results"], checked(site_of(tree)), owners_of(site_of(tree)))
         yield Judged(case, truth["met"], said)
     interpreters.close()
     shutil.rmtree(bench.folder)

@@ -2,6 +2,7 @@
 
 tools/harvest.toml (or ``--settings``) says which packages are read, and how deep. Everything that is fetched is kept in
 DIR (outside the repository), file by file: started again, the harvest goes on where it was, and asks for nothing twice.
+What packages take from each other is chosen by what the folder that is written says of the others.
 ``--fresh`` asks the index again which releases there are. Review the difference before committing: it is what changed
 in the world, or a mistake.
 """
@@ -17,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from harvesting.breaking import Breaking
 from harvesting.history import history
 from harvesting.kept import Kept
 from harvesting.metadata import modules, required
@@ -29,6 +31,7 @@ from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
+from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_schema import HISTORIES
 from envdoctor.knowledge.toml_files import load_toml
 
@@ -78,7 +81,6 @@ class Package:
 
     def _read(self, kept: Kept, settings: Mapping[str, Any], releases: Sequence[Release]) -> None:
         """Everything that the files of the releases say."""
-        taking = Taking(TABLES, settings["names"])
         found = {}
         for release in releases:
             said = kept.reading(
@@ -86,11 +88,6 @@ class Package:
             )
             if said is not None:
                 found[release] = said
-                if self.name not in settings["selection"]["takes"]:
-                    continue
-                takes = partial(self._takes, release, taking)
-                taken = kept.reading(self.name, release, "takes", _key(TAKES, settings["names"]), takes)
-                self.sections["takes"][release] = taken
         ordered = list(found.values())
         listed: set[str] = set()
         for release, modules_served in zip(found, served(ordered), strict=True):
@@ -103,10 +100,6 @@ class Package:
             self.sections["moved"][release] = {
                 old: new for old, new in moves.items() if old.partition(":")[0] in listed
             }
-
-    def _takes(self, release: Release, taking: Taking, folder: str, tops: set[str]) -> Any:
-        required = self.sections["requires"].get(release, {}).get("*", ())
-        return taking.of(folder, tops, (self.name, str(release.version)), required)
 
     def text(self) -> str:
         """The file of the ledger."""
@@ -130,6 +123,19 @@ class Package:
             yield f"[{section}]"
             basis = list(self.sections[{"wheels": "wheels", "requires": "requires"}.get(section, "offers")])
             yield from history([str(release.version) for release in basis], [by_release.get(r, {}) for r in basis])
+
+
+def takes(
+    name: str, releases: Mapping[Release, Sequence[str]], kept: Kept, ledger: Ledger, settings: Mapping[str, Any]
+) -> Iterator[str]:
+    """The lines of the section [takes] of a package, of releases that require this; they rest on the other files."""
+    taking, breaking = Taking(TABLES, ledger, settings["names"]), Breaking(ledger, str(settings["since"]))
+    found = []
+    for release, needs in releases.items():
+        read = partial(taking.of, (name, str(release.version)), release.day, needs)
+        taken = kept.reading(name, release, "takes", _key(TAKES, settings["names"]), read)
+        found.append(breaking.of(name, taken or {}, needs))
+    yield from history([str(release.version) for release in releases], found)
 
 
 def _names(settings: Mapping[str, Any], folder: str, tops: set[str]) -> Any:
@@ -160,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"{unknown[0]} is not in {asked.settings}")
     kept = Kept(asked.work)
     asked.ledger.mkdir(parents=True, exist_ok=True)
+    followed: dict[str, Mapping[Release, Sequence[str]]] = {}
     for name in asked.names or known:
         try:
             package = Package(name, kept, settings, fresh=asked.fresh)
@@ -170,6 +177,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{len(package.sections[section])} {section}" for section in ("wheels", "requires", "offers")
         )
         print(f"{name}: {counts}", flush=True)
+        needs = package.sections["requires"]
+        followed[name] = {one: tuple(needs.get(one, {}).get("*", ())) for one in package.sections["offers"]}
+    ledger = Ledger(asked.ledger)
+    for name, releases in followed.items():
+        lines = "".join(f"{line}\n" for line in takes(name, releases, kept, ledger, settings))
+        path = asked.ledger / f"{name}.txt"
+        text = path.read_text(encoding="utf-8").replace("[takes]\n", f"[takes]\n{lines}", 1)
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,8 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
     words = ["envdoctor", "probe"]
     words += ["--python", sources.python] if sources.python else []
     words += ["--model", sources.model] if sources.model else []
+    for recipe in sources.recipe:
+        words += ["--recipe", recipe]
     for assignment in (*sources.configured, *sources.assignments):
         if assignment.startswith("recipe."):
             words += ["--set", assignment]

@@ -15,13 +15,15 @@ __all__ = ["Configuration", "find_configuration", "load_configuration"]
 
 
 class Configuration(NamedTuple):
-    """What the file says; None and empty where it says nothing. ``code`` and ``matrix`` hold absolute paths."""
+    """What the file says; None and empty where it says nothing. ``recipe``, ``code`` and ``matrix`` hold absolute
+    paths."""
 
     path: Path | None = None
     fail_on: str | None = None
     fail_confidence: str | None = None
     lang: str | None = None
     model: str | None = None
+    recipe: tuple[Path, ...] = ()
     code: tuple[Path, ...] = ()
     matrix: tuple[Path, ...] = ()
     require: tuple[str, ...] = ()
@@ -95,6 +97,7 @@ def load_configuration(path: Path) -> Configuration:
         fail_confidence=said.get("fail-confidence"),
         lang=said.get("lang"),
         model=said.get("model"),
+        recipe=tuple(path.parent / name for name in _list(said.get("recipe", []))),
         code=tuple(path.parent / name for name in _list(said.get("code", []))),
         matrix=tuple(path.parent / name for name in _list(said.get("matrix", []))),
         require=tuple(_list(said.get("require", []))),
@@ -117,6 +120,7 @@ def _complaints(said: Mapping[str, Any]) -> Iterable[str]:
             "fail-confidence": one_of(*CONFIDENCES),
             "lang": one_of("auto", "en", "zh"),
             "model": TEXT,
+            "recipe": either(TEXT, TEXTS),
             "code": either(TEXT, TEXTS),
             "matrix": either(TEXT, TEXTS),
             "require": either(TEXT, TEXTS),

@@ -26,15 +26,16 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first. ``code`` are scripts, notebooks and folders of
-    the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the working
-    directory unless it is given."""
+    those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
+    ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
+    with a pin. ``cwd`` is the working directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
     root: str | None = None
     facts: str | None = None
     model: str | None = None
+    recipe: Sequence[str] = ()
     code: Sequence[str] = ()
     assignments: Sequence[str] = ()
     configured: Sequence[str] = ()
@@ -68,7 +69,7 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, model, code, assignments; then derive what follows from them.
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.
 
     With ``links`` the imports of the installed packages are followed too, which takes seconds the first time.
 
@@ -87,13 +88,16 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         )
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
-        if sources.model is not None:
+        said: list[Notice] = []
+        if sources.recipe:
+            facts, sources = _with_recipe(facts, request._replace(layout=environment.layout), sources, matrix, said)
+        elif sources.model is not None:
             facts = _with_model(facts, request._replace(layout=environment.layout), sources, matrix)
         if sources.code:
             facts = _with_code(facts, request._replace(layout=environment.layout), sources)
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
-    notices = [Notice("warning", note) for note in notes_of(environment, facts)]
+    notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind != "facts":
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
@@ -109,6 +113,30 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
     name = chosen[0] if chosen else "default"
     ask = Ask(sources.environ, sources.folder(), matrix.registry)
     return SOURCES[name].open(getattr(sources, name, None), ask)
+
+
+def _with_recipe(
+    facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
+) -> tuple[FactSet, Sources]:
+    """The facts with those of the recipe and of the model, and the sources with the model that the recipe names, unless
+    another one was given or nothing is known of it."""
+    from envdoctor.app.recipe import recipe_facts
+
+    recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix)
+    notices += recipe.notices
+    if sources.model is not None or recipe.model is None:
+        return (
+            _with_model(recipe.facts, request, sources, matrix) if sources.model is not None else recipe.facts
+        ), sources
+    named = sources._replace(model=recipe.model)
+    try:
+        facts = _with_model(recipe.facts, request, named, matrix)
+    except ObservationError:
+        text = f"{recipe.model_origin} names the model {recipe.model}, which is not on this machine: --model names it"
+        notices.append(Notice("warning", text))
+        return recipe.facts, sources
+    facts.update([f._replace(origin=recipe.model_origin) for f in facts.below("model.") if f.origin == "--model"])
+    return facts, named
 
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:

@@ -14,6 +14,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.unjudged import unknown_model
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
@@ -79,6 +80,8 @@ def probe(
         said: list[Notice] = []
     else:
         gathered = collect_facts(request.sources, matrix, links="imports" in request.only)
+        if no_model := unknown_model(gathered.facts, request.sources.model):
+            raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)

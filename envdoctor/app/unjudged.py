@@ -7,7 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown
 from envdoctor.observe.target import Target
 
-__all__ = ["Unjudged", "unjudged"]
+__all__ = ["Unjudged", "unjudged", "unknown_model"]
 
 
 _MOST_UNREAD = 5
@@ -36,13 +36,19 @@ def unjudged(
         elif isinstance(facts.value("pkg.torch"), Absent):
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))
-    if model is not None and all(isinstance(facts.value(f"model.{name}"), Unknown) for name in ("type", "family")):
-        text = f"nothing is known of the model {model}: give a folder with its config.json, or a name that exists"
-        found.append(Unjudged(text, asked=True))
+    if no_model := unknown_model(facts, model):
+        found.append(Unjudged(no_model, asked=True))
     pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
     if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
         found.append(Unjudged(f"{model} and its pin: {pin.reason}", asked=True))
     return (*found, *(_unread_code(facts, code) if code else ()))
+
+
+def unknown_model(facts: FactSet, model: str | None) -> str | None:
+    """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
+    if model is None or any(not isinstance(facts.value(f"model.{name}"), Unknown) for name in ("type", "family")):
+        return None
+    return f"nothing is known of the model {model}: give a folder with its config.json, or a name that exists"
 
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:

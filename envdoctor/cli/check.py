@@ -11,6 +11,7 @@ from envdoctor.cli.options import (
     configuration_of,
     configuration_options,
     hash_option,
+    recipe_option,
     source_options,
     sources_of,
 )
@@ -21,6 +22,7 @@ __all__ = ["command"]
 
 @click.command("check")
 @source_options
+@recipe_option
 @code_option
 @hash_option
 @configuration_options
@@ -33,6 +35,7 @@ def command(**options: Any) -> int:
     \b
     envdoctor check
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
+    envdoctor check --recipe train.yaml --recipe ds_z3.json
     envdoctor check --code train.py
     envdoctor check --python .venv/bin/python --format json
     """

@@ -6,13 +6,21 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import code_option, configuration_of, configuration_options, source_options, sources_of
+from envdoctor.cli.options import (
+    code_option,
+    configuration_of,
+    configuration_options,
+    recipe_option,
+    source_options,
+    sources_of,
+)
 
 __all__ = ["command"]
 
 
 @click.command("facts")
 @source_options
+@recipe_option
 @code_option
 @configuration_options
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)

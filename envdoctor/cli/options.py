@@ -17,6 +17,7 @@ __all__ = [
     "environment_options",
     "hash_option",
     "hub_options",
+    "recipe_option",
     "source_options",
     "sources_of",
 ]
@@ -72,6 +73,14 @@ code_option = click.option(
     metavar="PATH",
     multiple=True,
     help="Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
+)
+
+
+recipe_option = click.option(
+    "--recipe",
+    metavar="FILE",
+    multiple=True,
+    help="What describes the run: YAML, JSON, a script or command line (repeatable).",
 )
 
 
@@ -152,6 +161,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         root=options["root"],
         facts=options["facts"],
         model=options["model"] if options.get("model") is not None else configuration.model,
+        recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
         code=options.get("code") or tuple(_near(path) for path in configuration.code),
         assignments=options["assignments"],
         configured=configuration.assignments,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, sources_of
+from envdoctor.cli.options import configuration_of, configuration_options, recipe_option, sources_of
 from envdoctor.cli.reporting import policy_of, present, report_options
 
 __all__ = ["command"]
@@ -29,6 +29,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Build the tiny model from this one's config."
 )
+@recipe_option
 @click.option(
     "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="A fact, e.g. recipe.dtype=bf16 (repeatable)."
 )
@@ -66,7 +67,9 @@ def command(**options: Any) -> int:
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
-    live = [f"--{name}" for name in ("python", "record", "only", "model", "all_gpus", "force") if _typed(name)]
+    live = [
+        f"--{name}" for name in ("python", "record", "only", "model", "recipe", "all_gpus", "force") if _typed(name)
+    ]
     if options["replay"] and live:
         raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
     if options["reproducer"] is not None and options["reproducer"].exists():

@@ -40,7 +40,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     worked = _worked(value("import_run"))
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
-        *_of_ledger(there, matrix.ledger, followed),
+        *_of_ledger(value, there, matrix.ledger, followed),
     )
     declared = _declared(value("conflict"))
     items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
@@ -124,25 +124,37 @@ def _asked(link: Mapping[str, Value]) -> Asked:
     )
 
 
-def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> Iterator[Mapping[str, Value]]:
-    """What is missing between releases of which at least one was not followed."""
+def _of_ledger(
+    value: Callable[[str], Value], there: Mapping[str, str], ledger: Ledger, followed: set[str]
+) -> Iterator[Mapping[str, Value]]:
+    """What is missing between releases of which at least one was not followed: each that stops another statement."""
     others = (ledger.package(name) for name in there if name not in followed)
     if not any(other is not None and other.by_names for other in others):
         return  # the rest is read for nothing: it was all followed
+
+    def installed(name: str) -> Value:
+        return value(f"pkg.{name}")
+
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
         found: dict[tuple[str, str], list[Taken]] = {}
-        for take, provider in missing(ledger, consumer, version, there.get, followed if name in followed else ()):
-            found.setdefault((provider, ".".join(filter(None, (take.module, take.name)))), []).append(take)
-        for (provider, what), takes in found.items():
+        for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
+            found.setdefault((provider, _named(take)), []).append(take)
+        stopped: set[tuple[str, str]] = set()
+        for (provider, what), takes in sorted(found.items(), key=_most):
+            entries = {(provider, take.entry) for take in takes}
+            if all(entry in stopped or (provider, _whole(entry[1])) in stopped for entry in entries):
+                continue
+            stopped |= entries
+            wanted = takes[0].wanted
             link: dict[str, Value] = {
                 "consumer": name,
                 "consumer_version": version,
                 "provider": provider,
-                "provider_version": there[provider],
-                "kind": "name" if takes[0].name else "module",
+                "provider_version": installed(provider),
+                "kind": "demand" if wanted else "name" if takes[0].name else "module",
                 "name": what,
                 "place": takes[0].place,
                 "stops": _listed([take.entry for take in takes]),
@@ -150,7 +162,25 @@ def _of_ledger(there: Mapping[str, str], ledger: Ledger, followed: set[str]) -> 
                 "keyword": ABSENT,
                 "reach": ABSENT,
             }
-            yield {**link, **_constraints(ledger, link)}
+            found_for = _constraints(ledger, link) if provider in there else {**_NO_CONSTRAINTS, "constraint": provider}
+            yield {**link, **found_for, **({"constraint": what} if wanted else {})}
+
+
+def _whole(statement: str) -> str:
+    """``import peft`` for ``from peft import LoraConfig``."""
+    return statement.partition(" import ")[0].replace("from ", "import ", 1)
+
+
+def _named(take: Taken) -> str:
+    if take.wanted:
+        return take.wanted.name + take.wanted.specifiers
+    return ".".join(filter(None, (take.module, take.name)))
+
+
+def _most(found: tuple[tuple[str, str], list[Taken]]) -> tuple[bool, bool, int, str]:
+    """Versions that are asked for first, then what stops the whole package, then what stops most."""
+    (_, what), takes = found
+    return not takes[0].wanted, all(take.entry.startswith("from ") for take in takes), -len(takes), what
 
 
 _NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}

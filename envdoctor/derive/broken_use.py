@@ -1,8 +1,8 @@
-"""What the user's code uses and the installed releases do not have, by the ledger of released packages."""
+"""What the user's code and recipe use and the installed releases do not have, by the ledger of released packages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
@@ -21,11 +21,12 @@ from envdoctor.knowledge.ledger_answers import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
-from envdoctor.knowledge.vocabulary import ENGINES
+from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
 
-INPUTS = ("use", "model_use", "model.registered", "recipe.framework", "pkg.*")
+_OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
+INPUTS = ("use", "model_use", *_OF_A_RECIPE, "model.registered", "pkg.*")
 OUTPUTS = ("broken_use",)
 
 #: From what runs for sure to what may never run.
@@ -39,36 +40,17 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
     """
-    lists = [uses for key in ("use", "model_use") if isinstance(uses := value(key), Records)]
+    recipe = of_recipe(value, matrix)
+    lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
         return {}
     judged = _Judged(value, matrix)
     uses = value("use")
-    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value)):
+    for item in (*(uses if isinstance(uses, Records) else ()), *of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
     return {"broken_use": Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")}
-
-
-def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
-    """The uses of the model's code: optional where transformers has a class for the type; serving engines run none of
-    it. Methods that it overrides are left to rules of their own: training frameworks replace some."""
-    uses = value("model_use")
-    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES:
-        return
-    for item in uses:
-        module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")
-        if kind == "override":
-            continue
-        optional = {"reach": "optional"} if value("model.registered") is True else {}
-        yield {**item, **optional}
-        if kind in ("module", "name"):
-            # Before it loads a file, transformers asks for every package that is imported anywhere in it.
-            top = module.partition(".")[0]
-            seen = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
-            asked = {name: cell for name, cell in item.items() if name != "lacks"}
-            yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
 
 
 class _Broken(NamedTuple):
@@ -116,8 +98,20 @@ class _Judged:
             self._asked[owner, asked] = None
             seen = lacks if isinstance(lacks, str) and lacks != top else None
             broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
-        if broken is not None:
+        others = item.get("others")
+        if broken is not None and (not isinstance(others, tuple) or self._went(broken, others)):
             self._keep(broken, item)
+
+    def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
+        """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys
+        of the framework's own too."""
+        for module, _, name in (call.rpartition(".") for call in others):
+            version = self._version(module)
+            asked = broken.asked._replace(module=module, name=name)
+            if version is None or not isinstance(self._by_releases(module, asked, version), Lacking):
+                return False
+        there = self._has(broken, alone=True)
+        return broken.move is not None or there is not ABSENT or self._inherited(broken) is not None
 
     def _owner(self, top: str) -> str | None:
         """The distribution that a top-level module comes from."""
@@ -176,6 +170,9 @@ class _Judged:
         has, inherited = self._has(broken), None
         if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
             inherited = self._inherited(broken)
+        if inherited is not None:
+            told = [one for one in self._moves(broken.asked) if one.package == inherited[0]]
+            broken = broken._replace(move=told[0] if told else None)
         return {
             "package": inherited[0] if inherited is not None else broken.package,
             "kind": broken.kind,
@@ -202,14 +199,14 @@ class _Judged:
                 return base.name, version, range_of(base, row, version)
         return None
 
-    def _has(self, broken: _Broken) -> Value:
-        """The releases that have it, and besides it all else that the code uses of the package where there are such:
-        those that were read, else those that the table names."""
+    def _has(self, broken: _Broken, alone: bool = False) -> Value:
+        """The releases that have it, and (unless it stands ``alone``) besides it all else that the code uses of the
+        package where there are such: those that were read, else those that the table names."""
         released = self._ledger.package(broken.package)
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            row = self._whole(released, broken.installed)
+            row = [] if alone else self._whole(released, broken.installed)
             if not row:
                 row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
             beyond = broken.move is not None and released.place_of(broken.installed) == len(released.read)

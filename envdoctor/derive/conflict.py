@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +31,8 @@ OUTPUTS = ("conflict",)
 _NAMED = 3
 #: More than anybody would mend one by one; every record becomes a finding.
 _MOST_RECORDS = 300
+#: How many lines are looked through for the requirements of extras: for every asker again.
+_MOST_LINES = 50_000
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -38,7 +40,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
 
     Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
     only what holds for both is said. A requirement on something that conda installed is met by it. When a requirement
-    cannot be decided the list is incomplete, and says which.
+    cannot be decided the list is incomplete, and says which. Who asks for ``fsspec[http]`` asks for what that extra
+    requires.
     """
     installed = InstalledSet(value)
     if not installed.known:
@@ -107,7 +110,8 @@ class _Conflicts:
         self._specifiers: dict[str, list[str]] = {}
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
-        self._markers: dict[str, bool | None] = {"": True}
+        self._markers: dict[tuple[str, str], bool | None] = {}
+        self._lines = _MOST_LINES
         self._met: dict[tuple[str, str], bool | None] = {}
 
     def open(self, reason: str) -> None:
@@ -115,12 +119,34 @@ class _Conflicts:
         self._open_reasons.append(reason)
 
     def requirements(self, asker: Installed, lines: tuple[str, ...]) -> None:
-        """Compare what a package requires."""
+        """Compare what a package requires, and what the extras require that it asks for."""
+        asked = [(asker.name, "")]
+        seen = set(asked)
+        for name, extra in asked:  # it grows
+            for wanted in self._compare(asker, self._of_package(name) if extra else lines, name, extra):
+                new = [(wanted.name, one) for one in wanted.extras if (wanted.name, one) not in seen]
+                seen.update(new)
+                asked += new
+
+    def _of_package(self, name: str) -> tuple[str, ...]:
+        """The requirements of a package whose extra is asked for; none where they are not known, or where too many were
+        looked through."""
+        found = {item.requires for item in self._installed.get(name)}
+        lines = found.pop() if len(found) == 1 else ()
+        self._lines -= 1 + len(lines) if isinstance(lines, tuple) else 1
+        if self._lines < 0:
+            self.open("the extras of packages require more than is looked through")
+        return lines if isinstance(lines, tuple) and self._lines >= 0 else ()
+
+    def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
+        """The requirements that count; those of the ``extra`` of a package ``name`` only where they count for its sake
+        alone."""
+        through = f" -> {name}[{extra}]" if extra else ""
         for wanted in _read(lines):
             try:
                 if isinstance(wanted, str):
                     raise NotARequirement(wanted)
-                counts = self._counts(wanted.marker)
+                counts = self._counts(wanted.marker, extra)
                 met = counts is not False and self._is_met(wanted)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
                 self.open(f"a requirement of {asker.name} cannot be read: {error}")
@@ -132,9 +158,11 @@ class _Conflicts:
                 self.open(f"it is not known whether {asker.name} has the {wanted.name} that it requires")
             elif not met:
                 cause = self._cause(wanted.name)
-                cause.asked.append((asker.name, _as_named(wanted.specifiers)))
+                cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
                 if self._import_fails(asker, cause) and asker.name not in cause.fail:
                     cause.fail.append(asker.name)
+            if counts:
+                yield wanted
 
     def undeclared(self, asker: Installed) -> None:
         """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
@@ -187,10 +215,12 @@ class _Conflicts:
         """Whether the table import-needs says that the asker cannot be imported then."""
         return any(_fails(row, cause) for row in self._rows(asker))
 
-    def _counts(self, marker: str) -> bool | None:
-        if marker not in self._markers:
-            self._markers[marker] = holds(marker, self._values)
-        return self._markers[marker]
+    def _counts(self, marker: str, extra: str) -> bool | None:
+        key = marker, extra
+        if key not in self._markers:
+            counts = holds(marker, {**self._values, "extra": extra}) if marker else True
+            self._markers[key] = counts if not extra or self._counts(marker, "") is False else False
+        return self._markers[key]
 
     def _is_met(self, wanted: Requirement) -> bool | None:
         """Whether all versions are in the set; None when some are, or one is not known."""

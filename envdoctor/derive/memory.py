@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
-from envdoctor.facts.written import read, written
+from envdoctor.facts.written import restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
 __all__ = ["Memory", "Output"]
@@ -36,7 +36,7 @@ class Memory:
     value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered."""
 
     def __init__(self, facts: FactSet, home: str | None) -> None:
-        self._facts = facts
+        self._now = facts
         self._same: dict[str, Fact] = dict(facts.kept.facts) if facts.kept else {}
         self._changed: set[str] = set()
         self._entries = CacheFolder(home if facts.kept else None, "derived")
@@ -58,21 +58,21 @@ class Memory:
     def outputs(self, name: str) -> list[Output] | None:
         """What the derivation gave for the same facts; None when they are other ones."""
         asked, told = self._known.get(name, ({}, None))
-        if told is None or any(key in self._changed or self._spelled(key) != one for key, one in asked.items()):
+        if told is None or any(key in self._changed or self._token(key) != one for key, one in asked.items()):
             return None
         self._told.append([name, asked, told])
-        return [Output(key, read(value), *more) for key, value, *more in told]
+        return [Output(key, restored(value), *more) for key, value, *more in told]
 
     def add(self, name: str, asked: Sequence[str], outputs: Sequence[Output]) -> None:
         """Remember what it gave now."""
         self._new = True
         self._changed.update(one.key for one in outputs)
         told = [(one.key, written(one.value), *one[2:]) for one in outputs]
-        self._told.append([name, {key: self._spelled(key) for key in asked}, told])
+        self._told.append([name, {key: self._token(key) for key in asked}, told])
 
     def follows(self, key: str) -> None:
         """The fact as it is now follows from remembered ones."""
-        self._same[key] = self._facts.get(key)
+        self._same[key] = self._now.get(key)
 
     def write(self) -> None:
         """Keep what was added."""
@@ -82,6 +82,6 @@ class Memory:
                 self._entries.write(self._name, sealed(data))
                 self._entries.trim(_MOST_ENTRIES, ".json")
 
-    def _spelled(self, key: str) -> str:
-        fact = self._facts.get(key)
+    def _token(self, key: str) -> str:
+        fact = self._now.get(key)
         return _SAME if self._same.get(key) is fact else repr(fact.value)

@@ -6,11 +6,11 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 
-__all__ = ["read", "written"]
+__all__ = ["restored", "written"]
 
 
 def written(value: Value) -> object:
-    """What :func:`read` makes the value of again."""
+    """What :func:`restored` makes the value of again."""
     if isinstance(value, Records):
         items = [{column: written(cell) for column, cell in item.items()} for item in value]
         return {"items": items, "incomplete": value.incomplete}
@@ -19,12 +19,12 @@ def written(value: Value) -> object:
     return None if isinstance(value, Absent) else value
 
 
-def read(found: Any) -> Value:
+def restored(found: Any) -> Value:
     """The value that was written so."""
     if isinstance(found, dict):
         if "unknown" in found:
             return Unknown(found["unknown"])
-        items = tuple({column: read(cell) for column, cell in item.items()} for item in found["items"])
+        items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
         return Records(items, found["incomplete"])
     if isinstance(found, list):
         return tuple(found)

@@ -14,15 +14,17 @@ from envdoctor.hub.pickle_scan import Scan, scan_pickle
 from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
 from envdoctor.sandbox.child import own_python, run_child
 
-__all__ = ["Checkpoint", "Clock", "described", "main", "read_pickle"]
+__all__ = ["TOO_LONG", "Checkpoint", "Clock", "described", "main", "read_pickle"]
 
-#: For all pickles of a comparison, beyond what a child takes that has little to do.
+#: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
 _SECONDS = 8.0
 _USUAL = 1.0
 _MEMORY_MIB = 768
 _OUTPUT = 128 << 20
+#: What is said of the files behind the end of that time.
+TOO_LONG = f"looking at headers and pickles took more than {_SECONDS:g} s"
 _ENDINGS = {
-    "timeout": f"looking at pickles took more than {_SECONDS:g} s",
+    "timeout": TOO_LONG,
     "memory": f"looking at its pickle took more than {_MEMORY_MIB} MiB",
     "output-limit": "its pickle describes too much",
 }
@@ -47,7 +49,7 @@ class Checkpoint(NamedTuple):
 
 
 class Clock:
-    """The seconds that are left for looking at pickles, however many files they are in."""
+    """The seconds that are left for looking at what weight files say of themselves, however many they are."""
 
     def __init__(self) -> None:
         self.left = _SECONDS

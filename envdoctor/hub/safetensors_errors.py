@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["REASONS", "HeaderError"]
 
-#: Why a header is rejected. ``too-complex`` alone is ours: such a header would take gigabytes to look at.
+#: Why a header is rejected. ``too-complex`` alone is ours: such a header would take too long to look at.
 REASONS = {
     "too-short": "the file is shorter than the 8 bytes of the header's length",
     "lfs-pointer": "the file is a Git LFS pointer, not the weights themselves",
@@ -17,7 +17,7 @@ REASONS = {
     "not-json": "the header is not JSON",
     "not-an-object": "the header is JSON but no object",
     "nested-too-deeply": "the header's JSON is nested deeper than 127 levels",
-    "too-complex": "the header holds more than 4,000,000 lists and objects",
+    "too-complex": "the header holds more than 1,000,000 lists, objects and values",
     "bad-metadata": "__metadata__ is not a mapping from text to text",
     "duplicate-metadata": "__metadata__ occurs more than once",
     "bad-entry": "a tensor's entry is not an object with dtype, shape and data_offsets",

@@ -154,6 +154,7 @@ class Released:
         if unsure is not None:
             return unsure
         why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
+        why = why or self._why_made(module.partition(".")[0], name, version)
         if why is not None:
             return why
         if self._is_left_out(module, name, version):
@@ -192,6 +193,17 @@ class Released:
                 return why
             if why:
                 return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+        return None
+
+    def _why_made(self, top: str, name: str, version: str) -> Unknown | None:
+        """Why a package may make a name when it is asked for it; None when it makes none of its kind."""
+        start, end = self._place("open")
+        if self._data.find(f"\n{top}:".encode(), start - 1, end) < 0:
+            return None
+        for at in range(1, len(name)):
+            for kind in (f"*{name[at:]}", f"{name[:at]}*"):
+                if self.items("open", f"{top}:{kind}", version) != ():
+                    return Unknown(f"{self.name} {version} makes names like {kind}")
         return None
 
     def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:

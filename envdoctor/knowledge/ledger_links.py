@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from envdoctor.facts.values import Unknown
+from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.requirement import Requirement, read_requirement
 
-__all__ = ["Taken", "fitting_consumers", "fitting_providers", "missing", "taken"]
+__all__ = ["Taken", "fitting_consumers", "fitting_providers", "lacks", "missing", "provider_of", "read_taken", "taken"]
 
 
 class Taken(NamedTuple):
     """``module`` of another package, or its ``name`` ("" for the module itself), as ``place`` (a module) takes it when
-    ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``). ``beside`` are the distributions without
-    which it is not taken."""
+    ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``); or what ``place`` asks for itself then
+    (``wanted``, a requirement). ``beside`` are the distributions and versions without which it is not taken."""
 
     entry: str
     module: str
     name: str
+    wanted: Requirement | None
     place: str
-    beside: tuple[str, ...]
+    beside: tuple[Requirement, ...]
 
 
 def taken(consumer: Released, version: str) -> Iterator[Taken]:
@@ -28,47 +32,64 @@ def taken(consumer: Released, version: str) -> Iterator[Taken]:
     for subject in consumer.subjects("takes"):
         items = consumer.items("takes", subject, version)
         if not isinstance(items, Unknown):
-            yield from (_read(subject, item) for item in items)
+            yield from (read_taken(subject, item) for item in items)
+
+
+def read_taken(subject: str, item: str) -> Taken:
+    """A line of the section [takes]."""
+    what, _, rest = item.partition(" @")
+    place, _, beside = rest.partition(" if ")
+    module, _, name = what.partition(":")
+    entry, _, asked = subject.partition(":")
+    statement = f"from {entry} import {asked}" if asked else f"import {entry}"
+    wanted = None if module.replace(".", "").isidentifier() else read_requirement(what)
+    needs = tuple(map(read_requirement, beside.split(" and "))) if beside else ()
+    return Taken(statement, "" if wanted else module, name, wanted, place, needs)
 
 
 def missing(
-    ledger: Ledger, consumer: Released, version: str, installed: Callable[[str], str | None], skip: Collection[str] = ()
+    ledger: Ledger, consumer: Released, version: str, installed: Callable[[str], Value], skip: Collection[str] = ()
 ) -> Iterator[tuple[Taken, str]]:
     """What a version takes and the installed releases certainly do not have, with the package that would have it.
 
-    ``installed`` gives the version of a package, None where it is not installed or not known. Packages of ``skip`` are
-    left out.
+    ``installed`` gives the version of a package, ABSENT where it is not installed. Packages of ``skip`` are left out.
     """
     for take in taken(consumer, version):
-        provider = _provider(ledger, take, consumer)
-        if provider is None or provider.name in skip:
+        if not all(_meets(installed(need.name), need) for need in take.beside):
             continue
-        there = installed(provider.name)
-        if there and all(map(installed, take.beside)) and _offers(provider, take, there) is False:
-            yield take, provider.name
+        provider = provider_of(ledger, take)
+        if provider is None:
+            if take.module and (name := normalise(take.module)) not in skip and installed(name) is ABSENT:
+                yield from [(take, name)] * _requires(consumer, version, name)
+        elif provider is not consumer and provider.name not in skip:
+            there = installed(provider.name)
+            if lacks(provider, take, there) or (
+                there is ABSENT and take.module and _requires(consumer, version, provider.name)
+            ):
+                yield take, provider.name
 
 
 def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released, near: str) -> str | None:
     """The releases of a provider that have all that a version of the consumer takes of it, as a constraint
     (``transformers>=4.40,<5.0``): of several spans the one nearest to ``near``; None where there is none."""
-    takes = [take for take in taken(consumer, version) if _provider(ledger, take, consumer) is provider]
-    fits = [all(_offers(provider, take, one) is not False for take in takes) for one in provider.read]
+    takes = [take for take in taken(consumer, version) if provider_of(ledger, take) is provider]
+    fits = [not any(lacks(provider, take, one) for take in takes) for one in provider.read]
     return _nearest(provider, fits, near) if takes and not all(fits) else None
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: Released, version: str) -> str | None:
     """The releases of a consumer that take nothing of the provider which that version has not, as a constraint; None
     where it is not known that the one ``near`` does."""
-    answers: dict[tuple[str, str], bool] = {}
+    answers: dict[Taken, bool] = {}
     if not provider.covers(version):
         return None
 
     def fits(release: str) -> bool:
         for take in taken(consumer, release):
-            if _provider(ledger, take, consumer) is provider:
-                key = take.module, take.name
+            if provider_of(ledger, take) is provider:
+                key = take._replace(entry="", place="")
                 if key not in answers:
-                    answers[key] = _offers(provider, take, version) is not False
+                    answers[key] = not lacks(provider, take, version)
                 if not answers[key]:
                     return False
         return True
@@ -78,28 +99,36 @@ def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: R
     return _nearest(consumer, [fits(one) for one in consumer.read], near)
 
 
-def _read(subject: str, item: str) -> Taken:
-    what, _, rest = item.partition(" @")
-    place, _, beside = rest.partition(" if ")
-    module, _, name = what.partition(":")
-    entry, _, asked = subject.partition(":")
-    statement = f"from {entry} import {asked}" if asked else f"import {entry}"
-    return Taken(statement, module, name, place, tuple(beside.split(" and ")) if beside else ())
+def provider_of(ledger: Ledger, take: Taken) -> Released | None:
+    """The package that something is taken of; None for one that the ledger does not know."""
+    owner = take.wanted.name if take.wanted else ledger.owner(take.module)
+    return ledger.package(owner) if owner else None
 
 
-def _provider(ledger: Ledger, take: Taken, consumer: Released) -> Released | None:
-    owner = ledger.owner(take.module)
-    provider = ledger.package(owner) if owner else None
-    return provider if provider is not None and provider.by_names and provider is not consumer else None
-
-
-def _offers(provider: Released, take: Taken, version: str) -> bool | Unknown:
-    if take.name:
-        return provider.offers(take.module, take.name, version)
-    if "." not in take.module:
-        return True
+def lacks(provider: Released, take: Taken, version: Value) -> bool:
+    """Whether a version of the provider certainly has not what is taken there, nor does without it."""
+    if not isinstance(version, str):
+        return False
+    if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
+        return False
+    if take.wanted:
+        return satisfies(version, take.wanted.specifiers) is False
     parent, _, last = take.module.rpartition(".")
-    return provider.offers(parent, last, version)
+    if take.name:
+        return provider.offers(take.module, take.name, version) is False
+    found = provider.offers(parent, last, version) if parent else provider.exists(take.module, version)
+    return found is False
+
+
+def _meets(version: Value, need: Requirement) -> bool:
+    return isinstance(version, str) and (not need.specifiers or satisfies(version, need.specifiers) is True)
+
+
+def _requires(consumer: Released, version: str, name: str) -> bool:
+    """Whether the metadata of a version requires another package wherever it is installed."""
+    lines = consumer.items("requires", "*", version)
+    found = [] if isinstance(lines, Unknown) else [read_requirement(line) for line in lines]
+    return any(one.name == name and not one.marker for one in found)
 
 
 def _nearest(package: Released, fits: list[bool], near: str) -> str | None:

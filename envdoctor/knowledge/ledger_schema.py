@@ -17,7 +17,8 @@
                                         that are not recorded for the modules that have them (private names neither)
     [open]                              subject: module; items: why its names cannot be listed wholly; a module that is
                                         not in [offers] may be made while the package runs; subject package.*: why
-                                        modules two levels below the package may be there that no line lists
+                                        modules two levels below the package may be there that no line lists; subject
+                                        package:*End or package:Begin*: it makes such names, below it too
     [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
                                         &module:Class for those of a base class
     [alias]                             subject: public module:name; items: module:name where it is defined
@@ -25,7 +26,9 @@
                                         positional arguments and keywords (2 num_items_in_batch=, 1 **); subject:
                                         module:Class; items: &module:Class, its base classes
     [takes]                             subject: what the user imports (peft, trl:SFTTrainer); items: what importing it
-                                        takes of others, provider.module:name @module, and a condition ( if X>=1.0)
+                                        takes of others, provider.module:name @module, as far as that can be missing, or
+                                        which versions it asks for (tokenizers>=0.21 @module); and what must be there
+                                        for it ( if peft>=0.6 and torch)
     [demands]                           subject *; items: requirements that the code checks itself, with @module
     [moved]                             subject: module:name that went; items: module:name where it went
 
@@ -77,17 +80,27 @@ def _is_demand(text: str) -> bool:
     return bool(at) and _is_requirement(requirement) and _like(_MODULE)(module)
 
 
+_OF_MODULE = _like(rf"{_MODULE}(?::{_NAME})?")
+
+
+def _is_take(text: str) -> bool:
+    what, _, rest = text.partition(" @")
+    place, condition, needs = rest.partition(" if ")
+    conditions = not condition or all(map(_is_requirement, needs.split(" and ")))
+    return (_OF_MODULE(what) or _is_requirement(what)) and _like(_MODULE)(place) and conditions
+
+
 _STAR = _like(r"\*")
 #: By section: what its subjects and its items look like.
 HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "requires": (_STAR, _is_requirement),
     "wheels": (_STAR, _like(rf"sdist|(?:\+[\w.]+ )?{_TAG}")),
     "offers": (_like(rf"\*|{_MODULE}"), _like(_NAME)),
-    "open": (_like(rf"{_MODULE}(?:\.\*)?"), _like(r"\S.*")),
+    "open": (_like(rf"{_MODULE}(?:\.\*)?|{_NAME}:(?:\*{_NAME}|{_NAME}\*)"), _like(r"\S.*")),
     "parameters": (_like(_PLACE), _like(rf"\*|\*\*|{_NAME}|&{_PLACE}")),
     "alias": (_like(_PLACE), _like(_PLACE)),
     "calls": (_like(_PLACE), _like(rf"[0-9]+(?: {_NAME}=)*(?: \*\*)?|&{_PLACE}")),
-    "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _like(rf"{_MODULE}(?::{_NAME})? @{_MODULE}(?: if \S.*)?")),
+    "takes": (_like(rf"{_MODULE}(?::{_NAME})?"), _is_take),
     "demands": (_STAR, _is_demand),
     "moved": (_like(_PLACE), _like(_PLACE)),
 }

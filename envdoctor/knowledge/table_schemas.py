@@ -38,6 +38,7 @@ __all__ = ["PARTS", "document_schema"]
 _LEVEL = one_of("observed", "declared", "reported", "inferred")
 _PROOF = {"level": _LEVEL, "source": SOURCE}
 _NAME = text("a normalised name of a package", lambda given: given == normalise(given))
+_ANY_TEXT = text("a text", lambda given: True)
 _CC = text('a compute capability such as "8.6"', re.compile(r"\d{1,2}\.\d\Z").match)
 _ARCH = text('an architecture such as "sm_90" or "compute_90"', re.compile(r"(sm|compute)_\d{2,3}[af]?\Z").match)
 _STATEMENT = text("`import module` or `from module import name`", parse_statement)
@@ -59,6 +60,7 @@ _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
 _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
 _WHEELS = table({"torch": DOTTED, "cuda": list_of(DOTTED), "python": list_of(DOTTED), "machine": TEXTS})
+_MEANING = either(TEXT, table({"field": TEXT}, {"words": mapping(_ANY_TEXT, _ANY_TEXT), "add": FLAG}))
 _NEW = {"new": TEXT, "new_package": _NAME, "new_releases": RELEASES, "write": WORDS}
 
 #: By table: its parts beside the head, each with its check.
@@ -114,6 +116,25 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         )
     },
     "pickle-globals": {"safe": _GLOBALS, "runs-code": _GLOBALS},
+    "recipe-calls": {
+        "row": _rows({"framework": TEXT, "call": TEXT}, {"stage": TEXT, "others": TEXTS}, key="framework stage")
+    },
+    "recipe-formats": {
+        "format": _rows(
+            {"name": _NAME, "title": TEXT, "keys": mapping(TEXT, either(_MEANING, list_of(_MEANING)))},
+            {
+                **dict.fromkeys(("framework", "call"), TEXT),
+                **dict.fromkeys(("files", "marked_only", "keys_decide", "auto", "yaml_text"), FLAG),
+                **dict.fromkeys(("marks", "unused"), TEXTS),
+                **dict.fromkeys(("says", "includes", "reference"), mapping(_ANY_TEXT, TEXT)),
+                **dict.fromkeys(("authority", "length_extra"), NUMBER),
+                "names": mapping(TEXT, mapping(TEXT, TEXT)),
+                "defaults": mapping(TEXT, ANY),
+                "versioned": tables(table({"field": TEXT, "value": TEXT, "package": _NAME, "releases": SPECIFIER})),
+            },
+            key="name",
+        )
+    },
     "releases": {"releases": mapping(_NAME, list_of(VERSION))},
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
     "stack-modules": {

@@ -17,7 +17,7 @@ from zlib import adler32, crc32
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact
-from envdoctor.facts.written import read, written
+from envdoctor.facts.written import restored, written
 from envdoctor.observe.request import Request
 from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
@@ -26,7 +26,7 @@ from envdoctor.text.files import Looks, Spent
 __all__ = ["KeptFacts", "Known"]
 
 #: Changes when other things are found in the same files, or are written down otherwise.
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 
@@ -54,7 +54,7 @@ class KeptFacts:
         self._looks = Looks()
         self._asked: set[str] = set()
         self._rows: dict[tuple[str, ...], int] = {}
-        self._facts: list[Fact] = []
+        self._found: list[Fact] = []
         self._observers: list[str] = []
 
     def get(self) -> Known:
@@ -73,7 +73,7 @@ class KeptFacts:
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
                 and looks.same(data[end:], self._request.place.files)
             ):
-                facts = [Fact(key, read(found), origin, source) for key, found, origin, source in entry["facts"]]
+                facts = [Fact(key, restored(found), origin, source) for key, found, origin, source in entry["facts"]]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
         except Spent:
             pass
@@ -97,19 +97,19 @@ class KeptFacts:
         files = self._request.place.files
         if files.looks is self._looks:
             self._observers.append(observer)
-            self._facts += facts
+            self._found += facts
         files.looks = None
 
     def put(self) -> Kept | None:
         """Keep it all, unless something was changed just now."""
         if not looks.settled(self._looks, self._started):
             return None
-        own = {fact.key for fact in self._facts}
+        own = {fact.key for fact in self._found}
         entry = {
             "key": self._key,
             "asked": {key: repr(self._request.value(key)) for key in sorted(self._asked - own)},
             "rows": list(self._rows.items()),
-            "facts": [(fact.key, written(fact.value), fact.origin, fact.source) for fact in self._facts],
+            "facts": [(fact.key, written(fact.value), fact.origin, fact.source) for fact in self._found],
             "observers": self._observers,
         }
         told = json.dumps(entry, separators=(",", ":")).encode()
@@ -118,7 +118,7 @@ class KeptFacts:
             return None
         self._entries.write(self._name, data)
         self._entries.trim(_MOST_ENTRIES, ".json")
-        return self._kept(told, self._facts)
+        return self._kept(told, self._found)
 
     def _kept(self, told: bytes, facts: Iterable[Fact]) -> Kept:
         return Kept(f"{crc32(told):08x}{self._name}", {fact.key: fact for fact in facts})

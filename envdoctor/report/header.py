@@ -178,7 +178,7 @@ def _code(facts: FactSet, page: Page) -> str:
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
-    given = [fact for fact in facts.below("recipe.") if not fact.is_computed]
+    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and not fact.origin.startswith("default ")]
     known = {fact.key[7:]: fact for fact in given if not isinstance(fact.value, (Unknown, Absent))}
     if not known:
         return ""
@@ -190,7 +190,11 @@ def _recipe(facts: FactSet, page: Page) -> str:
         rest = rest[3:]
     if rest:
         words.append(page.say("{n} more", n=len(rest)))
-    named = ((place_of(fact.origin) or (fact.origin, 0))[0] for fact in known.values() if fact.origin)
+    read = facts.value("recipe_file")
+    if isinstance(read, Records):
+        named = (str(item["path"]) for item in read)
+    else:
+        named = ((place_of(fact.origin) or (fact.origin, 0))[0] for fact in known.values() if fact.origin)
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
     return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))

@@ -60,13 +60,13 @@ class Compared(NamedTuple):
 
 
 class Revisions(NamedTuple):
-    """Two snapshots to compare, and the matrix's tables. ``pickles`` is the time that all comparers have for looking at
-    pickles; ``files`` are those that the comparer wants, sorted."""
+    """Two snapshots to compare, and the matrix's tables. ``clock`` is the time that all comparers have for looking at
+    headers and pickles; ``files`` are those that the comparer wants, sorted."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
-    pickles: Clock
+    clock: Clock
     files: tuple[str, ...] = ()
 
     def same(self, path: str) -> bool:

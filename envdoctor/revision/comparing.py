@@ -61,13 +61,13 @@ def compare_snapshots(
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
     paths = sorted(old.files.keys() | new.files.keys())
-    wanted, pickles = set(areas), Clock()
+    wanted, clock = set(areas), Clock()
     parts: list[tuple[str, Compared]] = []
     for comparer in _comparers():
         if comparer.AREA in wanted:
             if progress is not None:
                 progress(f"comparing {comparer.AREA}")
-            revisions = Revisions(old, new, matrix, pickles, files_of(comparer, paths))
+            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths))
             parts.append((comparer.AREA, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 

@@ -163,7 +163,7 @@ def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
     result: Any = True
     for sign, right_node in zip(node.ops, node.comparators, strict=True):
         right = evaluate(right_node, frame, following)
-        answer = _one(left, sign, right)
+        answer = _one(left, sign, right, following)
         if answer is False:
             return False
         if answer is not True:
@@ -172,7 +172,7 @@ def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
     return result
 
 
-def _one(left: Any, sign: ast.cmpop, right: Any) -> Any:
+def _one(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
     if isinstance(sign, (ast.Is, ast.IsNot)):
         if left is UNKNOWN or right is UNKNOWN or isinstance(left, Made) or isinstance(right, Made):
             return UNKNOWN
@@ -187,7 +187,7 @@ def _one(left: Any, sign: ast.cmpop, right: Any) -> Any:
         except TypeError:
             return UNKNOWN
     if isinstance(left, Version) or isinstance(right, Version):
-        return _versions(left, sign, right)
+        return _versions(left, sign, right, following)
     if not _known(left) or not _known(right):
         return UNKNOWN
     try:
@@ -196,9 +196,10 @@ def _one(left: Any, sign: ast.cmpop, right: Any) -> Any:
         return UNKNOWN
 
 
-def _versions(left: Any, sign: ast.cmpop, right: Any) -> Any:
+def _versions(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
     if not isinstance(left, Version) or not isinstance(right, Version):
         return UNKNOWN
+    following.compare(left.version, right.version)
     try:
         return satisfies(left.version, _SIGNS[type(sign)] + right.version.partition("+")[0])
     except (NotASpecifier, KeyError):
@@ -415,7 +416,7 @@ def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame
         if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
             return Version(first)
     if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
-        return _one(first, _OPERATORS[last](), values[1])
+        return _one(first, _OPERATORS[last](), values[1], following)
     if (
         dotted == "builtins.isinstance"
         and values[1:] == [Made("builtins.str")]

@@ -144,6 +144,9 @@ class Importing:
         if self._depth and self._steps > self._until:
             raise _TooLong
 
+    def compare(self, left: str, right: str) -> None:
+        """Told that two versions are compared."""
+
     def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Do what may or may not happen: what would stop it is no proof."""
         self._unsure += 1
@@ -412,20 +415,26 @@ class Importing:
 
     def _makes(self, home: str, name: str) -> bool:
         """Whether the class that makes a lazy module's names has a way of its own for names like this one."""
+        kinds = self.making(home)
+        return kinds is None or any(
+            name.endswith(kind[1:]) if kind[0] == "*" else name.startswith(kind[:-1]) for kind in kinds
+        )
+
+    def making(self, home: str) -> list[str] | None:
+        """The kinds of names (``*TokenizerFast``) for which the class that makes a lazy module's names has a way of its
+        own; None when that cannot be told."""
         for _ in range(_MOST_ALIASES):
             module, _, bound = home.partition(":")
             offers = self._offers(module) if bound and self.library.find(module) is not None else None
             if offers is None:
-                return not bound
+                return [] if bound else None
             if offers.names.get(bound) == "class":
                 found = self.library.find(module)
                 source = self.library.text(found.path) if found is not None else b""
-                return any(
-                    name.endswith(word.decode()) if way == b"endswith" else name.startswith(word.decode())
-                    for way, word in _BY_ENDING.findall(source)
-                )
+                ways = {(way, word.decode()) for way, word in _BY_ENDING.findall(source)}
+                return sorted(f"*{word}" if way == b"endswith" else f"{word}*" for way, word in ways)
             home = offers.names.get(bound, "")
-        return True
+        return None
 
     def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
         """Whether ``from module import *`` gives the name."""

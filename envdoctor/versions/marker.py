@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
 __all__ = ["NotAMarker", "holds"]
@@ -33,7 +34,8 @@ class NotAMarker(ValueError):
 def holds(marker: str, values: Mapping[str, str | None]) -> bool | None:
     """Whether the marker holds; None when a value that decides it is None (not known).
 
-    ``values`` has every marker variable, ``extra`` as an empty text included. Raises :class:`NotAMarker`.
+    ``values`` has every marker variable, ``extra`` included: an empty text, or the one that is asked for. Raises
+    :class:`NotAMarker`.
     """
     tokens = _tokens(marker)
     reader = _Reader(tokens, values, lambda: _by_packaging(marker, values))
@@ -133,7 +135,7 @@ class _Reader:
                 self.beyond = True
                 return None
         if name == "extra":
-            value, text = value.lower(), text.lower()
+            value, text = normalise(value), normalise(text)
         if operator in ("==", "!=") and not text[:1].isdigit():
             return (value == text) is (operator == "==")
         if operator in ("in", "not in"):

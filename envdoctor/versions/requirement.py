@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from envdoctor.versions.names import valid_name
+from envdoctor.versions.names import normalise, valid_name
 
 __all__ = ["NotARequirement", "Requirement", "read_requirement"]
 
@@ -17,11 +17,13 @@ class NotARequirement(ValueError):
 
 class Requirement(NamedTuple):
     """``name`` is valid_name. ``specifiers`` is a specifier set as written, empty when any version will do or when a
-    URL is asked for: what is installed then counts. ``marker`` is empty when the requirement always counts."""
+    URL is asked for: what is installed then counts. ``marker`` is empty when the requirement always counts. ``extras``
+    are normalised."""
 
     name: str
     specifiers: str
     marker: str
+    extras: tuple[str, ...] = ()
 
 
 def read_requirement(line: str) -> Requirement:
@@ -34,10 +36,12 @@ def read_requirement(line: str) -> Requirement:
     if match is None or name is None:
         raise NotARequirement(f"{line[:60]!r} starts with no name")
     rest = line[match.end() :].lstrip()
+    extras: tuple[str, ...] = ()
     if rest.startswith("["):
-        _, closed, rest = rest.partition("]")
+        inside, closed, rest = rest[1:].partition("]")
         if not closed:
             raise NotARequirement(f"{line[:60]!r} does not close its extras")
+        extras = tuple(normalise(extra.strip()) for extra in inside.split(",") if extra.strip())
         rest = rest.lstrip()
     if rest.startswith("@"):
         # A URL may hold a semicolon; the one of the marker stands behind a blank.
@@ -45,7 +49,7 @@ def read_requirement(line: str) -> Requirement:
         behind = behind.lstrip()
         if not url or (behind and not behind.startswith(";")):
             raise NotARequirement(f"{line[:60]!r} has no URL, or something behind it")
-        return Requirement(name, "", behind[1:].strip())
+        return Requirement(name, "", behind[1:].strip(), extras)
     specifiers, semicolon, marker = rest.partition(";")
     specifiers, marker = specifiers.strip(), marker.strip()
     if specifiers.startswith("("):
@@ -54,4 +58,4 @@ def read_requirement(line: str) -> Requirement:
         specifiers = specifiers[1:-1].strip()
     if semicolon and not marker:
         raise NotARequirement(f"{line[:60]!r} ends where its marker should be")
-    return Requirement(name, specifiers, marker)
+    return Requirement(name, specifiers, marker, extras)

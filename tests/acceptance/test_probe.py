@@ -101,6 +101,16 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_one_sentence_and_exit_3(
     assert line == "error: the experiments could not run: torch sees no CUDA device"
 
 
+def test_nothing_is_started_for_a_model_of_which_nothing_is_known(
+    run: Run, environment: Callable[[str | None], Path], tmp_path: Path
+) -> None:
+    home = environment(f"open({str(tmp_path / 'started')!r}, 'w')")
+    done = run("probe", "--python", str(home), "--device", "cpu", "--model", "nosuchorg/x")
+    assert done.code == 3
+    assert "nothing is known of the model nosuchorg/x" in done.err
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_file_that_is_there_is_not_overwritten_by_a_script(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("precious")
     done = run("probe", "--reproducer", "mine.py")

@@ -69,3 +69,58 @@ def test_the_releases_that_have_a_name_are_known_where_what_the_consumer_takes_i
     name = {"kind": "name", "module": "peft.helpers", "name": "peft.helpers.disable_input_dtype_casting"}
     (item,) = broken({**both, **name, "keyword": ABSENT})
     assert (item["constraint"], item["consumer_constraint"]) == ("peft>=0.15", ABSENT)
+
+
+def by_versions(**packages: Value) -> list[dict[str, Value]]:
+    """``broken_link`` where nothing is known but versions; packages by their names with underscores."""
+    known = {f"pkg.{name.replace('_', '-')}": version for name, version in packages.items()}
+    found = compute(lambda key: known.get(key, ABSENT), shipped())["broken_link"].value
+    assert isinstance(found, Records)
+    return [dict(item) for item in found]
+
+
+STACK: dict[str, Value] = {
+    **{
+        "huggingface_hub": "0.36.2",
+        "tokenizers": "0.22.2",
+        "safetensors": "0.6.2",
+        "torch": "2.13.0",
+        "numpy": "2.2.6",
+    },
+    **{
+        "packaging": "25.0",
+        "tqdm": "4.67.1",
+        "filelock": "3.20.0",
+        "pyyaml": "6.0.3",
+        "regex": "2025.11.3",
+        "requests": "2.32.5",
+    },
+}
+
+
+def test_versions_alone_tell_what_a_release_demands_with_the_releases_that_have_it() -> None:
+    (item,) = by_versions(**{**STACK, "transformers": "4.53.3"})
+    assert (item["kind"], item["name"], item["stops"]) == ("demand", "tokenizers>=0.21,<0.22", "import transformers")
+    assert item["constraint"] == "tokenizers>=0.21,<0.22"
+    assert str(item["consumer_constraint"]).startswith("transformers>=")
+    assert by_versions(**{**STACK, "transformers": "4.57.6"}) == []
+
+
+def test_versions_alone_tell_what_depends_on_the_version_of_the_other() -> None:
+    """diffusers demands a peft from 0.17 on, where the one beside it is not so old that it does without."""
+    stack = {**STACK, "transformers": "4.57.6", "diffusers": "0.35.2", "accelerate": "1.10.1", "pillow": "12.0.0"}
+    demanded = [item["name"] for item in by_versions(**stack, peft="0.12.0") if item["provider"] == "peft"]
+    assert demanded == ["peft>=0.17.0"]
+    assert not [item for item in by_versions(**stack, peft="0.17.1") if item["provider"] == "peft"]
+
+
+def test_versions_alone_tell_what_is_not_installed() -> None:
+    without = {name: version for name, version in STACK.items() if name != "tokenizers"}
+    (item,) = by_versions(**without, transformers="4.57.6")
+    assert (item["provider"], item["provider_version"], item["constraint"]) == ("tokenizers", ABSENT, "tokenizers")
+
+
+def test_what_stops_no_further_statement_is_not_told() -> None:
+    stack = {**STACK, "transformers": "4.57.6", "accelerate": "0.22.0", "peft": "0.17.1"}
+    told = [item["stops"] for item in by_versions(**stack) if item["consumer"] == "peft"]
+    assert told == ["import peft"]

@@ -94,6 +94,19 @@ new = "length"
 level = "observed"
 source = "pkg:pypi/spade@2.0.0"
 """
+CALLS = """schema = 1
+[table]
+title = "x"
+as_of = 2026-11-22
+source_note = "x"
+[[row]]
+framework = "trl"
+stage = "sft"
+call = "spade.Handle"
+others = ["rope.Knot"]
+level = "observed"
+source = "pkg:pypi/spade@2.0.0"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +116,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
         (home / folder).mkdir()
     shutil.copy(ROOT / "matrices" / "facts.toml", home)
     (home / "tables" / "moved-names.toml").write_text(MOVED)
+    (home / "tables" / "recipe-calls.toml").write_text(CALLS)
     (home / "ledger" / "spade.txt").write_text(SPADE)
     (home / "ledger" / "rope.txt").write_text(ROPE)
     return load_source(home, source="test")
@@ -119,7 +133,7 @@ def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
     """The items of ``broken_use`` for uses and versions of packages; ``key`` is whose uses they are."""
 
     def derived(uses: list[dict[str, Any]], key: str = "use", **packages: str | None) -> list[Mapping[str, Any]]:
-        facts = FactSet([given(tools, key, [{"reach": "start", "guarded": False, **use} for use in uses])])
+        facts = FactSet([given(tools, key, [use if "call" in use else USE | use for use in uses])])
         more = packages.pop("more", None) or {}
         facts.update(given(tools, f"pkg.{name}", version) for name, version in packages.items())
         facts.update(given(tools, name, value) for name, value in more.items())
@@ -131,9 +145,33 @@ def broken(tools: Matrix) -> Callable[..., list[Mapping[str, Any]]]:
     return derived
 
 
+USE = {"reach": "start", "guarded": False}
 NAME = {"kind": "name", "module": "spade", "name": "old_dig", "place": ["a.py:1"]}
 KEYWORD = {"kind": "keyword", "module": "spade", "name": "Handle", "keyword": "width", "place": ["a.py:2"]}
 OVERRIDE = {"kind": "override", "module": "spade", "name": "Trainer.step", "parameters": ["x"], "place": ["a.py:3"]}
+
+
+def test_keys_of_a_recipe_become_keywords(broken: Any):
+    key = {"key": "width", "call": "spade.Handle", "place": ["train.yaml:3"]}
+    (item,) = broken([key, {**key, "call": None}], "recipe_key", spade="3.0.0", rope="2.0")
+    assert (item["what"], item["moved_to"], item["place"]) == ("spade.Handle(width=)", "length=", ("train.yaml:3",))
+
+
+def test_a_key_that_no_release_took_is_the_framework_s_own(broken: Any):
+    key = {"key": "my_own", "call": "spade.Handle", "place": ["train.yaml:3"]}
+    assert broken([key], "recipe_key", spade="3.0.0", rope="2.0") == []
+
+
+def test_a_key_that_another_class_of_the_same_parser_may_take(broken: Any):
+    key = {"key": "width", "call": "spade.Handle", "place": ["train.yaml:3"]}
+    assert broken([key], "recipe_key", spade="3.0.0") == []  # which rope there is is not known
+
+
+def test_names_of_arguments_go_to_the_call_of_the_framework(broken: Any):
+    told = {"recipe.framework": "trl", "recipe.stage": "sft", "recipe.arguments": ["width", "length"]}
+    (item,) = broken([], "use", spade="3.0.0", rope="2.0", more=told)
+    assert item["what"] == "spade.Handle(width=)"
+    assert broken([], "use", spade="3.0.0", rope="2.0", more={**told, "recipe.stage": "dpo"}) == []
 
 
 @pytest.mark.parametrize("version", ["1.0.0", None])

@@ -95,6 +95,19 @@ def test_a_requirement_of_another_package_is_never_broken(planned):
     assert judgement.plan.constraints == ("bb==2.0",)
 
 
+def test_what_an_extra_requires_is_never_broken(planned):
+    """Somebody asks for the extra, and its requirement stands in the metadata of the package that has it."""
+    judgement = planned(
+        {"pkg.aa": "4.0", "pkg.cc": "1.0", "pkg.dd": "1.0"},
+        {"new-aa": error({"pkg.aa": ">=3"}, fix(constraints=["aa==2.0"]))},
+        requires={"cc": ("dd[x]",), "dd": ("aa>=3; extra == 'x'", "aa>=9; extra == 'y'")},
+    )
+    assert judgement.findings[0].fixes[0].withheld == (
+        "it would break a requirement: cc -> dd[x] (>=3) asks for another aa"
+    )
+    assert judgement.plan is None
+
+
 def test_a_package_that_others_require_is_not_uninstalled(planned):
     judgement = planned(
         {"pkg.aa": "1.0", "pkg.cc": "1.0"},

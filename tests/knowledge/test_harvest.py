@@ -42,7 +42,8 @@ subclassed = ["spade"]
 unaliased = []
 platforms = ["s390x"]
 sparse = []
-takes = ["peft"]
+uncalled = []
+bare = []
 """
 OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
@@ -77,7 +78,7 @@ RAKE = {
 #: A package that people import by statements of the shipped table.
 USER = {
     "peft/__init__.py": (
-        "import importlib.util\nimport numpy\nfrom spade import dig\nfrom .config import LoraConfig\n"
+        "import importlib.util\nimport numpy\nfrom spade import dig, old_dig\nfrom .config import LoraConfig\n"
         "if importlib.util.find_spec('rake'):\n    import rake\n"
         "try:\n    from spade import maybe\nexcept ImportError:\n    pass\n"
     ),
@@ -176,9 +177,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
 def test_what_a_release_takes_of_others_is_written_by_what_people_import(spade: Released, tmp_path: Path):
     peft = Ledger(tmp_path / "ledger").package("peft")
     assert peft is not None
-    assert peft.items("takes", "peft", "0.17.0") == (
-        *("rake @peft if rake", "spade.handles @peft.config", "spade:dig @peft"),
-    )
+    assert peft.items("takes", "peft", "0.17.0") == ("spade @peft", "spade:old_dig @peft")  # the rest all have
     assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
 
 
@@ -250,7 +249,7 @@ def test_what_the_ledger_has_no_room_for_is_left_out_and_said():
         "alias": {"a:C": ["a.b:C"], "a.b:D": ["a.c:D"]},
     }
     settings = {"shallow": ["a"], "deep": ["a.b.deep"], "compact": ["a.kinds"], "methods": ["b"], "subclassed": ["a"]}
-    kept = selected(found, {**settings, "unaliased": ["a.b"], "sparse": []})
+    kept = selected(found, {**settings, "unaliased": ["a.b"], "sparse": [], "bare": [], "uncalled": []})
     assert kept["offers"] == {
         **{"a": ["x"], "a.b": ["x"], "a.b.deep": ["x"]},
         **{"a.kinds": [], "a.kinds.one": []},
@@ -272,7 +271,7 @@ def test_of_a_sparse_package_the_names_of_its_packages_are_listed():
         "calls": {},
         "alias": {"a:x": ["a.d:x"]},
     }
-    settings = dict.fromkeys(("shallow", "deep", "compact", "methods", "subclassed", "unaliased"), ())
+    settings = dict.fromkeys(load_toml(ROOT / "tools" / "harvest.toml")["selection"], ())
     kept = selected(found, {**settings, "sparse": ["a"]})
     assert kept["offers"] == {"*": ["List"], "a": ["x"], "a.b": ["y"], "a.d": []}
     assert kept["open"] == {
@@ -280,6 +279,20 @@ def test_of_a_sparse_package_the_names_of_its_packages_are_listed():
         "a.*": ["not all modules of the package are listed here"],
     }
     assert kept["parameters"] == kept["alias"] == {}
+
+
+def test_of_a_bare_package_it_is_said_that_it_is_there():
+    found = {
+        "offers": {"*": ["List"], "a": ["x"], "a.b": ["y"], "b": ["x"]},
+        "open": {"a.b": ["it is compiled"]},
+        "parameters": {"a:x": ["p"], "b:x": ["p"], "c:x": ["p"]},
+        "calls": {},
+        "alias": {"a:x": ["a.b:x"]},
+    }
+    settings = dict.fromkeys(load_toml(ROOT / "tools" / "harvest.toml")["selection"], ())
+    kept = selected(found, {**settings, "bare": ["a"], "uncalled": ["c"]})
+    assert kept["offers"] == {"a": [], "b": ["x"]} and kept["open"].keys() == {"a", "a.*"}
+    assert list(kept["parameters"]) == ["b:x"] and kept["alias"] == {}
 
 
 def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:

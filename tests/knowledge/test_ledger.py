@@ -183,6 +183,18 @@ def test_modules_that_are_not_listed_are_unknown(spade: Released):
     assert spade.exists("spade.tools.other.inner", "1.0.0") is False
 
 
+def test_names_of_a_kind_that_is_made_on_demand_are_unknown(tmp_path: Path):
+    (tmp_path / "spade.txt").write_text(
+        FILE.replace("[open]\n", "[open]\nspade:*Maker\t1.1.0..\tit makes such names\n")
+    )
+    spade = Ledger(tmp_path).package("spade")
+    assert spade is not None
+    assert spade.offers("spade", "HandleMaker", "1.1.0") == Unknown("spade 1.1.0 makes names like *Maker")
+    assert isinstance(spade.offers("spade.handles", "HandleMaker", "1.1.0"), Unknown)
+    assert spade.offers("spade", "HandleMaker", "1.0.0") is False
+    assert spade.offers("spade", "Makers", "1.1.0") is False
+
+
 def test_parameters_are_found_by_public_places(spade: Released):
     assert spade.parameters("spade:Handle", "1.0.0") == ("&spade.handles:Base", "length")
     assert spade.parameters("spade.handles:Handle", "1.0.0") == ("&spade.handles:Base", "length")

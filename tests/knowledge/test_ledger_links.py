@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.facts.values import ABSENT
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_links import fitting_consumers, fitting_providers, missing
 
@@ -13,10 +14,15 @@ HEAD = "envdoctor-ledger\t1\npackage\t{name}\nmodules\t{name}\ndepth\tnames\n[re
 CONSUMER = """1.0.0	2023-01-05	-	metadata	read
 1.1.0	2023-02-05	-	metadata	read
 2.0.0	2023-03-05	-	metadata	read
+[requires]
+*	1.0.0..	garden>=1
+*	2.0.0..	soil	water; python_version<"3.9"
 [takes]
+spade	1.0.0..	soil @spade	water @spade
 spade	1.0.0..1.1.0	garden:Bed @spade.digging
 spade	1.0.0..	garden.tools @spade
 spade:Handle	2.0.0..	garden:Lawn @spade.handles	garden:Pond @spade.water if water
+spade:Rake	2.0.0..	garden:Bed @spade.rakes if garden<2	garden<1.5 @spade.rakes if water>=2
 """
 PROVIDER = """1.0.0	2023-01-05	-	metadata	read
 1.5.0	2023-02-05	-	metadata	read
@@ -50,6 +56,23 @@ def test_what_an_installed_release_does_not_have_is_missing(ledger: Ledger) -> N
 def test_what_is_taken_only_beside_a_package_is_missing_only_beside_it(ledger: Ledger) -> None:
     assert lacking(ledger, "2.0.0", garden="2.0.0") == []
     assert ("from spade import Handle", "Pond", "garden") in lacking(ledger, "2.0.0", garden="2.0.0", water="1.0")
+
+
+def test_versions_decide_what_is_taken_and_what_is_asked_for(ledger: Ledger) -> None:
+    rakes = [("from spade import Rake", "", "garden")]
+    assert [one for one in lacking(ledger, "2.0.0", garden="2.0.0", water="2.1") if "Rake" in one[0]] == rakes
+    assert [one for one in lacking(ledger, "2.0.0", garden="2.0.0", water="1.9") if "Rake" in one[0]] == []
+    assert [one for one in lacking(ledger, "2.0.0", garden="1.0.0", water="2.1") if "Rake" in one[0]] == []
+
+
+def test_what_the_metadata_requires_is_missing_where_it_is_not_installed(ledger: Ledger) -> None:
+    spade = ledger.package("spade")
+    assert spade is not None
+    absent = dict.fromkeys(("garden", "soil", "water"), ABSENT)
+    told = {provider for _, provider in missing(ledger, spade, "2.0.0", absent.get)}
+    assert told == {"garden", "soil"}  # water is asked for on other Pythons
+    assert [provider for _, provider in missing(ledger, spade, "1.0.0", {"garden": ABSENT}.get)] == ["garden", "garden"]
+    assert list(missing(ledger, spade, "2.0.0", {}.get)) == []
 
 
 @pytest.mark.parametrize(("spade", "garden"), [("0.9", "2.0.0"), ("1.0.0", "3.0.0"), ("1.5.0", "2.0.0")])

@@ -11,6 +11,7 @@ from header_true import Repository, Tensors, index, model
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts.values import Unknown
+from envdoctor.hub.pickle_reading import TOO_LONG, Clock
 from envdoctor.revision.comparer import Change, Compared
 from envdoctor.revision.weights import tensors
 
@@ -55,6 +56,15 @@ def kinds(found: Compared) -> list[str]:
 def only(found: Compared, kind: str) -> Change:
     (change,) = [change for change in found.changes if change.kind == kind]
     return change
+
+
+def test_headers_that_took_too_long_leave_those_behind_them_unread():
+    clock = Clock()
+    clock.left = 1e-9
+    found = outcome(tensors, Repository(SMALL), Repository(SMALL, salt="x"), clock)
+    first, second = SMALL
+    assert [(item.path, item.reason) for item in found.unread] == [(path, TOO_LONG) for path in (second, first, second)]
+    assert isinstance(found.facts["revision.weights"], Unknown)
 
 
 def test_equal_object_ids_are_identical_and_nothing_is_read():

@@ -15,7 +15,7 @@ from envdoctor.revision.comparing import files_of
 __all__ = ["outcome"]
 
 
-def outcome(comparer: ModuleType | Any, old: Snapshot, new: Snapshot) -> Compared:
+def outcome(comparer: ModuleType | Any, old: Snapshot, new: Snapshot, clock: Clock | None = None) -> Compared:
     """What the comparer says of two snapshots."""
     files = files_of(comparer, sorted(old.files.keys() | new.files.keys()))
-    return comparer.compare(Revisions(old, new, shipped(), Clock(), files))
+    return comparer.compare(Revisions(old, new, shipped(), clock or Clock(), files))

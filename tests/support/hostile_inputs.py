@@ -18,6 +18,7 @@ from elf_writer import shared_object
 from envdoctor.app.configuration import load_configuration
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.facts.values import Unknown
 from envdoctor.hub.pickle_reading import described
 from envdoctor.hub.pins import PinError, read_pins
 from envdoctor.hub.safetensors_errors import HeaderError
@@ -30,9 +31,12 @@ from envdoctor.observe.code.reading import read_uses
 from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+from envdoctor.observe.recipe.reading.calls import calls_of
+from envdoctor.observe.recipe.recipe import RecipeFileError, read_recipe
 from envdoctor.observe.source.reading import followed
 from envdoctor.probe.recording import RecordingError, read_recording
 from envdoctor.revision.settings.parts.flat_keys import flatten
+from envdoctor.tracebacks.reading import read_error
 from envdoctor.versions.marker import holds
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
@@ -107,6 +111,17 @@ NOTEBOOK = json.dumps(
 PICKLE = b"\x80\x02}q\x00(X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
 PICKLE += b"ctorch\nFloatStorage\n"
 PICKLE += b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x02K\x02\x86K\x02K\x01\x86\x89}tRu."
+#: What is pasted, one after another: each is repeated, too.
+PASTED = b"""Traceback (most recent call last):
+  File "/opt/site-packages/peft/__init__.py", line 22, in <module>
+    from transformers import Cache, HybridCache
+ImportError: cannot import name 'HybridCache' from 'transformers' (/opt/site-packages/transformers/__init__.py)
+
+During handling of the above exception, another exception occurred:
+
+XError: f() got an unexpected keyword argument 'a'
+AttributeError: module 'a.b' has no attribute 'c'
+"""
 HEADER = json.dumps({"w": {"dtype": "F16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
 PACKAGE = {
     "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\nRequires-Dist: torch (>=2,<3) ; extra == 'x'\n",
@@ -224,6 +239,14 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
     yield (
+        "traceback",
+        (
+            text(lambda pasted: read_error(pasted * ((1 << 20) // (len(pasted) + 1) + 1))),
+            (),
+            [PASTED, *PASTED.splitlines()],
+        ),
+    )
+    yield (
         "header",
         (
             lambda content: parse_header(content, len(content)),
@@ -257,6 +280,10 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
         "version",
         (text(lambda given: satisfies(given, ">=2.1")), (ValueError,), [b"2.5.0+cu118", b"1!2.0.post1.dev3"]),
     )
+    for ending in ("yaml", "jsonc", "sh"):
+        seeds = [path.read_bytes() for top in ("recipes", "stories") for path in _below(top, ending)]
+        yield f"recipe.{ending}", (partial(_recipe, folder / f"recipe.{ending}", matrix), (RecipeFileError,), seeds)
+    yield "recipe.py", (partial(calls_of, notebook=False), (), [path.read_bytes() for path in _below("recipes", "py")])
     for path, held in PACKAGE.items():
         yield path, (partial(_environment, folder, path, matrix), (UsageProblem, JobError), [held])
 
@@ -278,6 +305,16 @@ def _followed(folder: Path, content: bytes) -> object:
     asked |= {"versions": {"app": "1.0", "lib": "2.0"}, "owners": {}, "followed": ["app", "lib"]}
     entries = [["import app", "app", None, False], ["from app import Name", "app", "Name", True]]
     return followed.answer({**asked, "entries": entries})
+
+
+def _recipe(place: Path, matrix: Matrix, content: bytes) -> object:
+    place.write_bytes(content)
+    rows = matrix.rows("recipe-formats", "format")
+    return read_recipe([place.name], str(place.parent), rows, matrix.registry, lambda key: Unknown("not given"))
+
+
+def _below(name: str, ending: str) -> list[Path]:
+    return sorted((ROOT / "fixtures" / name).rglob(f"*.{ending}"))
 
 
 def _fixtures(name: str) -> list[Path]:

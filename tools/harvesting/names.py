@@ -117,6 +117,11 @@ class Names:
         except Unreadable:
             return None
 
+    def kinds(self, top: str) -> list[str]:
+        """What names are like that a lazy top-level module makes in ways of its own (``*TokenizerFast``)."""
+        offers = self.offers(top) if self.library.find(top) is not None else None
+        return self._importing.making(offers.names.get(offers.maker, "")) or [] if offers and offers.maker else []
+
     def _of(self, module: str) -> tuple[frozenset[str], str | None]:
         """All names that can be imported from a module, modules below it left out, and why there may be more."""
         found = self.library.find(module)

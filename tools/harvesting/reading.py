@@ -78,6 +78,9 @@ class _Reading:
             self._callables(found, module, kept - out)
             for text in demands(self.names, module):
                 found["demands"]["*"].add(f"{text} @{module}")
+        for top in self.names.tops:
+            for kind in self.names.kinds(top):
+                found["open"][f"{top}:{kind}"].add("it makes such names")
         if not found["offers"]["*"]:
             del found["offers"]["*"]
         found["calls"] = {place: ways for place, ways in found["calls"].items() if ways}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,18 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
     themselves, or that are ``deep`` or below one that is; ``open`` says of ``package.*`` that there are others. Below
     ``compact`` packages (many of one kind) the names are not listed of those modules that have others below them. Of
     ``sparse`` top-level packages only the names of modules that have others below them are listed, and no parameters.
-    Parameters of methods are kept of the top-level modules in ``methods``, how classes call their own of those in
-    ``subclassed``; public places of what is defined elsewhere not of ``unaliased`` modules.
+    Parameters of methods are kept of the top-level modules in ``methods``, none at all of ``uncalled`` ones, how
+    classes call their own of those in ``subclassed``; public places of what is defined elsewhere not of ``unaliased``
+    modules. Of ``bare`` top-level packages it is said that they are there, and no more.
     """
-    found: Sections = {section: {k: list(v) for k, v in subjects.items()} for section, subjects in sections.items()}
+    bare = frozenset(settings["bare"])
+    found: Sections = {
+        section: {k: list(v) for k, v in subjects.items() if re.split(r"[.:]", k)[0] not in bare}
+        for section, subjects in sections.items()
+    }
+    for top in bare & sections["offers"].keys():
+        found["offers"] = {top: [], **{k: v for k, v in found["offers"].items() if k != "*"}}
+        found["open"] |= {top: [_NOT_LISTED], f"{top}.*": [_MODULES_NOT_LISTED]}
     offers, opened = found["offers"], found["open"]
     packages = {module.rpartition(".")[0] for module in offers}
     compact, deep = (tuple(f"{module}." for module in settings[key]) for key in ("compact", "deep"))
@@ -57,7 +66,7 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
     for subject in list(found["parameters"]):
         module, _, name = subject.partition(":")
         top = module.partition(".")[0]
-        if top in sparse or ("." in name and top not in settings["methods"]):
+        if top in sparse or top in settings["uncalled"] or ("." in name and top not in settings["methods"]):
             del found["parameters"][subject]
     for subject in list(found["calls"]):
         if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:

@@ -4,19 +4,21 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
 from envdoctor.observe.packages.reading.code_version import another_version, module_in
 from envdoctor.observe.packages.reading.distributions import scan_folder
-from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem
+from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, with_extras
 from envdoctor.observe.packages.reading.package_versions import CodeVersion, decide_versions
 from envdoctor.observe.packages.reading.version_files import VERSION_FILES
 from envdoctor.observe.packages.reading.wheel_file import read_tags
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Spent, because_of
+from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.versions.pep440 import base_release
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 __all__ = ["KEPT", "KEYS", "observe"]
 
@@ -36,6 +38,8 @@ KEYS = (
 )
 
 
+#: How often an extra's requirements ask for another extra, and that for one again.
+_DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
 
 
@@ -101,7 +105,26 @@ def _read_folders(layout: Layout) -> _Folders:
             found.distributions["conda-meta"] = conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
             found.trouble.append(f"conda-meta cannot be listed: {because_of(error)}")
+    _follow_extras(found.distributions, layout.files)
     return found
+
+
+def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -> None:
+    """Add the requirements of the extras that other distributions ask for (``fsspec[http]``)."""
+    followed: dict[str, set[str]] = {}
+    for _ in range(_DEEPEST):
+        asked: dict[str, set[str]] = {}
+        for line in (line for items in in_folders.values() for item in items for line in item.requires if "[" in line):
+            with suppress(NotARequirement):
+                wanted = read_requirement(line)
+                asked.setdefault(wanted.name, set()).update(wanted.extras)
+        if asked == followed:
+            return
+        for items in in_folders.values():
+            for at, item in enumerate(items):
+                if asked.get(item.name, ()) != followed.get(item.name, ()):
+                    items[at] = with_extras(item, asked[item.name], files)
+        followed = asked
 
 
 def _replaced_code(

@@ -109,14 +109,14 @@ def _globals(revisions: Revisions, known: Globals) -> tuple[list[Change], list[U
     for path in revisions.changed():
         if path not in new.files:
             continue
-        checkpoint = read_checkpoint(new, path, revisions.pickles)
+        checkpoint = read_checkpoint(new, path, revisions.clock)
         if isinstance(checkpoint, Unread):
             unread.append(checkpoint)
             continue
         if not checkpoint.all_globals:
             unread.append(Unread(path, f"not all of its pickle was looked at: {checkpoint.problem}"))
         bad = [name for name in checkpoint.globals if known.verdict(name) is not None]
-        before = read_checkpoint(old, path, revisions.pickles) if bad and path in old.files else None
+        before = read_checkpoint(old, path, revisions.clock) if bad and path in old.files else None
         present = set(before.globals) if isinstance(before, Checkpoint) else set()
         for name in bad:
             if name not in present:

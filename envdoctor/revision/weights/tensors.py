@@ -136,9 +136,7 @@ class _Result(NamedTuple):
 def _compare_pair(revisions: Revisions, pair: SetPair) -> _Result:
     old, new = revisions.old, revisions.new
     before, after = (
-        read_safetensors(snapshot, paths)
-        if key.format == "safetensors"
-        else read_pickled(snapshot, paths, revisions.pickles)
+        (read_safetensors if key.format == "safetensors" else read_pickled)(snapshot, paths, revisions.clock)
         for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
     )
     unread = [*before.unread, *after.unread]

@@ -93,6 +93,21 @@ def test_a_script_on_path_is_not_started_unasked(tool: Path, venv: Path, tmp_pat
     assert not (tmp_path / "started").exists()
 
 
+def test_an_interpreter_of_the_projects_venv_is_not_started_unasked(
+    tool: Path, venv: Path, tmp_path: Path, pick
+) -> None:
+    """A cloned repository may bring a .venv whose settings do not give the version."""
+    (tool / "uv-receipt.toml").write_text("")
+    (venv / "pyvenv.cfg").write_text(f"home = {tmp_path / 'gone'}\n")
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
+    (venv / "bin" / "python").chmod(0o755)
+    venv.rename(tmp_path / ".venv")
+    layout = pick(running=running_in(tool))
+    assert layout.prefix == str(tmp_path / ".venv") and not isinstance(layout.python_version, str)
+    assert not (tmp_path / "started").exists()
+
+
 def test_an_active_environment_that_is_gone_is_said(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
     (tool / "uv-receipt.toml").write_text("")
     layout = pick(running=running_in(tool), VIRTUAL_ENV=tmp_path / "gone", PATH=venv / "bin")

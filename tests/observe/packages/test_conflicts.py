@@ -70,6 +70,39 @@ def test_a_list_that_may_lack_packages_does_not_say_that_one_is_missing(put: Put
     assert fact.value.incomplete == "a folder cannot be listed"
 
 
+@pytest.mark.parametrize("asked", ["b[Fast_IO]", "b[other, fast.io]>=1", "b[all]"])
+def test_what_an_extra_requires_counts_where_another_package_asks_for_it(asked: str, put: Put, found) -> None:
+    put("a", "1.0", f"Requires-Dist: {asked}", "Requires-Dist: b[test]; extra == 'test'")
+    extras = [f"Requires-Dist: {name}; extra == '{extra}'" for name, extra in [("d", "test"), ("b[fast-io]", "all")]]
+    put("b", "1.0", *extras, "Requires-Dist: c>=2; extra == 'fast_io' and python_version > '3'", "Requires-Dist: e")
+    put("c", "1.0")
+    put("e", "1.0")
+    (item,) = found().items
+    assert (item["package"], item["required_by"]) == ("c", ("a -> b[fast-io] (>=2)",))
+
+
+def test_extras_that_ask_for_each_other_end(put: Put, found) -> None:
+    put("a", "1.0", "Requires-Dist: b[x]")
+    put("b", "1.0", "Requires-Dist: b[y]; extra == 'x'", "Requires-Dist: b[x]; extra == 'y'")
+    assert found() == Records(())
+
+
+def test_extras_of_an_egg_are_followed(put: Put, found, site: Path) -> None:
+    put("a", "1.0", "Requires-Dist: b[x]")
+    (site / "b-1.0.egg-info").mkdir()
+    (site / "b-1.0.egg-info" / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: b\nVersion: 1.0\n\n")
+    (site / "b-1.0.egg-info" / "requires.txt").write_text("[x]\nc\n[x:python_version < '3']\nd\n[y]\ne\n")
+    (item,) = found().items
+    assert (item["package"], item["required_by"]) == ("c", ("a -> b[x]",))
+
+
+def test_what_extras_require_is_looked_through_up_to_a_limit(put: Put, found) -> None:
+    put("many", "1.0", *["Requires-Dist: p; extra == 'x'"] * 3000)
+    for number in range(20):
+        put(f"a{number}", "1.0", "Requires-Dist: many[x]")
+    assert found().incomplete == "the extras of packages require more than is looked through"
+
+
 def test_a_requirement_that_cannot_be_read_leaves_the_list_incomplete(put: Put, found) -> None:
     put("a", "1.0", "Requires-Dist: b >=1.*.*", "Requires-Dist: c")
     put("b", "1.0")
@@ -226,6 +259,7 @@ def test_a_line_is_taken_apart_as_packaging_does(line: str) -> None:
     assert requirement.name == wanted.name.lower().replace(".", "-").replace("_", "-")
     assert sorted(requirement.specifiers.replace(" ", "").split(",")) == sorted(str(wanted.specifier).split(","))
     assert bool(requirement.marker) is (wanted.marker is not None)
+    assert set(requirement.extras) == wanted.extras
 
 
 @settings(max_examples=60, deadline=None)

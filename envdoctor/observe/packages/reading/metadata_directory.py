@@ -2,12 +2,13 @@
 
 import os
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.observe.packages.reading.metadata_header import Header, read_header
 from envdoctor.text.files import Files, because_of
-from envdoctor.versions.names import valid_name
+from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "named_by",
     "read_directory",
     "readable",
+    "with_extras",
 ]
 
 _REQUIRES_LIMIT = 1 << 16
@@ -30,8 +32,8 @@ class Distribution(NamedTuple):
 
     ``name`` is normalised; ``version`` is unknown, with the reason, when it is missing or no version by PEP 440.
     ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from. ``requires`` are
-    its Requires-Dist as written (of an egg-info its requires.txt), without those of extras; when they are not all
-    known, ``requires_unknown`` says why.
+    its Requires-Dist as written (of an egg-info its requires.txt), without those of extras that no other distribution
+    asks for; when they are not all known, ``requires_unknown`` says why.
     """
 
     name: str
@@ -113,9 +115,6 @@ def read_directory(
     if valid is None:
         return None, invalid_name(name, origin, path)
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else "")
-    requires = header.requires
-    if kind == "egg-info" and not requires:
-        requires = _requires_text(path, files)
     found = Distribution(
         name=valid,
         version=checked,
@@ -124,7 +123,7 @@ def read_directory(
         editable=_editable(path, files),
         path=path,
         origin=origin,
-        requires=requires,
+        requires=header.requires or _requires_text(path, kind, files),
         requires_python=header.requires_python,
         requires_unknown=f"the header of {origin} is too long" if header.partial else None,
     )
@@ -133,7 +132,18 @@ def read_directory(
     return found, Problem(valid, trouble[0], trouble[1], checked if isinstance(checked, str) else ABSENT, path)
 
 
-def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header, str, tuple[str, str] | None]:
+def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Distribution:
+    """The distribution with the requirements of these extras, which are normalised, read again."""
+    metadata = "PKG-INFO" if item.kind == "egg-info" else "METADATA"
+    header, _, trouble = _header(item.path, os.path.basename(item.path), metadata, files, extras)
+    if item.kind == "conda" or (trouble is not None and trouble[0] != "encoding"):
+        return item
+    return item._replace(requires=header.requires or _requires_text(item.path, item.kind, files, extras))
+
+
+def _header(
+    path: str, entry: str, metadata: str, files: Files, extras: Collection[str] = ()
+) -> tuple[Header, str, tuple[str, str] | None]:
     """The header, the file it was read from, and the kind and detail of what went wrong."""
     label = entry if entry.isascii() else readable(entry)
     origin = f"{label}/{metadata}"
@@ -143,7 +153,7 @@ def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header,
         except NotADirectoryError:
             descriptor, origin = files.open(path), label
         try:
-            return read_header(descriptor, files), origin, None
+            return read_header(descriptor, files, extras), origin, None
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -152,20 +162,25 @@ def _header(path: str, entry: str, metadata: str, files: Files) -> tuple[Header,
         return Header(None, None), origin, ("unreadable", f"{origin} cannot be read: {because_of(error)}")
 
 
-def _requires_text(path: str, files: Files) -> tuple[str, ...]:
-    """What setuptools writes in ``requires.txt`` in place of Requires-Dist: one requirement a line, below ``[:marker]``
-    those for which the marker must hold, below ``[extra]`` those of an extra, which are left out."""
+def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
+    """What setuptools writes in ``requires.txt`` of an egg-info in place of Requires-Dist: one requirement a line,
+    below ``[:marker]`` those for which the marker must hold, below ``[extra]`` (``[extra:marker]``) those of one."""
+    if kind != "egg-info":
+        return ()
     try:
         text = files.text(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT)
     except OSError:
         return ()
     found: list[str] = []
-    extra, marker = False, ""
+    extra, marker = "", ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             name, _, marker = line.strip("[]").partition(":")
-            extra = bool(name.strip())
-        elif line and not extra and not line.startswith("#"):
+            extra = normalise(name.strip())
+            marker = (
+                f"({marker}) and extra == {extra!r}" if extra and marker else f"extra == {extra!r}" if extra else marker
+            )
+        elif line and not line.startswith("#") and (not extra or extra in extras):
             found.append(f"{line} ; {marker}" if marker else line)
     return tuple(found)
 

@@ -1,9 +1,11 @@
 """What a METADATA or PKG-INFO file says in its header: name, version, requirements."""
 
 import os
+from collections.abc import Collection
 from typing import NamedTuple
 
 from envdoctor.text.files import Files, read_regular
+from envdoctor.versions.names import normalise
 
 __all__ = ["Header", "read_header"]
 
@@ -18,9 +20,9 @@ class Header(NamedTuple):
     """``name`` and ``version`` as written, None when they are not there. ``cut`` is true when the file ends within the
     line of its version, so that the version may have lost its end.
 
-    ``requires`` are the values of Requires-Dist, without those that only an extra asks for; ``requires_python`` is that
-    of Requires-Python. ``partial`` is true when the header is longer than what was read of it, ``utf8`` false when its
-    beginning is no UTF-8 text."""
+    ``requires`` are the values of Requires-Dist, without those of extras that were not asked for; ``requires_python``
+    is that of Requires-Python. ``partial`` is true when the header is longer than what was read of it, ``utf8`` false
+    when its beginning is no UTF-8 text."""
 
     name: str | None
     version: str | None
@@ -31,9 +33,9 @@ class Header(NamedTuple):
     utf8: bool = True
 
 
-def read_header(descriptor: int, files: Files) -> Header:
-    """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. Raises
-    ``OSError``."""
+def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> Header:
+    """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. ``extras`` are
+    those whose requirements count, normalised. Raises ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
     utf8 = data.isascii() or _is_utf8(data)
     end = _end(data)
@@ -42,7 +44,7 @@ def read_header(descriptor: int, files: Files) -> Header:
         files.use(0, 8 * len(data))  # it is looked through more than once
         end = _end(data)
     partial = end is None and len(data) >= _HEADER_LIMIT
-    return _parse(_lines(data[:end]), end is not None, partial, utf8)
+    return _parse(_lines(data[:end]), end is not None, partial, utf8, extras)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -70,7 +72,7 @@ def _lines(data: bytes) -> list[str]:
     return header.replace("\n ", " ").replace("\n\t", " ").split("\n")
 
 
-def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool) -> Header:
+def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Collection[str]) -> Header:
     first: dict[str, str] = {}
     requires: list[str] = []
     for line in lines:
@@ -78,7 +80,7 @@ def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool) -> Header:
             field = line.partition(":")[0].rstrip().lower()
             if field != "requires-dist":
                 first.setdefault(field, line)
-            elif not _only_for_an_extra(line):
+            elif not _only_for_another_extra(line, extras):
                 requires.append(" ".join(line.partition(":")[2].split()))
     name, version, python = (first.get(field, "") for field in ("name", "version", "requires-python"))
     last = None if ended else lines[-1]  # the file may end within it
@@ -90,11 +92,13 @@ def _value(line: str) -> str | None:
     return line.partition(":")[2].strip() or None
 
 
-def _only_for_an_extra(value: str) -> bool:
-    """Whether the marker has ``extra == "name"`` among conditions that must all hold.
+def _only_for_another_extra(value: str, extras: Collection[str]) -> bool:
+    """Whether the marker has ``extra == "name"`` among conditions that must all hold, and names none of ``extras``.
 
     The name of a package may end in the same word, so that only what is behind a semicolon counts. What is less plain
     is left to who evaluates the marker.
     """
     marker = value.partition(";")[2]
-    return "extra == " in marker and not (" or " in marker or "''" in marker or '""' in marker)
+    if "extra == " not in marker or " or " in marker or "''" in marker or '""' in marker:
+        return False
+    return not extras or not any(name in extras for name in normalise(marker).replace('"', "'").split("'"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from time import process_time
 from typing import NamedTuple
 
+from envdoctor.hub.pickle_reading import TOO_LONG, Clock
 from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.hub.torch_zip import Clock, read_checkpoint
+from envdoctor.hub.torch_zip import read_checkpoint
 
 __all__ = ["Layout", "Spec", "read_pickled", "read_safetensors"]
 
@@ -51,7 +53,7 @@ class Layout:
             self.where[name] = path
 
 
-def read_safetensors(snapshot: Snapshot, paths: Iterable[str]) -> Layout:
+def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
     """The layout of safetensors files. Files that could not be read are in ``unread`` and nowhere else."""
     layout = Layout()
     specs: dict[Spec, Spec] = {}
@@ -62,11 +64,17 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str]) -> Layout:
         if isinstance(raw, Unread):
             layout.unread.append(raw)
             continue
+        if clock.left <= 0:
+            layout.unread.append(Unread(path, TOO_LONG))
+            continue
+        began = process_time()
         try:
             header = parse_header(raw, snapshot.files[path].size)
         except HeaderError as error:
             layout.unread.append(Unread(path, str(error)))
             continue
+        finally:
+            clock.left -= process_time() - began
         layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()), specs)
         layout.raw[path] = hash(raw[: header.header_bytes])
         if header.remarks:

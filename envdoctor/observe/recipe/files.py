@@ -1,0 +1,193 @@
+"""The files of a recipe: those that were given and those that they name, each read and taken apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.recipe.formats import Format, Formats
+from envdoctor.observe.recipe.reading.commands import parts_of_script
+from envdoctor.observe.recipe.reading.document import read_document
+from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
+from envdoctor.text.documents import read_bounded
+from envdoctor.text.files import because_of
+
+__all__ = ["RecipeFile", "RecipeFileError", "read_files"]
+
+_LARGEST = 8 << 20
+_MOST_FILES = 12
+_DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
+#: A configuration that is named by its path from the project's root is looked for in so many folders above the recipe.
+_ABOVE = 4
+_TAKES = {"boolean": "flag", "texts": "many"}
+
+
+class RecipeFileError(ObservationError):
+    """A recipe that was given cannot be used; the message names the file."""
+
+
+class RecipeFile(NamedTuple):
+    """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
+    files that it names and that could not be read: the name, the place, and why (a clause after "which")."""
+
+    name: str
+    parts: tuple[tuple[Part, Format], ...]
+    missing: tuple[tuple[str, str, str], ...] = ()
+
+
+def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str, str]) -> Iterator[RecipeFile]:
+    """The files in their order, behind each those that it names. ``kinds`` are the types of the recipe's fields.
+
+    Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
+    """
+    seen: set[str] = set()
+    for name in given:
+        path = os.path.normpath(os.path.join(cwd, name))
+        if path not in seen:
+            try:
+                yield from _taken_apart(path, name, cwd, formats, kinds, seen=seen)
+            except RecipeError as error:
+                raise RecipeFileError(f"--recipe {name}: {error}") from None
+
+
+def _taken_apart(
+    path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], *, seen: set[str]
+) -> Iterator[RecipeFile]:
+    seen.add(path)
+    parts = _with_formats(_parts(path, formats, kinds), formats)
+    if not parts:
+        known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
+        raise RecipeError(f"is no recipe of a framework that is known: {known}")
+    named = [(entry, place) for part, form in parts for entry, place in _named_files(part, form, formats)]
+    found: list[tuple[str, str, str]] = []
+    missing: list[tuple[str, str, str]] = []
+    for other, place in dict(named).items():
+        there = _look_for(other, path, cwd)
+        if there is None:
+            missing.append((other, f"{name}:{place}", "is not there"))
+        elif there not in seen and len(seen) < _MOST_FILES:
+            found.append((there, _shown(there, cwd), f"{name}:{place}"))
+    later: list[RecipeFile] = []
+    for there, other, place in found:
+        try:
+            later += _taken_apart(there, other, cwd, formats, kinds, seen=seen)
+        except RecipeError as error:
+            missing.append((other, place, str(error)))
+    yield RecipeFile(name, parts, tuple(missing))
+    yield from later
+
+
+def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
+    try:
+        content = read_bounded(Path(path), _LARGEST)
+    except OSError as error:
+        raise RecipeError(f"cannot be read: {because_of(error)}") from None
+    if content is None:
+        raise RecipeError(f"is larger than {_LARGEST >> 20} MiB, and no recipe is")
+    if path.endswith((".py", ".ipynb")):
+        return _called(content, path.endswith(".ipynb"))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"is not text in UTF-8 (byte {error.start})") from None
+    if "\0" in text:
+        raise RecipeError("is not text but binary")
+    if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
+        return [Part("", read_document(text))]
+
+    @cache
+    def takes(key: str) -> str:
+        meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
+        # --flash_attn says something of a text by being there.
+        types = {
+            "boolean"
+            if set(meaning.words) == {"true", "false"}
+            else "text"
+            if meaning.words
+            else kinds.get(meaning.field)
+            for meaning in meanings
+        }
+        return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
+
+    @cache
+    def is_program(name: str) -> bool:
+        return any(form.authority >= 2 and form.named(name) is not None for form in formats)
+
+    parts = parts_of_script(text, is_program, takes)
+    return [_unfolded(part) for part in parts]
+
+
+def _called(content: bytes, notebook: bool) -> list[Part]:
+    from envdoctor.sandbox.child import own_python, run_child
+
+    child = run_child(
+        own_python("envdoctor.observe.recipe.reading.calls"),
+        (b"n" if notebook else b"p") + content,
+        seconds=20.0,
+        memory_mib=1024,
+        output_limit=16 << 20,
+    )
+    answer = json.loads(child.stdout) if child.status == "ok" else "takes too long, or too much memory, to be parsed"
+    if isinstance(answer, str):
+        raise RecipeError(answer)
+    return [
+        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, place, False, computed)
+                         for key, value, place, computed in settings))
+        for name, settings in answer
+    ]  # fmt: skip
+
+
+def _unfolded(part: Part) -> Part:
+    """A command with the settings of an option that holds JSON, each for itself."""
+    entries: list[Entry] = []
+    for entry in part.entries:
+        if isinstance(entry.value, str) and entry.value.startswith("{"):
+            try:
+                entries += read_document(entry.value, int(entry.place), entry.key)
+                continue
+            except RecipeError:
+                pass  # a template, or a text that only looks like it
+        entries.append(entry)
+    return part._replace(entries=tuple(entries))
+
+
+def _with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, Format], ...]:
+    """The parts that are of a format: of each program or call the first, which is the one that the file is about."""
+    found: dict[tuple[str, str], tuple[Part, Format]] = {}
+    for part in parts:
+        form = formats.of_part(part)
+        if form is not None:
+            found.setdefault((form.name, part.program if form.framework else ""), (part, form))
+    if all(form.name == "environment" for _, form in found.values()):
+        return ()
+    return tuple(found.values())
+
+
+def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, str]]:
+    for entry in part.entries:
+        known = formats.find(form, entry.key)
+        names = known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed
+        if names and isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
+            yield entry.value, entry.place
+
+
+def _shown(path: str, cwd: str) -> str:
+    """A file that a recipe names, as the user would type its name here."""
+    return os.path.relpath(path, cwd) if path.startswith(cwd.rstrip(os.sep) + os.sep) else path
+
+
+def _look_for(name: str, beside: str, cwd: str) -> str | None:
+    folder = os.path.dirname(beside)
+    folders = [folder]
+    for _ in range(_ABOVE):
+        folders.append(os.path.dirname(folders[-1]))
+    for start in (*dict.fromkeys(folders), cwd):
+        path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
+        if os.path.isfile(path):
+            return path
+    return None

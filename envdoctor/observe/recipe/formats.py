@@ -1,0 +1,139 @@
+"""The formats of recipes, from the table recipe-formats: which keys each has, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from envdoctor.observe.recipe.reading.part import Entry, Part
+
+__all__ = ["Format", "Formats", "Meaning", "spelled"]
+
+
+class Meaning(NamedTuple):
+    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another; an
+    empty word says nothing. With ``add`` the value joins others of the list."""
+
+    field: str
+    words: Mapping[str, str] = {}
+    add: bool = False
+
+    def word(self, written: str) -> str:
+        """What is meant by what is written."""
+        if written in self.words:
+            return self.words[written]
+        return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)
+
+
+class Format(NamedTuple):
+    """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
+    section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
+    they say), ``defaults`` of fields. :mod:`envdoctor.knowledge.table_schemas` has the columns."""
+
+    name: str
+    row: Mapping[str, Any]
+    keys: Mapping[str, tuple[Meaning, ...]]
+    unused: frozenset[str]
+    globs: tuple[str, ...]
+
+    @property
+    def includes(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.row.get("includes", {})
+        return found
+
+    @property
+    def names(self) -> Mapping[str, Mapping[str, str]]:
+        found: Mapping[str, Mapping[str, str]] = self.row.get("names", {})
+        return found
+
+    @property
+    def authority(self) -> int:
+        """Of two formats that give a field the one with the higher number is believed; a negative one never
+        overrides, and what it says otherwise is a contradiction."""
+        return int(self.row.get("authority", 2))
+
+    @property
+    def framework(self) -> str:
+        """The framework whose run is described; empty for a format that stands beside one."""
+        return str(self.row.get("framework", ""))
+
+    def named(self, program: str) -> Mapping[str, str] | None:
+        """What the name of a program or call says, which ends as the format's own names do; None for another one."""
+        for name, said in self.names.items():
+            if any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/")):
+                return said
+        return None
+
+
+class Formats:
+    """All formats, in the order in which a framework is chosen when a recipe has several."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._formats = {str(row["name"]): _format(row) for row in rows}
+
+    def __iter__(self) -> Iterator[Format]:
+        return iter(self._formats.values())
+
+    def __getitem__(self, name: str) -> Format:
+        return self._formats[name]
+
+    def find(self, form: Format, key: str) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        """The format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing of one
+        that is known and not used), and how it is called there. None for an unknown key."""
+        return self._find(form, key.replace("-", "_"), 0)
+
+    def _find(self, form: Format, key: str, depth: int) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        found = form.keys.get(key)
+        if found is not None:
+            return form, found, key
+        for section, name in form.includes.items() if depth < 4 else ():
+            if not section or key.startswith(f"{section}."):
+                inner = self._find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
+                if inner is not None:
+                    return inner
+        return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+
+    def known(self, form: Format) -> set[str]:
+        """Every key of a format and of what it includes, without its section, for somebody who mistyped one."""
+        forms = [form, *(self._formats[name] for name in form.includes.values())]
+        return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
+
+    def of_part(self, part: Part) -> Format | None:
+        """The format that a program, a call or the keys of a document speak for; None when none does."""
+        for form in self:
+            decided = not form.row.get("keys_decide") or 2 * self._count(form, part.entries) > len(part.entries)
+            if decided and part.program and form.named(part.program) is not None:
+                return form
+        if part.program and not part.program.endswith(".py"):
+            return None
+        shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
+        best = max(shares, key=lambda share: share[0], default=None)
+        return best[1] if best is not None and best[0] > 0 else None
+
+    def _count(self, form: Format, entries: Sequence[Entry]) -> int:
+        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
+    def _share(self, form: Format, entries: Sequence[Entry]) -> float:
+        """How much of the settings a format knows; a mark, which no other format has, counts as ten."""
+        marks = form.row.get("marks", ())
+        known = self._count(form, entries)
+        marked = {mark for entry in entries for mark in marks if fnmatchcase(entry.key.replace("-", "_"), mark)}
+        return known + 10 * len(marked) if marked or not form.row.get("marked_only") else 0
+
+
+def _format(row: Mapping[str, Any]) -> Format:
+    unused = row.get("unused", ())
+    keys = {key: _meanings(said) for key, said in row.get("keys", {}).items()}
+    globs = tuple(name for name in unused if "*" in name)
+    return Format(str(row["name"]), row, keys, frozenset(unused) - {*globs}, globs)
+
+
+def _meanings(said: Any) -> tuple[Meaning, ...]:
+    several = said if isinstance(said, list) else [said]
+    return tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
+
+
+def spelled(value: object) -> str:
+    """A value as the words of a table spell it."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -1,0 +1,111 @@
+"""YAML and JSON, comments and trailing commas allowed, as settings with their lines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, RecipeError, Scalar
+
+__all__ = ["read_document", "scalar"]
+
+#: PyYAML reads 100 kB a second; the largest recipes have 20 kB.
+_LARGEST = 256 << 10
+_DEEPEST = 40
+_WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
+#: A string, which stays; a comment; a tab.
+_JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
+
+
+def scalar(text: str) -> Scalar:
+    """A word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
+    if (lowered := text.lower()) in _WORDS:
+        return _WORDS[lowered]
+    if len(text) > 40 or not _NUMBER.match(text):
+        return text
+    plain = text.replace("_", "")
+    return int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
+
+
+def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[Entry, ...]:
+    """The settings of a document, or of one inside a command at ``line``. Raises :class:`RecipeError`."""
+    import yaml
+
+    if len(text) > _LARGEST:
+        raise RecipeError(f"is larger than {_LARGEST >> 10} kB, and no recipe is")
+    if is_json := text.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")):
+        text = _JSON_PARTS.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise RecipeError(f"is not {'JSON' if is_json else 'YAML'}: {place}{error.problem}") from None
+    except yaml.YAMLError as error:
+        raise RecipeError(f"is not YAML: {str(error).splitlines()[0]}") from None
+    except (RecursionError, MemoryError):
+        raise RecipeError("is nested too deeply to be read") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError("holds no settings (key: value)" if root is not None else "is empty")
+    return tuple(_entries(root, line, prefix, is_json))
+
+
+def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
+    """Level by level, so that neither depth nor aliases cost more than the settings that are kept."""
+    entries: list[Entry] = []
+    level: list[tuple[str, Any]] = [(prefix, root)]
+    steps = 0
+    for _ in range(_DEEPEST):
+        inner: list[tuple[str, Any]] = []
+        for name, node in level:
+            for key, value in _pairs(node):
+                steps += 1
+                if steps > MOST_ENTRIES:
+                    raise RecipeError(
+                        f"has more than {MOST_ENTRIES} settings; aliases count for all that they stand for"
+                    )
+                dotted = f"{name}.{key}" if name else key
+                if value.id == "mapping" and value.value:
+                    inner.append((dotted, value))
+                else:
+                    entries.append(_entry(dotted, value, first, is_json))
+        if not inner:
+            return sorted(entries, key=lambda entry: int(entry.place))
+        level = inner
+    raise RecipeError(f"is nested more than {_DEEPEST} levels deep")
+
+
+def _pairs(node: Any) -> list[tuple[str, Any]]:
+    """Keys and values; ``<<: *other`` gives the keys that are not given here."""
+    merged: list[tuple[str, Any]] = []
+    own: list[tuple[str, Any]] = []
+    for key, value in node.value:
+        if key.tag == "tag:yaml.org,2002:merge":
+            several = value.value if value.id == "sequence" else [value]
+            # Of a merged mapping its own merges are left out: nobody writes them, and they may go round in circles.
+            pairs = [pair for one in several[:20] if one.id == "mapping" for pair in one.value[:MOST_ENTRIES]]
+            merged += [(str(key.value)[:200], value) for key, value in pairs if key.id == "scalar"]
+        elif key.id == "scalar":
+            own.append((str(key.value)[:200], value))
+    return list({**dict(merged), **dict(own)}.items())
+
+
+def _entry(key: str, node: Any, first: int, is_json: bool) -> Entry:
+    place = str(max(1, first + node.start_mark.line + (0 if first else 1)))
+    if node.id == "sequence":
+        return Entry(key, tuple(_value(item) for item in node.value[:200] if item.id == "scalar"), place)
+    if node.id == "mapping":
+        return Entry(key, None, place)
+    value = _value(node)
+    text_number = isinstance(value, float) and node.tag.endswith(":str") and not is_json
+    return Entry(key, value, place, text_number)
+
+
+def _value(node: Any) -> Scalar:
+    """A plain word by what it looks like; yes, no, on and off are YAML 1.1's true and false."""
+    if node.style is not None:
+        return str(node.value)[:4096]
+    if node.tag == "tag:yaml.org,2002:bool":
+        return node.value.lower() in ("true", "yes", "on")
+    return scalar(str(node.value)[:4096])

@@ -1,0 +1,38 @@
+"""What the syntaxes of recipes have in common: settings with their lines, in the parts that a file has."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envdoctor.observe.errors import ObservationError
+
+__all__ = ["MOST_ENTRIES", "Entry", "Part", "RecipeError", "Scalar"]
+
+Scalar = str | int | float | bool | None
+#: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
+MOST_ENTRIES = 2000
+
+
+class RecipeError(ObservationError):
+    """A file is no recipe that can be read; the message is what follows the file's name in a sentence."""
+
+
+class Entry(NamedTuple):
+    """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
+    argument of a command that belongs to no option ``#n``. ``place`` is the line (``14``) or cell and line
+    (``cell 3:2``). ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
+    ``computed``: the file does not say the value, a variable or an expression stands for it."""
+
+    key: str
+    value: Scalar | tuple[Scalar, ...]
+    place: str
+    text_number: bool = False
+    computed: bool = False
+
+
+class Part(NamedTuple):
+    """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
+    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document."""
+
+    program: str
+    entries: tuple[Entry, ...]

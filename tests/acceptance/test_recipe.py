@@ -1,0 +1,108 @@
+"""``check --recipe``: the five stories' own files, and what a user sees of a recipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+STORIES = Path(__file__).resolve().parents[2] / "fixtures" / "stories"
+TRAIN = """model_name_or_path: THUDM/glm-4-9b-chat-hf
+output_dir: out
+per_device_train_batch_size: 2
+bf16: true
+gradient_acumulation_steps: 4
+"""
+
+
+def fact(run, facts_file, key, *words):
+    """What `facts` says of one key."""
+    environment = facts_file({"pkg.torch": "2.5.0", "pkg.transformers": "4.48.0"})
+    return json.loads(run("facts", "--facts", environment, *words, "--format", "json").out)["facts"].get(key)
+
+
+@pytest.fixture
+def check(run, facts_file, tmp_path, monkeypatch):
+    """Runs check in a folder with train.yaml, on an environment of these packages."""
+    (tmp_path / "train.yaml").write_text(TRAIN)
+    monkeypatch.chdir(tmp_path)
+
+    def build(*words, **packages):
+        facts = {f"pkg.{name}": version for name, version in packages.items()}
+        return run(
+            "check", "--facts", facts_file({"pkg.torch": "2.5.0", "pkg.transformers": "4.48.0", **facts}), *words
+        )
+
+    return build
+
+
+def test_a_story_is_judged_by_its_recipe_alone(run, facts_file):
+    environment = facts_file({"pkg.torch": "2.5.0+cu118", "pkg.transformers": "4.48.0"})
+    result = run("check", "--facts", environment, "--recipe", STORIES / "4" / "train.yaml", "--format", "json")
+    found = {finding["id"]: finding for finding in result.json["findings"]}
+    assert result.code == 1 and any("batch" in finding["message"] for finding in found.values())
+
+
+def test_the_missing_flag_of_the_dpo_story_is_found_in_its_script(run, facts_file):
+    packages = {"pkg.openrlhf": "0.3.8", "pkg.torch": "2.3.1+cu121", "pkg.transformers": "4.42.4"}
+    gpu = [{"index": 0, "name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 79.3}]
+    environment = facts_file({**packages, "gpu": gpu})
+    result = run("check", "--facts", environment, "--recipe", STORIES / "3" / "train_dpo.sh", "--format", "json")
+    assert "openrlhf-glm4-dpo-out-of-memory-without-flash-attention" in [f["id"] for f in result.json["findings"]]
+
+
+def test_the_header_names_the_recipe_and_what_it_says(check):
+    assert "Recipe       train.yaml (transformers, bf16, batch size 2" in check("--recipe", "train.yaml").out
+
+
+def test_a_finding_points_at_the_line_of_the_recipe(check):
+    assert "train.yaml:3" in check("--recipe", "train.yaml").out
+
+
+def test_the_model_is_that_of_the_recipe_unless_another_is_given(run, facts_file):
+    recipe = ("--recipe", STORIES / "4" / "train.yaml")
+    assert fact(run, facts_file, "model.repo", *recipe) == "THUDM/glm-4-9b-chat-hf"
+    assert fact(run, facts_file, "model.repo", *recipe, "--model", "Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B"
+
+
+def test_what_is_typed_wins_over_the_recipe(run, facts_file):
+    recipe = ("--recipe", STORIES / "4" / "train.yaml")
+    assert fact(run, facts_file, "recipe.batch_size", *recipe) == 2
+    assert fact(run, facts_file, "recipe.batch_size", *recipe, "--set", "recipe.batch_size=1") == 1
+
+
+def test_a_mistyped_key_is_said_once_with_its_line(check):
+    out = check("--recipe", "train.yaml").out
+    assert out.count("train.yaml:5: gradient_acumulation_steps is not known; did you mean") == 1
+
+
+def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "/no/such/model"))
+    result = check("--recipe", "train.yaml")
+    assert "train.yaml:1 names the model /no/such/model, which is not on this machine" in result.out
+
+
+def test_the_configuration_may_name_the_recipe(run, facts_file, tmp_path, monkeypatch):
+    (tmp_path / "train.yaml").write_text(TRAIN)
+    (tmp_path / "envdoctor.toml").write_text('recipe = "train.yaml"\n')
+    monkeypatch.chdir(tmp_path)
+    assert fact(run, facts_file, "recipe.train_batch_size", "--config", "envdoctor.toml") == 2
+
+
+@pytest.mark.parametrize("content", ["", "a: [1", "hello: world", "\0"])
+def test_a_file_that_is_no_recipe_is_one_sentence_and_exit_2(check, tmp_path, content):
+    (tmp_path / "train.yaml").write_text(content)
+    result = check("--recipe", "train.yaml")
+    assert result.code == 2 and result.err.startswith("envdoctor: --recipe train.yaml: ")
+
+
+def test_it_says_the_same_in_chinese(check):
+    out = check("--recipe", "train.yaml", "--lang", "zh").out
+    assert "训练配置" in out and "未知的参数 gradient_acumulation_steps" in out
+
+
+def test_the_facts_of_a_recipe_have_their_lines(run, facts_file):
+    result = run("facts", "--facts", facts_file({"pkg.torch": "2.5.0"}), "--recipe", STORIES / "1" / "run.sh")
+    line = next(line for line in result.out.splitlines() if line.startswith("recipe.max_length"))
+    assert "6001" in line and line.endswith("configs/lora.yaml:9")

@@ -1,0 +1,116 @@
+"""What is found in recipes: nothing in healthy ones, the cause in the stories, nothing once it is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.app.recipe import recipe_facts
+from envdoctor.derive import derive
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import parse_value
+from envdoctor.facts.values import Fact
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+INSTALLED = {
+    "os.platform": "linux",
+    "python.version": "3.11.9",
+    "pkg.torch": "2.6.0+cu124",
+    "pkg.transformers": "4.51.3",
+    "pkg.trl": "0.19.1",
+    "pkg.peft": "0.15.2",
+    "pkg.accelerate": "1.6.0",
+    "pkg.deepspeed": "0.16.4",
+    "pkg.bitsandbytes": "0.45.4",
+    "gpu": [{"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 80}],
+}
+SWITCH = "gradient_checkpointing: true"
+GLM = {"model.repo": "zai-org/glm-4-9b-chat"}
+
+
+@pytest.fixture
+def told(matrix: Matrix) -> Callable[..., dict[str, Any]]:
+    """What is found at warning or error in a recipe, by rule; ``facts`` beside those of the installed releases."""
+
+    def found(file: Path, **facts: Any) -> dict[str, Any]:
+        known = FactSet()
+        for key, value in {**INSTALLED, **facts}.items():
+            spec = matrix.registry.find(key)
+            assert spec is not None
+            known.update([Fact(key, parse_value(spec, value), "test", "given")])
+        known = recipe_facts(known, [str(file)], str(file.parent), matrix).facts
+        derive(known, matrix)
+        findings = judge(known, matrix, Policy()).findings
+        return {one.id: one for one in findings if one.severity != "note" and not one.superseded_by}
+
+    return found
+
+
+HEALTHY = """
+accelerate/fsdp.yaml accelerate/zero3.yaml axolotl/qlora.yaml deepspeed/zero2.json glm4/lora.yaml hf-arguments/train.sh
+launchers/slurm.sh ms-swift/sft.sh openrlhf/dotted.sh openrlhf/param-dtype.sh torchtune/qlora.yaml trl/grpo.sh
+trl/sft.yaml trl/zero3.yaml unsloth/train.py vllm/serve.sh vllm/serve.yaml weclone/settings.jsonc
+"""
+
+
+@pytest.mark.parametrize("name", HEALTHY.split())
+def test_a_healthy_recipe_gives_nothing(told: Any, name: str):
+    assert list(told(FIXTURES / "recipes" / name)) == []
+
+
+MISTAKES = [
+    ("hf-arguments/train.yaml", "use-keyword-renamed", "train.yaml:11"),
+    ("hf-arguments/train.yaml", "yaml-number-read-as-text", "train.yaml:5"),
+    ("hf-arguments/train.json", "fp16-and-bf16-together", "train.json:5"),
+    ("llamafactory/sft.yaml", "deepspeed-config-contradicts-training-arguments", "ds_z3.json:3"),
+]
+
+
+@pytest.mark.parametrize(("name", "rule", "place"), MISTAKES)
+def test_a_mistake_is_found_with_its_line(told: Any, name: str, rule: str, place: str):
+    locations = told(FIXTURES / "recipes" / name)[rule].locations
+    assert place in [f"{Path(one.path).name}:{one.line}" for one in locations]
+
+
+OPENRLHF = {"flash-attn": "0.8.9", "attn-implementation": "0.9.1", "param-dtype": "0.10.1", "dotted": "0.10.2"}
+
+
+@pytest.mark.parametrize("dialect", OPENRLHF)
+@pytest.mark.parametrize("release", OPENRLHF.values())
+def test_options_of_openrlhf_belong_to_releases(told: Any, dialect: str, release: str):
+    found = told(FIXTURES / "recipes" / "openrlhf" / f"{dialect}.sh", **{"pkg.openrlhf": release})
+    assert ("openrlhf-options-of-another-release" not in found) is (OPENRLHF[dialect] == release)
+
+
+def test_the_first_story(told: Any, tmp_path: Path):
+    story = FIXTURES / "stories" / "1"
+    found = told(story / "run.sh", **GLM)
+    assert "glm4-9b-lora-keeps-68-gib-of-activations" in found
+    config = (story / "configs" / "lora.yaml").read_text().replace("  deepspeed: configs/ds_zero_3.json\n", "")
+    (tmp_path / "lora.yaml").write_text(config)
+    assert list(told(tmp_path / "lora.yaml", **GLM)) == ["glm4-9b-lora-out-of-memory-without-gradient-checkpointing"]
+    (tmp_path / "lora.yaml").write_text(config.replace("training_args:", f"training_args:\n  {SWITCH}"))
+    assert told(tmp_path / "lora.yaml", **GLM) == {}
+
+
+def test_the_third_story(told: Any, tmp_path: Path):
+    facts = {**GLM, "pkg.openrlhf": "0.8.9"}
+    script = (FIXTURES / "stories" / "3" / "train_dpo.sh").read_text()
+    rule = "openrlhf-glm4-dpo-out-of-memory-without-flash-attention"
+    assert rule in told(FIXTURES / "stories" / "3" / "train_dpo.sh", **facts)
+    (tmp_path / "train_dpo.sh").write_text(script.replace("--bf16", "--bf16 --flash_attn"))
+    assert rule not in told(tmp_path / "train_dpo.sh", **facts)
+
+
+def test_the_fifth_story(told: Any, tmp_path: Path):
+    card = {"gpu": [{"name": "NVIDIA RTX A6000", "cc": "8.6", "memory_gib": 48}]}
+    settings = (FIXTURES / "stories" / "5" / "settings.jsonc").read_text()
+    assert list(told(FIXTURES / "stories" / "5" / "settings.jsonc", **card)) == ["vllm-gpu-memory-utilization-too-high"]
+    (tmp_path / "settings.jsonc").write_text(settings.replace("0.95", "0.8"))
+    assert told(tmp_path / "settings.jsonc", **card) == {}

@@ -1,0 +1,281 @@
+"""Recipes of every format: what each says, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envdoctor.facts.registry import parse_value, unlisted
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, spell
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.reading.part import RecipeError
+from envdoctor.observe.recipe.reading.script import read_script
+from envdoctor.observe.recipe.recipe import RecipeFileError, read_recipe
+from envdoctor.observe.recipe.statements import HELPERS
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")
+MATRIX = load_matrix()
+FORMATS = Formats(MATRIX.rows("recipe-formats", "format"))
+
+
+def read(folder, *names, **installed):
+    versions = {f"pkg.{name}": version for name, version in installed.items()}
+    rows = MATRIX.rows("recipe-formats", "format")
+    return read_recipe(names, str(folder), rows, MATRIX.registry, lambda key: versions.get(key, NOT_GIVEN))
+
+
+def written(folder, content, name="train.yaml", **installed):
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read(folder, name, **installed)
+
+
+def value(recipe, field):
+    return next((fact.value for fact in recipe.facts if fact.key == f"recipe.{field}"), None)
+
+
+def origin(recipe, field):
+    return next(fact.origin for fact in recipe.facts if fact.key == f"recipe.{field}")
+
+
+def keys(recipe, state):
+    items = next(fact.value for fact in recipe.facts if fact.key == "recipe_key")
+    return [(item["key"], item["other"], item["place"][0]) for item in items if item["state"] == state]
+
+
+def told(recipe):
+    """What a recipe says without its defaults, as in expected.toml."""
+    facts = [*recipe.facts, *([recipe.model._replace(key="model")] if recipe.model else [])]
+    found = {}
+    for fact in facts:
+        if fact.key == "recipe_file":
+            found[fact.key] = " ".join(f"{item['path']}={item['format']}" for item in fact.value)
+        elif fact.key == "recipe_key":
+            for item in fact.value:
+                if item["state"] not in ("read", "unused"):
+                    other = "" if item["other"] is ABSENT else item["other"]
+                    found[f"{item['state']} {item['key']}"] = f"{other} | {item['place'][0]}"
+        elif not fact.origin.startswith("default") and fact.key != "recipe.arguments":
+            found[fact.key] = f"{'unknown' if isinstance(fact.value, Unknown) else spell(fact.value)} | {fact.origin}"
+    return found
+
+
+# --- the formats ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_file_is_read_as_expected_with_its_lines(name):
+    path = FIXTURES / name
+    assert told(read(path.parent, path.name)) == EXPECTED[name]
+
+
+def test_every_example_file_is_expected():
+    folders = [path for top in ("recipes", "stories") for path in (FIXTURES / top).iterdir() if path.is_dir()]
+    there = {str(path.relative_to(FIXTURES)) for top in folders for path in top.rglob("*") if path.is_file()}
+    assert there == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(load_toml(FIXTURES / "recipes" / "keymap.toml")))
+def test_every_key_that_decides_about_memory_is_read_or_named_as_not_used(name):
+    for key, field in load_toml(FIXTURES / "recipes" / "keymap.toml")[name].items():
+        found = FORMATS.find(FORMATS[name], key)
+        assert found is not None, key
+        assert field in [meaning.field for meaning in found[1]] or (not field and not found[1]), key
+
+
+@pytest.mark.parametrize("form", list(FORMATS), ids=lambda form: form.name)
+def test_what_the_table_says_are_values_of_registered_fields(form):
+    meanings = [meaning for said in form.keys.values() for meaning in said]
+    pairs = [(meaning.field, word) for meaning in meanings for word in ("", *meaning.words.values())]
+    pairs += [(row["field"], row["value"]) for row in form.row.get("versioned", ())]
+    pairs += [("reference_model", word) for word in form.row.get("reference", {}).values()]
+    for said in (form.row.get("says", {}), form.row.get("defaults", {}), *form.names.values()):
+        pairs += [(field, word) for field, word in said.items() if field != "call"]
+    for field, word in pairs:
+        spec = MATRIX.registry.find(f"recipe.{field}") or HELPERS[field]
+        if word != "":
+            assert unlisted(spec, parse_value(spec, word)) is None, (field, word)
+    assert all(FORMATS[name] for name in form.includes.values())
+
+
+def test_the_columns_that_rules_use_are_registered():
+    recipe = read(FIXTURES / "recipes" / "llamafactory", "sft.yaml")
+    for key in ("recipe_file", "recipe_key"):
+        records = next(fact.value for fact in recipe.facts if fact.key == key)
+        assert isinstance(records, Records) and records.incomplete is None
+        for item in records:
+            assert set(item) == set(MATRIX.registry.find(key).columns)
+
+
+# --- several files, defaults -----------------------------------------------------------------------------------------
+
+
+def test_the_last_of_several_files_wins_and_deepspeed_must_agree(tmp_path):
+    (tmp_path / "a.yaml").write_text("output_dir: a\nper_device_train_batch_size: 1\nbf16: true\n")
+    (tmp_path / "b.yaml").write_text("per_device_train_batch_size: 2\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}')
+    recipe = read(tmp_path, "a.yaml", "ds.json", "b.yaml")
+    assert value(recipe, "train_batch_size") == 2 and origin(recipe, "train_batch_size") == "b.yaml:1"
+    assert value(recipe, "zero_stage") == 2 and value(recipe, "dtype") == "bf16"
+    assert keys(recipe, "contradicted") == [("train_micro_batch_size_per_gpu", "2 (b.yaml:1)", "ds.json:1")]
+
+
+def test_a_file_that_is_named_and_not_there_leaves_open_what_it_may_say(tmp_path):
+    recipe = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: ds.json\n")
+    assert recipe.missing == (("ds.json", "train.yaml:3", "is not there"),)
+    assert isinstance(value(recipe, "zero_stage"), Unknown)
+    without = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\n")
+    assert value(without, "zero_stage") is ABSENT
+
+
+def test_a_file_that_names_itself_is_read_once(tmp_path):
+    recipe = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: train.yaml\n")
+    assert value(recipe, "max_length") == 100 and recipe.missing == ()
+
+
+def test_defaults_say_whose_they_are_and_depend_on_the_release(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\n", transformers="4.48.0", torch="2.9.0")
+    assert value(recipe, "eval_batch_size") == 8
+    assert origin(recipe, "eval_batch_size") == "default of transformers TrainingArguments"
+    assert (value(recipe, "reentrant"), origin(recipe, "reentrant")) == (True, "default with transformers 4.48.0")
+    assert value(recipe, "optimizer") == "adamw_torch_fused"
+    newer = written(tmp_path, "output_dir: a\nbf16: true\n", transformers="5.0.0")
+    assert value(newer, "reentrant") is False and value(newer, "optimizer") is None
+
+
+def test_adapters_have_no_defaults_where_there_are_none(tmp_path):
+    assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: full\n"), "lora_r") is None
+    assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: lora\n"), "lora_r") == 8
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "expected"), [("eval_strategy: steps\n", 8), ("eval_strategy: 'no'\n", 2), ("", 2)]
+)
+def test_the_batch_size_is_that_of_evaluation_only_when_it_evaluates(tmp_path, evaluation, expected):
+    recipe = written(tmp_path, f"output_dir: a\nper_device_train_batch_size: 2\n{evaluation}")
+    assert value(recipe, "batch_size") == expected
+
+
+def test_what_a_script_computes_is_not_a_default(tmp_path):
+    recipe = written(tmp_path, "TrainingArguments(per_device_train_batch_size=args.n, bf16=True)\n", "train.py")
+    assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
+
+
+# --- numbers, typing errors, wrong values ----------------------------------------------------------------------------
+
+
+def test_a_number_that_pyyaml_reads_as_text_is_named_where_it_stays_text(tmp_path):
+    text = "output_dir: a\nbf16: true\nlearning_rate: {}\n"
+    assert keys(written(tmp_path, text.format("5e-4")), "text-number") == [("learning_rate", ABSENT, "train.yaml:3")]
+    for number in ("5.0e-4", "0.0005", "'5e-4'"):
+        assert keys(written(tmp_path, text.format(number)), "text-number") == []
+    assert keys(written(tmp_path, text.format("5e-4") + "cutoff_len: 9\n"), "text-number") == []  # OmegaConf
+    assert (
+        keys(written(tmp_path, '{"output_dir": "a", "bf16": true, "learning_rate": 5e-4}', "a.json"), "text-number")
+        == []
+    )
+
+
+def test_a_mistyped_key_is_named_with_its_line_and_the_nearest_one(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\ngradient_acumulation_steps: 4\n")
+    assert keys(recipe, "unknown") == [("gradient_acumulation_steps", "gradient_accumulation_steps", "train.yaml:3")]
+
+
+def test_a_value_that_cannot_be_is_named_and_the_rest_is_read(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: maybe\nper_device_train_batch_size: [1, 2]\neval_steps: 5\n")
+    assert [key for key, *_ in keys(recipe, "unusable")] == ["bf16", "per_device_train_batch_size"]
+    assert value(recipe, "eval_steps") == 5
+
+
+def test_aliases_and_merges_are_followed(tmp_path):
+    recipe = written(
+        tmp_path, "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zero_optimization: {stage: 1}\n"
+    )
+    assert value(recipe, "zero_stage") == 1
+
+
+# --- hostile files ---------------------------------------------------------------------------------------------------
+
+BOMB = "a0: &a0 {k: v}\n" + "".join(
+    f"a{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.yaml", BOMB, "has more than 2000 settings; aliases count"),
+        ("a.yaml", "a: &a\n  b: *a\n", "is nested more than 40 levels deep"),
+        ("a.yaml", "", "is empty"),
+        ("a.yaml", "- 1\n- 2\n", "holds no settings"),
+        ("a.yaml", "a: [1\nb: 2\n", "is not YAML: line 2"),
+        ("a.json", '{"a": 1,, }', "is not JSON: line 1"),
+        ("a.yaml", "[" * 100_000, "is nested too deeply"),
+        ("a.yaml", b"\xff\xfe\x00", "is not text in UTF-8 (byte 0)"),
+        ("a.yaml", b"a: \0\n", "is not text but binary"),
+        ("a.yaml", "a: " + "x" * (600 << 10), "is larger than 256 kB"),
+        ("a.yaml", "hello: world\n", "is no recipe of a framework that is known"),
+        ("a.sh", "ls -l\n", "is no recipe of a framework that is known"),
+        ("a.sh", "A=x\n" + 'A="$A$A"\n' * 60, "variables count for all that they stand for"),
+        ("a.py", "def (", "is not Python that can be parsed (line 1)"),
+        ("a.ipynb", "[]", "is not a notebook"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, expected):
+    with pytest.raises(RecipeFileError, match=r"^--recipe a\.\w+: ") as error:
+        written(tmp_path, content, name)
+    assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_folder_a_missing_file_and_a_huge_one_are_one_sentence(tmp_path):
+    with open(tmp_path / "huge.yaml", "wb") as file:
+        file.truncate(100 << 20)
+    for name, expected in ((".", "Is a directory"), ("no.yaml", "No such file"), ("huge.yaml", "larger than 8 MiB")):
+        with pytest.raises(RecipeFileError, match=expected):
+            read(tmp_path, name)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80))
+def test_any_script_is_read_or_refused(text):
+    try:
+        for command in read_script(text).lines:
+            assert all(1 <= word.line <= text.count("\n") + 1 for word in command)
+    except RecipeError:
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60),
+    name=st.sampled_from(["a.yaml", "a.json", "a.sh"]),
+)
+def test_any_document_is_read_or_refused(tmp_path_factory, content, name):
+    folder = tmp_path_factory.mktemp("recipe")
+    for before in ("", "bf16: true\n", '{"bf16": true, ', "trl sft "):
+        try:
+            written(folder, before + content, name)
+        except RecipeFileError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
+    text = "use_peft: true\ndataset_name: a\nmodel_name_or_path: b/c\n"
+    assert value(written(tmp_path, text), "gradient_checkpointing") is None
+    assert value(written(tmp_path, text, trl="0.20.0"), "gradient_checkpointing") is False
+    assert value(written(tmp_path, text, trl="0.24.0"), "gradient_checkpointing") is True
+
+
+def test_no_default_stands_for_a_value_that_cannot_be_used(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\nper_device_train_batch_size: two\n")
+    assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
+
+
+def test_a_mistyped_key_of_a_section_is_compared_with_the_keys_of_the_section(tmp_path):
+    recipe = written(tmp_path, "combine: true\ntraining_args:\n  max_stesp: 5\n")
+    assert keys(recipe, "unknown") == [("max_stesp", "max_steps", "train.yaml:3")]
