@@ -69,13 +69,13 @@ def run(tmp_path: Path, cache: Path, forking: Forking) -> Callable[..., Run]:
     """
 
     def start(
-        *arguments: str,
+        *arguments: str | Path,
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
         timeout: float = 120,
         fresh: bool = not hasattr(os, "fork"),
     ) -> Run:
-        given = env or {}
+        given, words = env or {}, [str(one) for one in arguments]
         environ = {key: value for key, value in os.environ.items() if not key.startswith(("ENVDOCTOR_", "LC_", "LANG"))}
         for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "COLUMNS", "NO_COLOR", "FORCE_COLOR"):
             environ.pop(name, None)
@@ -83,7 +83,7 @@ def run(tmp_path: Path, cache: Path, forking: Forking) -> Callable[..., Run]:
         folder = cwd or tmp_path
         if fresh or any(name.startswith("PYTHON") for name in given):
             done = subprocess.run(
-                [sys.executable, "-m", "envdoctor", *arguments],
+                [sys.executable, "-m", "envdoctor", *words],
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ def run(tmp_path: Path, cache: Path, forking: Forking) -> Callable[..., Run]:
             )
             result = (done.returncode, done.stdout, done.stderr)
         else:
-            result = forking.run(arguments, folder, environ, timeout)
+            result = forking.run(words, folder, environ, timeout)
         out, err = (data.decode(environ["PYTHONIOENCODING"]).replace("\r\n", "\n") for data in result[1:])
         return Run(result[0], out, err)
 

@@ -135,12 +135,21 @@ def _of_ledger(
     def installed(name: str) -> Value:
         return value(f"pkg.{name}")
 
+    dists = value("dist")
+    read = isinstance(dists, Records)
+    declaring = {
+        str(item["name"])
+        for item in (dists if isinstance(dists, Records) else ())
+        if isinstance(item.get("requires"), tuple)
+    }
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
         found: dict[tuple[str, str], list[Taken]] = {}
         for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
+            if (take.wanted and name in declaring) or (read and installed(provider) is ABSENT):
+                continue  # metadata says what is required, and an installer adds it
             found.setdefault((provider, _named(take)), []).append(take)
         stopped: set[tuple[str, str]] = set()
         for (provider, what), takes in sorted(found.items(), key=_most):

@@ -190,7 +190,9 @@ class Released:
             parts = module.split(".")
             if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
                 return None
-            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - 1)]
+            # What lies right below a package is listed, unless nothing of the package is.
+            bare = len(parts) == 2 and self.items("open", parts[0], version) != ()
+            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - (0 if bare else 1))]
         for subject in subjects:
             why = self.items("open", subject, version)
             if isinstance(why, Unknown):
