@@ -12,6 +12,7 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 
 if TYPE_CHECKING:
+    from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
 
@@ -30,6 +31,7 @@ def report_of(
     started: float,
     revision: RevisionSection | None = None,
     probe: ProbeSection | None = None,
+    memory: MemorySection | None = None,
     probe_commands: Mapping[str, str] = {},
     unjudged: Iterable[str] = (),
 ) -> Report:
@@ -53,6 +55,7 @@ def report_of(
         plan=judgement.plan,
         revision=revision,
         probe=probe,
+        memory=memory,
         probe_commands=probe_commands,
         unjudged=tuple(unjudged),
         elapsed_seconds=time.perf_counter() - started,

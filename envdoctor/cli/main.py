@@ -27,6 +27,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "check": "check",
     "probe": "probe",
+    "memory": "memory",
     "diff-revision": "diff_revision",
     "pin": "pin",
     "facts": "facts",

@@ -43,6 +43,7 @@ class Ledger:
         self.home = home
         self._known: dict[str, Released | None] = {}
         self._owners: dict[str, str] | None = None
+        self._packages: tuple[str, ...] | None = None
 
     def package(self, name: str) -> Released | None:
         """The releases of a distribution; None for one that the ledger does not know."""
@@ -58,10 +59,13 @@ class Ledger:
 
     def packages(self) -> tuple[str, ...]:
         """The names of all distributions in the ledger, sorted."""
-        try:
-            return tuple(sorted(name[:-4] for name in os.listdir(self.home) if name.endswith(".txt")))
-        except OSError:
-            return ()
+        if self._packages is None:
+            try:
+                files = os.listdir(self.home)
+            except OSError:
+                files = []
+            self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
+        return self._packages
 
     def owner(self, module: str) -> str | None:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""

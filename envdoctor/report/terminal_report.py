@@ -48,6 +48,10 @@ def render(
         from envdoctor.report.probe_text import probe_lines
 
         blocks.append(probe_lines(report.probe, page))
+    if report.memory is not None and verbosity >= 0:
+        from envdoctor.report.memory_text import memory_lines
+
+        blocks.append(memory_lines(report.memory, page))
     if verbosity > 0:
         blocks.append(_facts(report, page))
         blocks.append(verbose_lines(report, page))

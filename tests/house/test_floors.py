@@ -26,6 +26,7 @@ FLOORS = (
     "hub",
     "revision",
     "probe",
+    "memory",
     "watch",
     "report",
     "app",

@@ -127,6 +127,12 @@ def test_every_sentence_that_can_reach_a_report_has_its_chinese() -> None:
     assert missing == {}, "add them to envdoctor/text/zh.json"
 
 
+def test_every_reason_why_no_memory_is_predicted_has_its_chinese() -> None:
+    found = House(("memory",), ()).said({"MemoryProblem": (0,), "append": (0,)})
+    assert len(found) > 10
+    assert {text for text in found if is_sentence(text)} - set(SENTENCES) == set()
+
+
 def test_both_languages_have_the_same_values() -> None:
     for english, chinese in INTERFACE.items():
         assert english.isascii() and set(braces(english)) == set(braces(chinese)), english

@@ -1,0 +1,136 @@
+"""``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.derive import derive
+from envdoctor.facts.change import change
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.install.fixes import with_fixes
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.memory.prediction import predict
+from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.recipe import SERVING
+from envdoctor.memory.section import MemorySection
+from envdoctor.memory.serving import predict_serving
+from envdoctor.memory.tracing import Tracer
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.report.report import Notice, Report
+from envdoctor.sandbox.target import Place
+from envdoctor.text.cache import cache_home
+
+__all__ = ["memory"]
+
+#: Packages whose code decides about memory.
+_DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
+
+
+def memory(
+    sources: Sources,
+    *,
+    policy: Policy | None = None,
+    matrix: Matrix | None = None,
+    exit_zero: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, and judge it
+    against the free memory of the GPU. Where there is no number the report is incomplete (exit code 3).
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    started = time.perf_counter()
+    matrix = matrix or load_matrix()
+    gathered = collect_facts(sources, matrix)
+    section: MemorySection | None = None
+    notices = list(gathered.notices)
+    facts = gathered.facts
+    python = facts.value("python.executable")
+    if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
+        raise UsageProblem(
+            f"{gathered.target.path} names no interpreter that can be started, and the model is traced in one: "
+            "point at it with --python PATH"
+        )
+    (progress or (lambda text: None))("tracing the model")
+    try:
+        config = _config(facts, sources)
+        with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
+            place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
+            cache = cache_home(sources.environ) if sources.cache else None
+            section = _engine(facts)(facts, config, Tracer(place, _versions(facts), cache))
+    except MemoryProblem as error:
+        notices.append(Notice("error", str(error)))
+    if section is not None:
+        if section["verdict"] is None:
+            text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
+            notices.append(Notice("warning", text))
+        facts = change(facts, _facts(section), matrix.registry)
+        derive(facts, matrix)
+    rules = matrix.only(lambda rule: rule.scope == "memory")
+    policy, renamed = under_present_names(policy or Policy(), matrix)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
+    return report_of(
+        "memory",
+        gathered.target,
+        judgement,
+        matrix,
+        incomplete=section is None,
+        exit_zero=exit_zero,
+        notices=[*notices, *renamed, *ignore_notices(judgement, policy, matrix)],
+        started=started,
+        memory=section,
+    )
+
+
+def _engine(facts: FactSet) -> Callable[[FactSet, Mapping[str, Any], Tracer], MemorySection]:
+    serving = facts.value("recipe.framework") in SERVING or facts.value("recipe.method") == "serve"
+    return predict_serving if serving else predict
+
+
+def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
+    """config.json of the model. Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+    folder = facts.value("model.path")
+    if sources.model is None:
+        raise UsageProblem("give --model DIR or --model ORG/NAME: the memory is that of a model")
+    if not isinstance(folder, str):
+        raise MemoryProblem(f"no config.json of {sources.model} is at hand: give its folder, --model DIR")
+    try:
+        config = read_object(os.path.join(sources.folder(), folder), "config.json", sources.model)
+    except ObservationError as error:
+        raise JobError(str(error)) from None
+    if not isinstance(config, dict):
+        raise MemoryProblem(f"no config.json of {sources.model} is at hand: give its folder, --model DIR")
+    return config
+
+
+def _versions(facts: FactSet) -> dict[str, str | None]:
+    keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
+    values = {name: facts.value(key) for name, key in keys.items()}
+    return {
+        name: "none" if value is ABSENT else value if isinstance(value, str) else None for name, value in values.items()
+    }
+
+
+def _facts(section: MemorySection) -> list[Fact]:
+    """The facts that the rules judge."""
+    values = {
+        "memory.needed_gib": round(section["process_gib"][0], 1),
+        "memory.most_gib": round(section["process_gib"][1], 1),
+        "memory.free_gib": None if section["free_gib"] is None else round(section["free_gib"], 1),
+        "memory.gpu": section["gpu"],
+        "memory.verdict": section["verdict"],
+        "memory.phase": section["phase"],
+    }
+    return [Fact(f"memory.{key[7:]}", value, "memory", "derived") for key, value in values.items() if value is not None]

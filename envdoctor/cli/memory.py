@@ -1,0 +1,54 @@
+"""``envdoctor memory``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from envdoctor.cli.options import configuration_of, configuration_options, recipe_option, sources_of
+from envdoctor.cli.reporting import policy_of, present, report_options
+
+__all__ = ["command"]
+
+
+@click.command("memory")
+@click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to trace the model in.")
+@click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: its config.json is enough.")
+@recipe_option
+@click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.")
+@click.option("--gpu-memory", metavar="GIB", type=click.FloatRange(0, min_open=True), help="Free memory of the GPU.")
+@click.option(
+    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="A fact, e.g. recipe.max_length=4096 (repeatable)."
+)
+@click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache of traces.")
+@configuration_options
+@report_options
+def command(**options: Any) -> int:
+    """Predict the peak of GPU memory with the installed code, before anything runs: will it fit?
+
+    The model is built from its config.json without weights, and one step of the recipe runs on tensors without data, in
+    a child of the target's interpreter. Code of the model's repository is never run.
+
+    \b
+    envdoctor memory --recipe train.yaml --gpu A100-80GB
+    envdoctor memory --model DIR --gpu A6000 --set recipe.method=lora --set recipe.max_length=4096
+    """
+    from envdoctor.app.memory import memory
+    from envdoctor.cli.progress import progress_line
+    from envdoctor.knowledge.matrix import load_matrix
+
+    configuration = configuration_of(options["config"], options["no_config"])
+    given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}
+    assignments = (*(f"{key}={value}" for key, value in given.items() if value is not None), *options["assignments"])
+    nowhere = {"path": None, "root": None, "facts": None}
+    with progress_line(options["quiet"] > 0) as progress:
+        report = memory(
+            sources_of(configuration, {**options, **nowhere, "assignments": assignments}),
+            policy=policy_of(configuration, options),
+            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
+            exit_zero=options["exit_zero"],
+            progress=progress,
+        )
+    return present(report, configuration, options)

@@ -1,0 +1,1 @@
+"""Will it fit: the peak of GPU memory of a recipe, before it runs."""

@@ -1,0 +1,61 @@
+"""The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.memory.closed_form import ClosedForm
+
+__all__ = ["Saving", "largest", "smaller", "traced_changes"]
+
+#: Lengths are offered in steps of this many tokens.
+_STEP = 128
+_SMALL_ADAPTER = {"r": 8, "target_modules": "all-linear"}
+
+
+class Saving(NamedTuple):
+    """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
+
+    set: Mapping[str, object]
+    job: Mapping[str, Any]
+
+
+def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
+    """Changes that keep batch and length, from those that cost nothing to those that train something else."""
+    single = []
+    if job["attention"] == "eager":
+        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
+    if job["training"] and not job["checkpointing"]:
+        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+    yield from single
+    if len(single) == 2:
+        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+    if not job["training"]:
+        return
+    if job["lora"] is None:
+        if job["optimizer"] in ("AdamW", "adamw_fused"):
+            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
+        reference = {"reference": "adapter-off"} if job["reference"] == "copy" else {}
+        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+    elif job["quantized"] is None:
+        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+
+
+def smaller(form: ClosedForm, batch: int, tokens: int, limit: float) -> Iterator[Saving]:
+    """The largest batch, and the largest length, below those of the recipe, whose peak is at most ``limit`` bytes."""
+    found = largest(lambda number: form.at(number, tokens).size <= limit, batch - 1)
+    if found:
+        yield Saving({"recipe.batch_size": found}, {"batch": found})
+    steps = largest(lambda number: form.at(batch, number * _STEP).size <= limit, (tokens - 1) // _STEP)
+    if steps:
+        yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
+    low, high = 0, max(most, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

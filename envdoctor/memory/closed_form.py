@@ -1,0 +1,107 @@
+"""From a few traces to every depth, batch and length: the bytes of each segment of a step, by what they hold.
+
+Within a segment the bytes are affine in the number of layers, because the traces lie on a line of equally made depths,
+and at most quadratic in the length; so two depths give the full one, and three lengths every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.memory.tracing import Trace
+
+__all__ = ["LENGTHS", "STATIC", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
+
+#: Bytes by what they hold.
+Terms = Mapping[str, float]
+#: What does not depend on the batch.
+STATIC = ("weights", "adapters", "reference model", "gradients", "optimizer states")
+_ALSO_STATIC = (*STATIC, "temporary values of the optimizer")
+#: The lengths that are traced, as shares of the longest sample: the first is where the prediction is asked.
+LENGTHS = (1.0, 0.5, 0.25)
+
+
+class Peak(NamedTuple):
+    """The most memory of a step: the segment and the operation where it is reached, and what the bytes hold."""
+
+    segment: str
+    operation: str
+    terms: Terms
+
+    @property
+    def size(self) -> float:
+        """Bytes."""
+        return sum(self.terms.values())
+
+
+class ClosedForm:
+    """The peak for any batch and length. ``shared`` turns the bytes of one process into those of one of many."""
+
+    def __init__(self, trace: Trace, batch: int, shared: Callable[[Terms], Terms] = lambda terms: terms) -> None:
+        self.depth = int(trace.model["depth"])
+        self.batch = batch
+        self._shared = shared
+        self._tokens = sorted({int(point["tokens"]) for point in trace.points})
+        self._segments: dict[str, list[Terms]] = {}
+        self._operations: dict[str, str] = {}
+        by_length = [{int(p["layers"]): p["segments"] for p in trace.points if p["tokens"] == n} for n in self._tokens]
+        deepest = max(by_length[-1])
+        for segment in by_length[-1][deepest]:
+            if all(segment in depths for points in by_length for depths in points.values()):
+                self._operations[segment] = str(by_length[-1][deepest][segment][1])
+                self._segments[segment] = [
+                    _full({layers: found[segment][2] for layers, found in points.items()}, self.depth)
+                    for points in by_length
+                ]
+
+    def at(self, batch: int, tokens: int) -> Peak:
+        """The peak of ``batch`` samples of ``tokens`` tokens."""
+        return max((self._peak(segment, batch, tokens) for segment in self._segments), key=lambda peak: peak.size)
+
+    def _peak(self, segment: str, batch: int, tokens: int) -> Peak:
+        lengths = self._segments[segment]
+        terms = {name: self._value([found.get(name, 0.0) for found in lengths], tokens) for name in lengths[-1]}
+        scaled = {
+            name: size if name in _ALSO_STATIC else size * batch / self.batch
+            for name, size in terms.items()
+            if size > 0
+        }
+        return Peak(segment, self._operations[segment], self._shared(scaled))
+
+    def _value(self, values: Sequence[float], tokens: int) -> float:
+        """Lagrange's polynomial through the values at the traced lengths."""
+        total = 0.0
+        for i, (x, y) in enumerate(zip(self._tokens, values, strict=True)):
+            for j, other in enumerate(self._tokens):
+                if i != j:
+                    y *= (tokens - other) / (x - other)
+            total += y
+        return total
+
+
+def trained_parameters(trace: Trace) -> float:
+    """The number of parameters that are trained, at full depth."""
+    return _extended({int(p["layers"]): float(p["trained"]) for p in trace.points}, int(trace.model["depth"]))
+
+
+def kept_bytes(trace: Trace) -> float:
+    """The keys and values of the longest traced prompt, in bytes, at full depth."""
+    longest = max(point["tokens"] for point in trace.points)
+    found = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
+    return _extended(found, int(trace.model["depth"]))
+
+
+def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
+    names = {name for terms in by_layers.values() for name in terms}
+    return {
+        name: _extended({layers: terms.get(name, 0.0) for layers, terms in by_layers.items()}, depth) for name in names
+    }
+
+
+def _extended(by_layers: Mapping[int, float], depth: int) -> float:
+    """The value at the full depth, on the line through the traced ones."""
+    low, high = min(by_layers), max(by_layers)
+    if low == high:
+        return by_layers[low]
+    return by_layers[low] + (by_layers[high] - by_layers[low]) / (high - low) * (depth - low)

@@ -1,0 +1,189 @@
+"""The facts of a recipe as the job of a trace, with what was taken for what was not given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.memory.problem import MemoryProblem
+from envdoctor.versions.pep440 import satisfies
+
+__all__ = ["SERVING", "Plan", "plan_of", "settings_of"]
+
+SERVING = ("vllm", "sglang", "lmdeploy")
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+#: Frameworks that compute in the dtype of the weights, without autocast.
+_WITHOUT_AUTOCAST = ("openrlhf", "torchtune")
+#: Frameworks that leave the rest of a 4-bit model in half precision (LLaMA-Factory: upcast_layernorm is off).
+_WITHOUT_UPCAST = ("llamafactory", "ms-swift", "unsloth")
+#: What the names of optimizers mean to the trace; "paged" states can leave the GPU and are counted as being elsewhere.
+_OPTIMIZERS = {
+    "adamw": "AdamW",
+    "adam": "AdamW",
+    "adamw_torch": "AdamW",
+    "adamw_hf": "AdamW",
+    "adamw_torch_fused": "adamw_fused",
+    "adamw_8bit": "adamw_8bit",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "paged_adamw": "elsewhere",
+    "paged_adamw_32bit": "elsewhere",
+    "paged_adamw_8bit": "elsewhere",
+    "paged_lion_32bit": "elsewhere",
+    "paged_lion_8bit": "elsewhere",
+    "lion_32bit": "lion",
+    "lion_8bit": "lion_8bit",
+    "adafactor": "adafactor",
+    "sgd": "SGD",
+    "adagrad": "Adagrad",
+    "rmsprop": "RMSprop",
+}
+#: What is in a recipe and not in a trace; each can only make the peak lower.
+_SAVERS = {
+    "kernels": "kernels that replace parts of the model",
+    "chunked_loss": "the loss in chunks",
+    "activation_offload": "activations that go to the CPU",
+    "torch_compile": "torch.compile",
+}
+
+
+class Plan(NamedTuple):
+    """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
+    configuration and the lengths. ``tokens`` is the longest sample. ``assumed`` are sentences about what nobody gave,
+    ``savers`` names what the trace does not follow and can only lower the peak."""
+
+    job: Mapping[str, Any]
+    tokens: int
+    assumed: tuple[str, ...] = ()
+    savers: tuple[str, ...] = ()
+
+
+def settings_of(facts: FactSet) -> dict[str, Any]:
+    """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None."""
+    return {
+        fact.key.removeprefix("recipe."): None if fact.value is ABSENT else fact.value
+        for fact in facts.below("recipe.")
+        if not isinstance(fact.value, (Unknown, Records))
+    }
+
+
+def plan_of(facts: FactSet) -> Plan:
+    """What to trace. Raises :class:`MemoryProblem` where a number without more facts, or a method that the trace does
+    not know, would be a guess."""
+    given = settings_of(facts)
+    assumed: list[str] = []
+    method = _method(given, assumed)
+    training = method != "infer"
+    tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
+    if not tokens:
+        raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
+    stage = given.get("stage") or "sft"
+    if training and stage not in ("sft", "pt", "dpo"):
+        raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft and dpo")
+    batch = given.get("train_batch_size") or given.get("batch_size")
+    if not batch:
+        batch = 1
+        assumed.append("the batch size was not given: 1 was taken")
+    load = _load_dtype(given, facts, assumed)
+    attention = given.get("attn")
+    flash = isinstance(attention, str) and attention.startswith("flash_attention")
+    packed = bool(given.get("packing") or given.get("padding_free"))
+    job = {
+        "training": training,
+        "load_dtype": load,
+        "amp": _amp(given) if training else None,
+        # The CPU's fused kernel keeps what flash attention keeps.
+        "attention": "sdpa" if flash else attention,
+        "quantized": _quantized(given, method),
+        "lora": _lora(given) if method in ("lora", "qlora") else None,
+        "checkpointing": bool(training and given.get("gradient_checkpointing")),
+        "stage": "dpo" if stage == "dpo" else "sft",
+        "reference": _reference(given, method) if stage == "dpo" and training else "none",
+        "batch": int(batch),
+        "padded": (batch > 1 or stage == "dpo") and not packed and not flash,
+        "accumulation": int(given.get("gradient_accumulation") or 1),
+        "keep_outputs": False,
+        "optimizer": _optimizer(given, assumed) if training else "elsewhere",
+    }
+    if training and "gradient_checkpointing" not in given:
+        assumed.append("gradient checkpointing was not given: it was taken to be off")
+    savers = tuple(text for name, text in _SAVERS.items() if given.get(name))
+    return Plan(job, int(tokens), tuple(assumed), savers)
+
+
+def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
+    method = given.get("method")
+    if method is None:
+        method = "lora" if given.get("lora_r") else "full"
+        assumed.append(f"the method was not given: {method} was taken")
+    if method == "lora" and given.get("quantization") is not None:
+        method = "qlora"
+    if method in ("serve", "infer"):
+        method = "infer"
+    elif method not in ("full", "lora", "qlora"):
+        raise MemoryProblem(f"the memory of the method {method} is not predicted yet, only of full, lora and qlora")
+    return str(method)
+
+
+def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
+    """The dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+    own = facts.value("model.dtype")
+    own = own if isinstance(own, str) and own in _DTYPES.values() else "float32"
+    load = given.get("load_dtype")
+    if load in _DTYPES:
+        return _DTYPES[str(load)]
+    if load is None and "load_dtype" in given:
+        version = facts.value("pkg.transformers")
+        if isinstance(version, str) and satisfies(version, "<5.dev0"):
+            return "float32"  # from_pretrained without torch_dtype, before transformers 5
+    elif load is None:
+        assumed.append(f"the dtype of the weights was not given: {own} was taken, as in config.json")
+    return own
+
+
+def _amp(given: Mapping[str, Any]) -> str | None:
+    """The autocast of accelerate; DeepSpeed converts the model instead."""
+    plain = given.get("framework") in _WITHOUT_AUTOCAST or given.get("zero_stage") is not None
+    dtype = given.get("dtype")
+    return None if plain or dtype not in ("bf16", "fp16") else _DTYPES[str(dtype)]
+
+
+def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
+    quantization = given.get("quantization")
+    if method == "qlora" and quantization in (None, "bnb-4bit"):
+        upcast = given.get("framework") not in _WITHOUT_UPCAST
+        return {"double": bool(given.get("double_quantization")), "upcast": upcast}
+    if quantization is not None:
+        raise MemoryProblem(f"the memory of weights in {quantization} is not predicted yet, only of bnb-4bit with LoRA")
+    return None
+
+
+def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
+    targets = given.get("lora_targets")
+    return {
+        "r": int(given.get("lora_r") or 8),
+        "lora_alpha": given.get("lora_alpha"),
+        "lora_dropout": given.get("lora_dropout"),
+        "target_modules": "all-linear" if targets == ("all-linear",) else list(targets) if targets else None,
+        "modules_to_save": list(given["lora_modules_to_save"]) if given.get("lora_modules_to_save") else None,
+        "use_dora": True if given.get("dora") else None,
+    }
+
+
+def _reference(given: Mapping[str, Any], method: str) -> str:
+    usual = "copy" if method == "full" else "adapter-off"
+    return str(given.get("reference_model") or usual)
+
+
+def _optimizer(given: Mapping[str, Any], assumed: list[str]) -> str:
+    if given.get("offload_optimizer"):
+        return "elsewhere"
+    name = given.get("optimizer")
+    if name is None:
+        assumed.append("the optimizer was not given: AdamW was taken")
+        return "AdamW"
+    known = _OPTIMIZERS.get(str(name).lower())
+    if known is None:
+        raise MemoryProblem(f"the memory of the optimizer {name} is not known")
+    return known

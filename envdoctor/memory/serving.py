@@ -1,0 +1,140 @@
+"""vLLM: it asks for a share of the GPU at the start, and what the weights and a profiled step leave is its KV cache.
+
+As ``determine_available_memory`` of vLLM's worker has it: KV cache = total x utilisation - weights - the peak of a step
+with the most tokens - what is not torch's. CUDA graphs and other processes take theirs beside that share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Value
+from envdoctor.memory.closed_form import ClosedForm, kept_bytes
+from envdoctor.memory.prediction import rounded, traced
+from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.recipe import plan_of, settings_of
+from envdoctor.memory.section import MemorySaving, MemorySection
+from envdoctor.memory.tracing import Tracer
+from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
+
+__all__ = ["predict_serving"]
+
+#: vLLM's defaults: max_num_batched_tokens and max_num_seqs of its V1 engine.
+_BATCHED_TOKENS = 2048
+_SEQUENCES = 256
+#: gpu_memory_utilization where it is not given; releases of 2026 take 0.92.
+_SHARE = 0.9
+#: CUDA graphs are taken beside the share, after the cache was given its place: up to this much, in GiB.
+_GRAPHS = 1.0
+
+
+def predict_serving(facts: FactSet, config: Mapping[str, Any], tracer: Tracer) -> MemorySection:
+    """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
+    given = settings_of(facts)
+    length = given.get("max_model_len") or config.get("max_position_embeddings")
+    gpu = gpu_of(facts.value("gpu"), 2)
+    if gpu is None or not isinstance(length, int):
+        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
+    if "kv_lora_rank" in config or given.get("quantization") or config.get("quantization_config"):
+        raise MemoryProblem(
+            "the memory of quantised weights, and of latent attention, is not predicted for engines yet"
+        )
+    ranks = int(given.get("tensor_parallel") or 1)
+    tokens = int(given.get("max_batched_tokens") or _BATCHED_TOKENS)
+    plan = plan_of(_as_prompt(facts, tokens))
+    trace = traced({**plan.job, "config": config, "tokens": [tokens]}, tracer)
+    peak = ClosedForm(trace, 1).at(1, tokens)
+    weights = float(trace.model["weight_bytes"]) / ranks
+    cache = kept_bytes(trace) / ranks
+    logits = 4.0 * int(given.get("max_sequences") or _SEQUENCES) * int(config["vocab_size"])
+    activations = (peak.size - float(trace.model["weight_bytes"]) - cache * ranks) / ranks + logits
+    share = float(given.get("gpu_memory_utilization") or _SHARE)
+    beside = need_of(0).process[1]
+
+    def left(asked: float) -> float:
+        return asked - weights - activations - beside
+
+    asked = share * gpu.total
+    verdict = _verdict(asked, left(asked) / cache * tokens, length, gpu, given)
+    least = (length * cache / tokens + weights + activations + beside) / gpu.total
+    return {
+        "level": "trace",
+        "model": str(config.get("model_type")),
+        "layers": int(trace.model["depth"]),
+        "parameters": int(trace.model["parameters"]),
+        "trained_parameters": 0,
+        "batch": 1,
+        "tokens": tokens,
+        "processes": ranks,
+        "allocated_gib": rounded(asked),
+        "reserved_gib": [rounded(asked)] * 2,
+        "process_gib": [rounded(asked), rounded(asked + _graphs(given))],
+        "gpu": gpu.name,
+        "total_gib": rounded(gpu.total),
+        "free_gib": rounded(gpu.free),
+        "verdict": verdict,
+        "phase": "start" if asked > gpu.free else "KV cache",
+        "operation": f"gpu_memory_utilization {share:g}",
+        "terms": [
+            {"name": "KV cache", "gib": rounded(max(0.0, left(asked)))},
+            {"name": "weights", "gib": rounded(weights)},
+            {"name": "activations of a step", "gib": rounded(activations)},
+            {"name": "CUDA context", "gib": rounded(beside)},
+        ],
+        "changes": [] if verdict == "fits" else _changes(least, left, cache / tokens, gpu, given),
+        "serving": {
+            "asked_gib": rounded(asked),
+            "weights_gib": rounded(weights),
+            "activations_gib": rounded(activations),
+            "cache_gib": rounded(max(0.0, left(asked))),
+            "cache_tokens": max(0, int(left(asked) / cache * tokens)),
+            "length": length,
+        },
+        "assumed": [] if "gpu_memory_utilization" in given else [f"gpu_memory_utilization was not given: {share:g}"],
+        "savers": [],
+    }
+
+
+def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
+    """The same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
+    changed = facts.copy()
+    told: dict[str, Value] = {
+        "method": "infer",
+        "max_length": tokens,
+        "batch_size": 1,
+        "train_batch_size": ABSENT,
+        "attn": "sdpa",
+    }
+    changed.update(Fact(f"recipe.{name}", value, "vLLM", "derived") for name, value in told.items())
+    return changed
+
+
+def _graphs(given: Mapping[str, Any]) -> float:
+    return 0.0 if given.get("enforce_eager") else _GRAPHS * GIB
+
+
+def _verdict(asked: float, cache_tokens: float, length: int, gpu: Gpu, given: Mapping[str, Any]) -> str:
+    if asked > gpu.free or cache_tokens < length:
+        return "does-not-fit"
+    return "fits" if asked + _graphs(given) <= gpu.free else "tight"
+
+
+def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, given: Mapping[str, Any]) -> list[MemorySaving]:
+    """The largest share that leaves others theirs, where the longest sequence still fits; else the length that does."""
+    most = math.floor((gpu.free - _graphs(given)) / gpu.total * 100) / 100
+    changes: list[MemorySaving] = []
+    if math.ceil(least * 100) / 100 <= most:
+        changes.append(_change({"recipe.gpu_memory_utilization": most}, most * gpu.total))
+    elif most > 0:
+        length = int(left(most * gpu.total) / cache_per_token) // 128 * 128
+        if length > 0:
+            settings = {"recipe.gpu_memory_utilization": most, "recipe.max_model_len": length}
+            changes.append(_change(settings, most * gpu.total))
+    return changes
+
+
+def _change(settings: Mapping[str, object], size: float) -> MemorySaving:
+    return {"set": dict(settings), "gib": rounded(size), "verdict": "fits"}

@@ -1,0 +1,85 @@
+"""Traces from a bounded child of the target's interpreter, or from envdoctor's own cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
+from envdoctor.text.cache import CacheFolder
+
+__all__ = ["Trace", "Tracer"]
+
+_SECONDS = 240.0
+_MEMORY_MIB = 4000
+_LARGEST = 4 << 20
+_MOST_KEPT = 200
+
+
+class Trace(NamedTuple):
+    """What one job gave: ``model`` (depth, parameters, …), and its points: layers, tokens, and by segment of the step
+    the live bytes by what they hold, with the operation at the most."""
+
+    model: Mapping[str, Any]
+    points: tuple[Mapping[str, Any], ...]
+
+
+class Tracer:
+    """Runs jobs at ``place``. ``versions`` are those of the packages that decide; where one is not known, or names no
+    released code, nothing is taken from the cache or kept there."""
+
+    def __init__(self, place: Place, versions: Mapping[str, str | None], cache: str | None) -> None:
+        self._place = place
+        self._versions = versions
+        released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
+        self._cache = CacheFolder(cache if released else None, "memory")
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or the sentence that says why there is none."""
+        found: dict[int, Trace | str] = {}
+        for place, job in enumerate(jobs):
+            kept = self._cache.read(self._key(job), _LARGEST)
+            if kept is not None:
+                found[place] = _trace([json.loads(line) for line in kept.splitlines()])
+        left = [place for place in range(len(jobs)) if place not in found]
+        if left:
+            tasks = [self._task(jobs[place]) for place in left]
+            for place, answer in zip(left, run_in_target(tasks, self._place), strict=True):
+                found[place] = self._taken(jobs[place], answer)
+        return [found[place] for place in range(len(jobs))]
+
+    def _task(self, job: Mapping[str, Any]) -> Task:
+        needs = ("torch", "transformers", *(["peft"] if job["lora"] else []))
+        return Task("tracing/trace.py", dict(job), needs, seconds=_SECONDS, memory_mib=_MEMORY_MIB)
+
+    def _taken(self, job: Mapping[str, Any], answer: Answer) -> Trace | str:
+        if answer.ending != "ok":
+            return f"the model could not be traced: {answer.ending}: {answer.detail}"
+        trace = _trace(answer.records)
+        if isinstance(trace, Trace):
+            self._cache.write(self._key(job), "\n".join(map(json.dumps, answer.records)).encode())
+            self._cache.trim(_MOST_KEPT, ".jsonl")
+        return trace
+
+    def _key(self, job: Mapping[str, Any]) -> str:
+        """The job, the code that it runs, and the code of the trace."""
+        digest = hashlib.sha256(json.dumps([job, self._versions], sort_keys=True).encode())
+        for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest() + ".jsonl"
+
+
+def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
+    for record in records:
+        if record.get("case") == "refused":
+            return str(record.get("refusal"))
+        if record.get("case") == "needs":
+            return str(record.get("skip") or record.get("error"))
+    models = [record for record in records if record.get("case") == "model"]
+    points = tuple(record for record in records if record.get("case") == "point")
+    if not models or not points:
+        return "the trace gave no numbers"
+    return Trace(models[0], points)

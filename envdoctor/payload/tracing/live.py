@@ -1,0 +1,81 @@
+"""The bytes of all live tensors while code runs on fake tensors: the most of each part of a step, and what they hold.
+
+A storage counts from the operation that makes it until nothing refers to it any more, rounded up as CUDA's allocator
+does. What a kernel needs only inside one operation is not seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+__all__ = ["Live"]
+
+#: Bytes that CUDA's caching allocator rounds every block up to (kMinBlockSize in c10/cuda/CUDACachingAllocator).
+_BLOCK = 512
+_VALUE = torch.ops.aten._local_scalar_dense.default
+
+
+class Live(TorchDispatchMode):
+    """Watches the operations inside ``with``; ``label`` and ``segment`` say what the code is at.
+
+    ``peaks`` holds for each segment the most live bytes, the operation at which they were reached, and the bytes by
+    label then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.label = "weights"
+        self.segment = ""
+        self.total = 0
+        self.peaks: dict[str, tuple[int, str, dict[str, int]]] = {}
+        self._known: dict[int, list[Any]] = {}
+        self._by_label: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _VALUE and self.segment.startswith("step"):
+            return 10.0  # optimizers read the number of their step, and no memory depends on it
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_flatten(out)[0]:
+            if isinstance(leaf, torch.Tensor):
+                self.add(leaf)
+        if self.segment and self.total > self.peaks.get(self.segment, (-1,))[0]:
+            self.peaks[self.segment] = (self.total, str(func), dict(self._by_label))
+        return out
+
+    def add(self, tensor: torch.Tensor, label: str = "") -> None:
+        """Count the tensor's storage; with a ``label`` also one that is counted already gets it."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        entry = self._known.get(key)
+        if entry is None:
+            size = -(-storage.nbytes() // _BLOCK) * _BLOCK
+            entry = self._known[key] = [size, label or self.label]
+            self._count(size, entry[1])
+            weakref.finalize(storage, self._gone, key).atexit = False
+        elif label and label != entry[1]:
+            self._count(-entry[0], entry[1])
+            entry[1] = label
+            self._count(entry[0], label)
+
+    def _gone(self, key: int) -> None:
+        size, label = self._known.pop(key)
+        self._count(-size, label)
+
+    def _count(self, size: int, label: str) -> None:
+        self.total += size
+        self._by_label[label] = self._by_label.get(label, 0) + size
+
+    def clear(self) -> None:
+        """Forget the peaks, not what is live."""
+        self.peaks = {}
+
+    def measured(self) -> Iterator[tuple[str, list[Any]]]:
+        """Segment, and its peak as plain data: bytes, operation, bytes by label without those that are nothing."""
+        for segment, (size, operation, labels) in self.peaks.items():
+            yield segment, [size, operation, {name: part for name, part in labels.items() if part}]

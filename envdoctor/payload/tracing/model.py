@@ -1,0 +1,203 @@
+"""A model from its configuration alone, of any depth, with what training adds to it; first on meta, then without data.
+
+Only classes that transformers itself has are built: code of the model's repository is never run.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+__all__ = [
+    "Refused",
+    "build",
+    "cut_config",
+    "depth_of",
+    "faked",
+    "lattice",
+    "layers_of",
+    "one_sample_a_row",
+    "parse_config",
+    "signatures",
+    "with_adapters",
+]
+
+#: Names of the number of layers that configurations of transformers do not map to num_hidden_layers.
+_DEPTHS = ("num_hidden_layers", "num_layers", "n_layer")
+
+
+class Refused(Exception):
+    """Why this model or recipe cannot be traced, in one sentence."""
+
+
+def parse_config(data: dict[str, Any]) -> Any:
+    """The configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind = data.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING:
+        raise Refused(f"transformers {_transformers()} has no causal language model of the type {kind}")
+    kept = {key: value for key, value in data.items() if key not in ("auto_map", "quantization_config", "model_type")}
+    return CONFIG_MAPPING[kind].from_dict(kept)
+
+
+def _transformers() -> str:
+    import transformers
+
+    return str(transformers.__version__)
+
+
+def _text(config: Any) -> Any:
+    """The part of a configuration that is about the language model."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def depth_of(config: Any) -> int:
+    """The number of layers. Raises :class:`Refused` where the configuration does not tell."""
+    for name in _DEPTHS:
+        value = getattr(_text(config), name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    raise Refused("the configuration does not say how many layers the model has")
+
+
+def cut_config(config: Any, layers: int) -> Any:
+    """The same configuration with its first ``layers`` layers: what is listed for each layer is cut to as many."""
+    config = copy.deepcopy(config)
+    text = _text(config)
+    depth = depth_of(config)
+    for name, value in list(vars(text).items()):
+        if isinstance(value, list) and len(value) == depth:
+            setattr(text, name, value[:layers])
+    for name in _DEPTHS:
+        if getattr(text, name, None) == depth:
+            setattr(text, name, layers)
+    return config
+
+
+def one_sample_a_row() -> None:
+    """Have transformers take each row of a batch for one sample. It reads positions to find out, which have no values
+    here, and would build a mask that no such run has."""
+    try:
+        from transformers import masking_utils
+    except ImportError:  # releases before 4.53 ask for no positions
+        return
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+
+
+def build(config: Any, job: dict[str, Any]) -> Any:
+    """The model on meta, in the dtype and with the attention of the job."""
+    from transformers import AutoModelForCausalLM
+
+    config = copy.deepcopy(config)
+    dtype = getattr(torch, job["load_dtype"])
+    usual = torch.get_default_dtype()
+    for part in {id(one): one for one in (config, _text(config))}.values():
+        setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
+    config.use_cache = not job["training"]
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
+    except (ValueError, ImportError) as error:
+        raise Refused(f"transformers does not build this model: {error}") from None
+    finally:
+        torch.set_default_dtype(usual)
+    return model.train(job["training"])
+
+
+def layers_of(model: Any, depth: int) -> list[Any]:
+    """The decoder's layers. Raises :class:`Refused` where no list of modules has so many."""
+    found: list[Any] = [
+        module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth
+    ]
+    if not found:
+        raise Refused("the layers of this model are not in one list")
+    largest: Any = max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
+    return list(largest)
+
+
+def signatures(layers: list[Any]) -> list[str]:
+    """What each layer is made of: classes, shapes, and the settings of its modules without its own number."""
+    return [repr([_module(name, module) for name, module in layer.named_modules()]) for layer in layers]
+
+
+def _module(name: str, module: Any) -> tuple[Any, ...]:
+    settings = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str)) and key not in ("layer_idx", "layer_id", "layer_number")
+    }
+    shapes = [(key, tuple(one.shape), str(one.dtype)) for key, one in module._parameters.items() if one is not None]
+    return (name, type(module).__name__, sorted(settings.items()), shapes)
+
+
+def with_adapters(model: Any, job: dict[str, Any]) -> Any:
+    """The model as the recipe trains it: 4-bit weights, adapters, checkpointing; the rest frozen.
+
+    Raises :class:`Refused` for what PEFT does not take.
+    """
+    from .quantized import quantize
+
+    if job["quantized"]:
+        quantize(model, job["quantized"])
+    lora = job.get("lora")
+    if lora is not None:
+        model = _with_lora(model, lora)
+    if job["checkpointing"]:
+        model.gradient_checkpointing_enable()
+        if lora is not None:
+            model.enable_input_require_grads()
+    return model
+
+
+def _with_lora(model: Any, lora: dict[str, Any]) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    wanted = {name: value for name, value in lora.items() if value is not None}
+    try:
+        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise Refused(f"peft does not take these LoRA settings: {error}") from None
+
+
+def faked(model: Any) -> None:
+    """Give every parameter and buffer a place without data on the CPU. Ties stay ties. Under a FakeTensorMode."""
+    made: dict[int, torch.Tensor] = {}
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in made:
+            made[id(tensor)] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        return made[id(tensor)]
+
+    parameters: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, tensor in module._parameters.items():
+            if tensor is not None:
+                key = id(tensor)
+                if key not in parameters:
+                    parameters[key] = torch.nn.Parameter(fake(tensor), requires_grad=tensor.requires_grad)
+                module._parameters[name] = parameters[key]
+        for name, tensor in module._buffers.items():
+            if tensor is not None:
+                module._buffers[name] = fake(tensor)
+
+
+def lattice(names: list[str]) -> tuple[int, int] | None:
+    """Two depths on the line to the full one: after some leading layers the kinds repeat with a period, and both leave
+    the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
+    depth = len(names)
+    for period in range(1, depth // 2 + 1):
+        leading = depth - period
+        while leading and names[leading - 1] == names[leading - 1 + period]:
+            leading -= 1
+        if leading + 2 * period > depth:
+            continue
+        low = leading + (depth - leading) % period + period
+        while low < 3:
+            low += period
+        if low + period < depth:
+            return low, low + period
+    return None

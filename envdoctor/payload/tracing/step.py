@@ -1,0 +1,151 @@
+"""One step of training, or one prompt, with the code that is installed; the same on fake and on real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["make_optimizer", "prompt", "training_step"]
+
+
+def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> None:
+    """Forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.
+
+    With accumulation the gradients of earlier batches are there from the beginning, as they are in every batch but the
+    first.
+    """
+    tell("forward")
+    if job["stage"] == "dpo":
+        loss = _preference_loss(model, job, tokens)
+    else:
+        ids = _ids(job["batch"], tokens)
+        outputs = _called(model, job, input_ids=ids, labels=ids, **_mask(job, ids))
+        loss = outputs["loss"]
+        if not job["keep_outputs"]:
+            del outputs
+    tell("backward")
+    loss.backward()
+    tell("clip")
+    torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], 1.0)
+    tell("step")
+    optimizer.step()
+    tell("")
+    optimizer.zero_grad()
+
+
+def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> Any:
+    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone where the code
+    can."""
+    import inspect
+
+    known = inspect.signature(model.forward).parameters
+    last = {name: 1 for name in ("logits_to_keep", "num_logits_to_keep") if name in known}
+    ids = _ids(job["batch"], tokens)
+    tell("forward")
+    with torch.no_grad():
+        outputs = model(input_ids=ids, use_cache=True, **last, **_mask(job, ids))
+        outputs["logits"][:, -1, :].clone().float()
+    tell("")
+    return outputs.get("past_key_values")
+
+
+def _ids(batch: int, tokens: int) -> torch.Tensor:
+    return torch.zeros((batch, tokens), dtype=torch.long)
+
+
+def _mask(job: dict[str, Any], ids: torch.Tensor) -> dict[str, Any]:
+    """A mask of padded samples; one sample alone has no padding, and then the code that reads the mask drops it."""
+    return {"attention_mask": torch.ones_like(ids)} if job["padded"] else {}
+
+
+def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
+    """The model's outputs under the recipe's autocast, and in float32 then, as accelerate hands them on."""
+    if job["amp"] is None:
+        return model(**inputs)
+    with torch.autocast("cpu", dtype=getattr(torch, job["amp"])):
+        outputs = model(**inputs)
+    for name in list(outputs):
+        value = outputs[name]
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            outputs[name] = value.float()
+    return outputs
+
+
+def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
+    """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, against the same model without its adapters,
+    against a copy, or against values that were computed before."""
+    ids = _ids(2 * job["batch"], tokens)
+    with torch.no_grad():
+        if job["reference"] == "precomputed":
+            base = torch.zeros(len(ids))
+        elif job["reference"] == "adapter-off":
+            with model.disable_adapter():
+                base = _log_likelihood(model, job, ids)
+        else:
+            base = _log_likelihood(model.reference, job, ids)
+    policy = _log_likelihood(model, job, ids)
+    chosen, rejected = (policy - base).chunk(2)
+    return -torch.nn.functional.logsigmoid(0.1 * (chosen - rejected)).mean()
+
+
+def _log_likelihood(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
+    logits = _called(model, job, input_ids=ids, **_mask(job, ids))["logits"][:, :-1].float()
+    return torch.gather(logits.log_softmax(-1), 2, ids[:, 1:, None]).squeeze(2).sum(-1)
+
+
+def make_optimizer(model: Any, name: str) -> Any:
+    """The recipe's optimizer with its states allocated, as they are in every step but the first."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if name in _KEPT:
+        return _Still(parameters, [_KEPT[name](parameter) for parameter in parameters])
+    if name == "adafactor":
+        from transformers.optimization import Adafactor
+
+        # Without their own schedule, as the Trainer sets it.
+        optimizer: Any = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)
+    else:
+        # A GPU takes the for-each form where none is named, and a CPU does not.
+        optimizer = getattr(torch.optim, name)(parameters, foreach=True)
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    return optimizer
+
+
+class _Still:
+    """An optimizer whose kernel needs nothing beside its states: it changes the parameters where they are."""
+
+    def __init__(self, parameters: list[Any], states: Any) -> None:
+        self.parameters = parameters
+        self.states = states
+
+    def step(self) -> None:
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.detach().add_(parameter.grad)
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
+def _eight_bit(parameter: torch.Tensor, states: int) -> list[torch.Tensor]:
+    """States of bitsandbytes: a byte a value and a float32 scale for 256 of them; float32 below 4096 values."""
+    count = parameter.numel()
+    if count < 4096:
+        return [torch.empty(count) for _ in range(states)]
+    sizes = [count, 4 * -(-count // 256)]
+    return [torch.empty(size, dtype=torch.uint8) for size in sizes * states]
+
+
+#: States of optimizers that are not torch's, or that work without temporary values.
+_KEPT: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
+    "adamw_fused": lambda parameter: [torch.empty_like(parameter), torch.empty_like(parameter)],
+    "adamw_8bit": lambda parameter: _eight_bit(parameter, 2),
+    "lion": lambda parameter: [torch.empty_like(parameter)],
+    "lion_8bit": lambda parameter: _eight_bit(parameter, 1),
+    "elsewhere": lambda parameter: [],
+}

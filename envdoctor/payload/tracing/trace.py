@@ -1,0 +1,201 @@
+"""Trace a recipe on a model that has no data, at two depths and a few lengths: the most memory of each part of a step.
+
+What comes out is exact for the code that is installed, up to what kernels need inside one operation. Records:
+``{"case": "model", ...}`` about the model of full depth, one ``{"case": "point", "layers": n, "tokens": s, "segments":
+{...}}`` a run, and ``{"case": "refused", "refusal": ...}`` instead of either.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from .live import Live
+from .model import (
+    Refused,
+    build,
+    cut_config,
+    depth_of,
+    faked,
+    lattice,
+    layers_of,
+    one_sample_a_row,
+    parse_config,
+    signatures,
+    with_adapters,
+)
+from .step import make_optimizer, prompt, training_step
+
+__all__ = ["run", "trace"]
+
+
+def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
+    ``load_dtype``, ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``,
+    ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any
+    case."""
+    gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
+    one_sample_a_row()
+    try:
+        config = parse_config(job["config"])
+        depth = depth_of(config)
+        model = build(config, job)
+        layers = layers_of(model, depth)
+        depths = None if job.get("full") else lattice(signatures(layers))
+        emit({"case": "model", **_described(model, layers), "depth": depth, "depths": depths or [depth]})
+        del model, layers
+        for count in depths or (depth,):
+            trace(cut_config(config, count), count, job, emit)
+    except Refused as error:
+        emit({"case": "refused", "refusal": str(error)})
+
+
+def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """One point for each length."""
+    model = build(config, job)
+    layers = layers_of(model, depth)
+    model = with_adapters(model, job)
+    if job["reference"] == "copy":
+        model.__dict__["reference"] = build(config, job).requires_grad_(False)  # no module of the model
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        faked(model)
+        if "reference" in model.__dict__:
+            faked(model.__dict__["reference"])
+        live = Live()
+        _watch(live, model, layers)
+        for tensor in [*model.parameters(), *model.buffers()]:
+            live.add(tensor, "adapters" if tensor.requires_grad and job.get("lora") else "weights")
+        if "reference" in model.__dict__:
+            for tensor in model.__dict__["reference"].parameters():
+                live.add(tensor, "reference model")
+        trained = [one for one in model.parameters() if one.requires_grad] if job["training"] else []
+        with live:
+            live.segment, live.label = "step/before", "optimizer states"
+            optimizer = make_optimizer(model, job["optimizer"]) if trained else None
+            for tokens in job["tokens"]:
+                live.clear()
+                cache = _point(live, model, optimizer, job, tokens)
+                emit(
+                    {
+                        "case": "point",
+                        "layers": depth,
+                        "tokens": tokens,
+                        "trained": sum(one.numel() for one in trained),
+                        "cache_bytes": cache,
+                        "segments": dict(live.measured()),
+                    }
+                )
+
+
+def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: int) -> int:
+    """Run the step, or the prompt; the bytes that are kept of it then (the keys and values of a prompt)."""
+
+    def tell(phase: str) -> None:
+        live.segment = phase and phase + "/before"
+        live.label = _LABELS[phase]
+
+    tell("")
+    if not job["training"]:
+        before = live.total
+        cache = prompt(model, job, tokens, tell)
+        kept = live.total - before
+        del cache
+        return kept
+    if job["accumulation"] > 1:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.empty_like(parameter)
+                live.add(parameter.grad, "gradients")
+    training_step(model, optimizer, job, tokens, tell)
+    return 0
+
+
+#: What the tensors hold that a phase makes first.
+_LABELS = {
+    "": "batch",
+    "forward": "embeddings and masks",
+    "backward": "logits and loss",
+    "clip": "temporary values of the optimizer",
+    "step": "temporary values of the optimizer",
+}
+
+
+def _watch(live: Live, model: Any, layers: Any) -> None:
+    """Have ``live`` know at which layer, and at what in it, the code is: forward, and backward by the gradients that
+    arrive."""
+    last = len(layers) - 1
+    for place, layer in enumerate(layers):
+        where = "first" if place == 0 else "last" if place == last else "middle"
+        layer.register_forward_pre_hook(_entering(live, where))
+        layer.register_forward_hook(_leaving(live, where))
+        for name, child in layer.named_children():
+            child.register_forward_pre_hook(_inside(live, _kind(name)))
+            child.register_forward_hook(_outside(live))
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda one: live.add(one.grad, "gradients"))
+
+
+def _kind(name: str) -> str:
+    if "attn" in name or "attention" in name:
+        return "attention"
+    return "hidden states" if "norm" in name else "MLP"
+
+
+def _entering(live: Live, where: str) -> Any:
+    def hook(module: Any, inputs: Any) -> None:
+        phase = live.segment.partition("/")[0]
+        if phase:
+            live.segment = phase + "/" + where
+        if phase == "forward":
+            live.label = "hidden states"
+
+    return hook
+
+
+def _leaving(live: Live, where: str) -> Any:
+    def hook(module: Any, inputs: Any, output: Any) -> None:
+        if not live.segment.startswith("forward"):
+            return
+        if where == "last":
+            live.segment, live.label = "forward/after", "logits and loss"
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, torch.Tensor) and first.requires_grad:
+            first.register_hook(lambda gradient: _arrived(live, where))
+
+    return hook
+
+
+def _arrived(live: Live, where: str) -> None:
+    if live.segment.startswith("backward"):
+        live.segment, live.label = "backward/" + where, "gradients of activations"
+
+
+def _inside(live: Live, kind: str) -> Any:
+    def hook(module: Any, inputs: Any) -> None:
+        if live.segment.startswith("forward"):
+            live.label = kind
+
+    return hook
+
+
+def _outside(live: Live) -> Any:
+    def hook(module: Any, inputs: Any, output: Any) -> None:
+        if live.segment.startswith("forward"):
+            live.label = "hidden states"
+
+    return hook
+
+
+def _described(model: Any, layers: Any) -> dict[str, Any]:
+    """Sizes of the whole model: parameters, their bytes, and those of its largest layer."""
+    parameters = list(model.parameters())
+    return {
+        "parameters": sum(one.numel() for one in parameters),
+        "weight_bytes": sum(one.numel() * one.element_size() for one in parameters),
+        "layer_parameters": max(sum(one.numel() for one in layer.parameters()) for layer in layers),
+    }

@@ -1,0 +1,122 @@
+"""The memory prediction as text: the number, a bar beside what is free, what holds it, and what would make it fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.report.layout import display_width, pad
+from envdoctor.report.page import LABEL, Page
+
+if TYPE_CHECKING:
+    from envdoctor.memory.section import MemorySaving, MemorySection
+
+__all__ = ["memory_lines"]
+
+#: Columns of the longer bar.
+_BAR = 50
+_MOST_TERMS = 3
+_VERDICTS = {"fits": "fits", "tight": "tight", "does-not-fit": "does not fit"}
+_TERMS = {
+    "weights": "weights",
+    "adapters": "adapters",
+    "reference model": "reference model",
+    "gradients": "gradients",
+    "optimizer states": "optimizer states",
+    "temporary values of the optimizer": "temporary values of the optimizer",
+    "batch": "batch",
+    "embeddings and masks": "embeddings and masks",
+    "attention": "attention",
+    "MLP": "MLP",
+    "hidden states": "hidden states",
+    "logits and loss": "logits and loss",
+    "gradients of activations": "gradients of activations",
+    "communication buffers": "communication buffers",
+    "gathered layers": "gathered layers",
+    "KV cache": "KV cache",
+    "activations of a step": "activations of a step",
+    "CUDA context": "CUDA context",
+}
+_PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "clip": "gradient clipping",
+    "step": "optimizer step",
+    "decode": "generation",
+    "start": "start of the engine",
+    "KV cache": "KV cache",
+}
+
+
+def memory_lines(section: MemorySection, page: Page) -> list[str]:
+    """The section of the report, without a blank line around it."""
+    low, high = map(_gib, section["process_gib"])
+    size = _gib(section["allocated_gib"])
+    if section["serving"] is None:
+        amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", size=size, low=low, high=high)
+    else:
+        amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", size=size, high=high)
+    lines = page.labelled(page.say("Memory"), amount)
+    if section["verdict"] is not None:
+        lines += page.labelled("", _free(section, page))
+        lines += [" " * LABEL + line for line in _bars(section, page)]
+    lines += page.labelled(page.say("Peak"), _peak(section, page))
+    terms = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in section["terms"]]
+    listed = terms if page.verbosity > 0 else terms[:_MOST_TERMS]
+    lines += page.items(listed, pad(page.say("Largest"), LABEL), " " * LABEL)
+    if section["serving"] is not None:
+        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
+        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
+        lines += page.labelled(page.say("KV cache"), text)
+    lines += _listed(page.say("Changes"), [_change(change, page) for change in section["changes"]], page)
+    taken = [page.sentence(text) for text in section["assumed"]]
+    taken += [
+        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
+    ]
+    return lines + _listed(page.say("Assumed"), taken, page)
+
+
+def _listed(label: str, texts: list[str], page: Page) -> list[str]:
+    return [line for place, text in enumerate(texts) for line in page.labelled("" if place else label, text)]
+
+
+def _free(section: MemorySection, page: Page) -> str:
+    return page.say(
+        "{free} of {total} GiB are free on {gpu}: {verdict}",
+        free=_gib(section["free_gib"] or 0.0),
+        total=_gib(section["total_gib"] or 0.0),
+        gpu=section["gpu"],
+        verdict=page.say(_VERDICTS[str(section["verdict"])]),
+    )
+
+
+def _peak(section: MemorySection, page: Page) -> str:
+    what = page.say(
+        "{layers} layers, batch {batch} x {tokens} tokens",
+        layers=section["layers"],
+        batch=section["batch"],
+        tokens=f"{section['tokens']:,}",
+    )
+    return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
+
+
+def _bars(section: MemorySection, page: Page) -> list[str]:
+    """Two bars of one scale: what is needed (``#`` the least, ``+`` the most), and what is free (``=``)."""
+    low, high = section["process_gib"]
+    scale = _BAR / max(high, section["total_gib"] or 0.0)
+    least = round(low * scale)
+    bars = ["#" * least + "+" * (round(high * scale) - least), "=" * round((section["free_gib"] or 0.0) * scale)]
+    names = [page.say("needed"), page.say("free")]
+    width = max(map(display_width, names)) + 1
+    return [f"{pad(name, width)}|{bar}|" for name, bar in zip(names, bars, strict=True)]
+
+
+def _change(change: MemorySaving, page: Page) -> str:
+    settings = [
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
+    ]
+    verdict = page.say(_VERDICTS[change["verdict"]])
+    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
+
+
+def _gib(size: float) -> str:
+    return f"{size:.1f}" if size >= 1 else f"{size:.2f}"

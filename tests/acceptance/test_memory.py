@@ -1,0 +1,114 @@
+"""Will it fit: as a person asks, and reads the answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import validate
+
+import envdoctor
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+RECIPE = {
+    "method": "full",
+    "batch_size": 4,
+    "max_length": 2048,
+    "load_dtype": "bf16",
+    "gradient_checkpointing": "false",
+}
+
+Ask = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+
+    def run(*arguments: str, python: str = sys.executable, **recipe: object) -> subprocess.CompletedProcess[str]:
+        settings = [f"--set=recipe.{name}={value}" for name, value in {**RECIPE, **recipe}.items() if value]
+        command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu", "--no-cache"]
+        where = [] if "--model" in arguments else ["--model", str(tmp_path)]
+        command += [*where, "--python", python, *settings, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    return run
+
+
+@pytest.mark.torch
+def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
+    answer = ask("--gpu-memory", "3", "--format", "json", python=torch_python, optimizer="adamw_torch")
+    report = json.loads(answer.stdout)
+    schema = Path(envdoctor.__file__).parent / "report" / "schemas" / "report.schema.json"
+    validate(report, json.loads(schema.read_bytes()))
+    section = report["sections"]["memory"]
+    assert (answer.returncode, section["verdict"], section["phase"]) == (1, "does-not-fit", "backward")
+    assert [finding["id"] for finding in report["findings"]] == ["does-not-fit"]
+    assert sum(term["gib"] for term in section["terms"]) == pytest.approx(section["allocated_gib"], rel=0.01)
+    fitting = {name for change in section["changes"] if change["verdict"] == "fits" for name in change["set"]}
+    assert {"recipe.batch_size", "recipe.max_length"} <= fitting
+
+
+@pytest.mark.torch
+def test_it_fits_and_the_bar_is_drawn(ask: Ask, torch_python: str) -> None:
+    answer = ask("--gpu", "A6000", python=torch_python)
+    assert answer.returncode == 0
+    assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in answer.stdout
+    assert "free   |=" in answer.stdout and "the optimizer was not given: AdamW was taken" in answer.stdout
+    assert "适配" in ask("--gpu", "A6000", "--lang", "zh", python=torch_python).stdout
+
+
+@pytest.mark.torch
+def test_without_a_gpu_there_is_a_number_and_no_verdict(ask: Ask, torch_python: str) -> None:
+    answer = ask(python=torch_python)
+    assert answer.returncode == 0 and "does not fit" not in answer.stdout
+    assert "no GPU is known, so whether it fits was not judged" in answer.stdout
+
+
+@pytest.mark.torch
+def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) -> None:
+    engine = dict.fromkeys(RECIPE, "") | {"framework": "vllm", "gpu_memory_utilization": 0.95}
+    free = ["--gpu", "A6000", "--set", "gpu.free_gib=43", "--format", "json"]
+    answer = ask(*free, python=torch_python, **engine)
+    section = json.loads(answer.stdout)["sections"]["memory"]
+    assert (answer.returncode, section["verdict"], section["phase"]) == (1, "does-not-fit", "start")
+    assert section["serving"]["asked_gib"] == pytest.approx(45.6)
+    assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.87}
+    alone = ask("--gpu", "A6000", python=torch_python, **engine)
+    assert alone.returncode == 0 and "fits" in alone.stdout
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        ({"max_length": ""}, "the length is not known: give the longest sample in tokens"),
+        ({"stage": "grpo"}, "the memory of the stage grpo is not predicted yet"),
+        ({"method": "lora", "optimizer": "muon"}, "the memory of the optimizer muon is not known"),
+    ],
+)
+def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, str], sentence: str) -> None:
+    answer = ask("--gpu", "A6000", **recipe)
+    assert answer.returncode == 3
+    assert sentence in answer.stdout
+
+
+def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
+    answer = ask("--model", "nobody/nothing")
+    assert answer.returncode == 3 and "no config.json of nobody/nothing is at hand" in answer.stdout
+    answer = ask("--gpu", "A6001")
+    assert answer.returncode == 2 and "no GPU of that name is known" in answer.stderr

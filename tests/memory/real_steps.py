@@ -1,0 +1,156 @@
+"""Real training steps of tiny models on a CPU, their peak by torch's profiler, and what the trace predicts for them.
+
+A script for an interpreter with torch, transformers and peft: it prints one JSON line a case. The loop is written anew
+here and the memory is counted by the profiler, so that the trace is compared with reality and not with itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+DENSE = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 4000,
+    "pad_token_id": 0,
+}
+MOE = {
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 256,
+    "decoder_sparse_step": 1,
+    "num_hidden_layers": 6,
+    "model_type": "qwen3_moe",
+    "head_dim": 32,
+}
+GEMMA = {"model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64, "num_hidden_layers": 14}
+LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"]}
+#: Changes of the configuration, and of the job.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "dense": ({}, {}),
+    "dense, eager attention": ({}, {"attention": "eager"}),
+    "dense, checkpointing": ({}, {"checkpointing": True}),
+    "dense, padded batch": ({}, {"batch": 4, "padded": True}),
+    "accumulation": ({}, {"accumulation": 2}),
+    "plain SGD": ({}, {"optimizer": "SGD"}),
+    "LoRA": ({}, {"lora": LORA}),
+    "LoRA, checkpointing": ({}, {"lora": LORA, "checkpointing": True}),
+    "LoRA of all layers with dropout": ({}, {"lora": {**LORA, "lora_dropout": 0.1, "target_modules": "all-linear"}}),
+    "GLM, LoRA": ({"model_type": "glm", "head_dim": 32}, {"lora": LORA}),
+    "mixture of experts": (MOE, {"load_dtype": "bfloat16"}),
+    "mixture of experts, LoRA": (MOE, {"load_dtype": "bfloat16", "lora": LORA}),
+    "sliding windows": (GEMMA, {}),
+    "DPO, LoRA": ({}, {"stage": "dpo", "lora": LORA, "reference": "adapter-off"}),
+    "DPO, a copy": ({}, {"stage": "dpo", "reference": "copy"}),
+}
+JOB = {
+    "training": True,
+    "load_dtype": "float32",
+    "amp": None,
+    "attention": "sdpa",
+    "quantized": None,
+    "lora": None,
+    "checkpointing": False,
+    "stage": "sft",
+    "reference": "none",
+    "batch": 2,
+    "padded": False,
+    "accumulation": 1,
+    "keep_outputs": False,
+    "optimizer": "AdamW",
+}
+TOKENS = 192
+
+
+def main() -> None:
+    """Every case: name, measured and predicted bytes, the depths that were traced."""
+    folder = sys.argv[1]
+    package = ModuleType("envdoctor_payload")
+    package.__path__ = [folder]
+    sys.modules["envdoctor_payload"] = package
+    run = import_module("envdoctor_payload.tracing.trace").run
+    for name, (settings, changes) in CASES.items():
+        config, job = {**DENSE, **settings}, {**JOB, **changes}
+        records: list[dict[str, Any]] = []
+        run({**job, "config": config, "tokens": [TOKENS]}, records.append)
+        print(json.dumps({"case": name, "measured": measured(config, job), "records": records}), flush=True)
+
+
+def measured(config: dict[str, Any], job: dict[str, Any]) -> int:
+    """The most bytes that torch's CPU allocator had given out during the second step."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    data = {key: value for key, value in config.items() if key != "model_type"}
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        settings = CONFIG_MAPPING[config["model_type"]](**data, use_cache=False)
+        dtype = getattr(torch, job["load_dtype"])
+        model = AutoModelForCausalLM.from_config(settings, attn_implementation=job["attention"], dtype=dtype).train()
+        reference = copy.deepcopy(model).requires_grad_(False) if job["reference"] == "copy" else None
+        if job["lora"]:
+            from peft import LoraConfig, get_peft_model
+
+            model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **job["lora"]))
+        if job["checkpointing"]:
+            model.gradient_checkpointing_enable()
+            model.enable_input_require_grads()
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = getattr(torch.optim, job["optimizer"])(parameters, foreach=True)
+        loop(model, reference, optimizer, parameters, job)
+        with record_function("the step"):
+            loop(model, reference, optimizer, parameters, job)
+    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    step = next(event for event in events if event.name() == "the step")
+    total = most = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        total += event.nbytes()
+        if step.start_ns() <= event.start_ns() <= step.start_ns() + step.duration_ns():
+            most = max(most, total)
+    return most
+
+
+def loop(model: Any, reference: Any, optimizer: Any, parameters: list[Any], job: dict[str, Any]) -> None:
+    """What a trainer does between two steps of the optimizer."""
+    for _ in range(job["accumulation"]):
+        ids = torch.randint(1, 4000, ((2 if job["stage"] == "dpo" else 1) * job["batch"], TOKENS))
+        mask = torch.ones_like(ids)
+        mask[0, -1] = 0
+        inputs = {"input_ids": ids, **({"attention_mask": mask} if job["padded"] else {})}
+        told = preference(model, reference, inputs) if job["stage"] == "dpo" else model(**inputs, labels=ids).loss
+        told.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def preference(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
+    """The loss of DPO."""
+
+    def scores(judge: Any) -> Any:
+        probabilities = judge(**inputs).logits[:, :-1].float().log_softmax(-1)
+        return probabilities.gather(2, inputs["input_ids"][:, 1:, None]).squeeze(2).sum(-1)
+
+    with torch.no_grad():
+        if reference is None:
+            with model.disable_adapter():
+                base = scores(model)
+        else:
+            base = scores(reference)
+    chosen, rejected = (scores(model) - base).chunk(2)
+    return -torch.nn.functional.logsigmoid(0.1 * (chosen - rejected)).mean()
+
+
+if __name__ == "__main__":
+    main()

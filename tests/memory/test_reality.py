@@ -1,0 +1,47 @@
+"""The trace against reality: peaks of real steps on a CPU, counted by torch's profiler, and what was predicted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.memory.closed_form import ClosedForm
+from envdoctor.memory.tracing import Trace
+from envdoctor.sandbox.target import PAYLOAD
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+
+TOKENS = 192
+ALLOWED = 0.02
+
+
+@pytest.fixture(scope="module")
+def steps(torch_python: str) -> list[dict[str, Any]]:
+    script = Path(__file__).with_name("real_steps.py")
+    run = subprocess.run(
+        [torch_python, "-W", "ignore", script, str(PAYLOAD)], capture_output=True, text=True, check=False, timeout=1800
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+
+
+def predicted(step: dict[str, Any]) -> float:
+    model, *points = step["records"]
+    return ClosedForm(Trace(model, tuple(points)), 1).at(1, TOKENS).size
+
+
+def test_within_two_percent(steps: list[dict[str, Any]]) -> None:
+    assert len(steps) >= 12
+    assert dict(wrong(steps)) == {}
+
+
+def wrong(steps: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    for step in steps:
+        error = predicted(step) / step["measured"] - 1
+        if abs(error) > ALLOWED:
+            yield step["case"], round(error, 4)

@@ -1,0 +1,100 @@
+"""What a recipe's facts make of the trace, and what is said instead of a guess."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.recipe import Plan, plan_of
+
+BASE = {"recipe.method": "lora", "recipe.max_length": 2048, "recipe.batch_size": 2, "recipe.optimizer": "adamw_torch"}
+
+
+def plan(**recipe: Any) -> Plan:
+    given = {**BASE, **{f"recipe.{name}": value for name, value in recipe.items()}}
+    given.setdefault("recipe.gradient_checkpointing", True)
+    given.update({"model.dtype": "bfloat16", "pkg.transformers": "4.57.6"})
+    return plan_of(FactSet(Fact(key, value, "test", "given") for key, value in given.items() if value != "unknown"))
+
+
+def test_what_was_not_given_is_said() -> None:
+    taken = plan(method="unknown", batch_size="unknown", optimizer="unknown", gradient_checkpointing="unknown")
+    assert [text.partition(" was not given")[0] for text in taken.assumed] == [
+        "the method",
+        "the batch size",
+        "the dtype of the weights",
+        "the optimizer",
+        "gradient checkpointing",
+    ]
+    assert plan(load_dtype="bf16").assumed == ()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ({"max_length": "unknown"}, "the longest sample in tokens"),
+        ({"stage": "ppo"}, "stage ppo"),
+        ({"method": "oft"}, "method oft"),
+        ({"optimizer": "muon"}, "optimizer muon"),
+        ({"quantization": "gptq"}, "weights in gptq"),
+        ({"method": "full", "quantization": "bnb-4bit"}, "only of bnb-4bit with LoRA"),
+    ],
+)
+def test_no_guess(recipe: dict[str, Any], words: str) -> None:
+    with pytest.raises(MemoryProblem, match=words):
+        plan(**recipe)
+
+
+def test_load_dtype_that_is_known_to_be_unset_is_float32_before_transformers_5() -> None:
+    assert plan(load_dtype=ABSENT).job["load_dtype"] == "float32"
+    assert plan().job["load_dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ({"dtype": "bf16"}, "bfloat16"),
+        ({"dtype": "fp32"}, None),
+        ({"dtype": "bf16", "framework": "openrlhf"}, None),
+        ({"dtype": "bf16", "zero_stage": 2}, None),
+    ],
+)
+def test_autocast(recipe: dict[str, Any], expected: str | None) -> None:
+    assert plan(**recipe).job["amp"] == expected
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [({}, True), ({"batch_size": 1}, False), ({"packing": True}, False), ({"attn": "flash_attention_2"}, False)],
+)
+def test_a_batch_of_several_samples_is_padded(recipe: dict[str, Any], expected: bool) -> None:
+    assert plan(**recipe).job["padded"] is expected
+
+
+def test_flash_attention_keeps_what_the_fused_kernel_keeps() -> None:
+    assert plan(attn="flash_attention_2").job["attention"] == "sdpa"
+    assert plan(attn="eager").job["attention"] == "eager"
+
+
+def test_quantised_lora_is_qlora() -> None:
+    assert plan(quantization="bnb-4bit").job["quantized"] == {"double": False, "upcast": True}
+    assert plan(method="qlora", framework="llamafactory").job["quantized"]["upcast"] is False
+    assert plan().job["quantized"] is None
+
+
+def test_the_reference_model_of_dpo() -> None:
+    assert plan(stage="dpo").job["reference"] == "adapter-off"
+    assert plan(stage="dpo", method="full").job["reference"] == "copy"
+    assert plan(stage="dpo", reference_model="precomputed").job["reference"] == "precomputed"
+    assert plan().job["reference"] == "none"
+
+
+def test_what_the_trace_does_not_follow_is_named() -> None:
+    assert plan(kernels=("liger",), chunked_loss=True).savers == (
+        "kernels that replace parts of the model",
+        "the loss in chunks",
+    )

@@ -1,0 +1,134 @@
+"""The trace in a child of an interpreter with torch: real models from their shapes alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.memory.closed_form import ClosedForm
+from envdoctor.memory.tracing import Trace, Tracer
+from envdoctor.sandbox.target import Place, Task, run_in_target
+
+pytestmark = pytest.mark.torch
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+GIB = 1 << 30
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+}
+LORA = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
+JOB = {
+    "training": True,
+    "load_dtype": "bfloat16",
+    "amp": None,
+    "attention": "sdpa",
+    "quantized": None,
+    "lora": LORA,
+    "checkpointing": False,
+    "stage": "sft",
+    "reference": "none",
+    "batch": 1,
+    "padded": False,
+    "accumulation": 1,
+    "keep_outputs": False,
+    "optimizer": "AdamW",
+}
+VERSIONS = {"torch": "1", "transformers": "1"}
+
+
+@pytest.fixture
+def place(torch_python: str, tmp_path: Path) -> Place:
+    return Place(torch_python, os.environ, str(tmp_path), str(tmp_path), "")
+
+
+def config(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FIXTURES / name / "config.json").read_bytes())
+    return data
+
+
+def jobs(*changes: Mapping[str, Any], data: Mapping[str, Any] = TINY, tokens: tuple[int, ...] = (64,)) -> list[Any]:
+    return [{**JOB, "config": data, "tokens": list(tokens), **change} for change in changes]
+
+
+def sizes(traces: list[Trace | str], tokens: int) -> list[float]:
+    assert all(isinstance(trace, Trace) for trace in traces), traces
+    return [ClosedForm(trace, 1).at(1, tokens).size for trace in traces if isinstance(trace, Trace)]
+
+
+def test_two_depths_and_three_lengths_say_what_the_whole_says(place: Place) -> None:
+    lengths = (128, 64, 32)
+    alone = jobs({"lora": None}, {"lora": None, "full": True}, {"lora": None, "full": True, "tokens": [96]})
+    alone[0]["tokens"] = alone[1]["tokens"] = list(lengths)
+    short, full, between = Tracer(place, {"torch": None}, None).run(alone)
+    assert isinstance(short, Trace) and short.model["depths"] == [3, 4]
+    assert sizes([short], 128) == pytest.approx(sizes([full], 128), rel=1e-3)
+    assert sizes([short], 96) == pytest.approx(sizes([between], 96), rel=1e-3)
+
+
+def test_what_saves_memory_does(place: Place) -> None:
+    usual = {"lora": None, "attention": "eager", "config": {**TINY, "vocab_size": 64}, "tokens": [256]}
+    changes = [{}, {"attention": "sdpa"}, {"attention": "sdpa", "checkpointing": True}, {"checkpointing": True}]
+    eager, sdpa, both, checkpointing = sizes(
+        Tracer(place, {"torch": None}, None).run(jobs(*({**usual, **change} for change in changes))), 256
+    )
+    assert eager > sdpa > both and eager > checkpointing > both
+
+
+def test_a_type_that_transformers_does_not_have_is_refused_and_no_code_of_the_model_runs(place: Place) -> None:
+    remote = {"model_type": "chatglm", "auto_map": {"AutoModelForCausalLM": "modeling_chatglm.Chat"}}
+    (refused,) = Tracer(place, {"torch": None}, None).run(jobs({}, data=remote))
+    assert isinstance(refused, str) and "no causal language model of the type chatglm" in refused
+
+
+def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(place: Place, tmp_path: Path) -> None:
+    home = tmp_path / "cache"
+    (asked,) = jobs({"training": False, "lora": None})
+    (fresh,) = Tracer(place, VERSIONS, str(home)).run([asked])
+    nowhere = place._replace(python=str(tmp_path / "gone"))
+    assert Tracer(nowhere, VERSIONS, str(home)).run([asked]) == [fresh]
+    for other in ({**VERSIONS, "torch": "2"}, {**VERSIONS, "torch": "1.dev0"}, {**VERSIONS, "torch": None}):
+        (missing,) = Tracer(nowhere, other, str(home)).run([asked])
+        assert isinstance(missing, str) and missing.startswith("the model could not be traced")
+    (missing,) = Tracer(nowhere, VERSIONS, str(home)).run([{**asked, "batch": 2}])
+    assert isinstance(missing, str)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf"])
+def test_real_models(name: str, place: Place) -> None:
+    short, full = jobs({"tokens": [2048, 1024, 512]}, {"full": True}, data=config(name), tokens=(2048,))
+    tasks = [Task("tracing/trace.py", job, ("torch", "transformers", "peft"), 400, 4000) for job in (short, full)]
+    for task in tasks:
+        (answer,) = run_in_target([task], place)
+        assert answer.ending == "ok", answer.detail
+        if task is tasks[0]:
+            assert answer.peak_mib is not None and answer.peak_mib < 1024
+            print(f"{name}: {answer.cpu_seconds:.1f} s of CPU, {answer.peak_mib:.0f} MiB")
+    traces = Tracer(place, {"torch": None}, None).run([short, full])
+    low, whole = sizes(traces, 2048)
+    assert low == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_glm_4_9b_of_the_story(place: Place) -> None:
+    changes = [
+        {"attention": "eager"},
+        {},
+        {"attention": "eager", "checkpointing": True},
+        {"checkpointing": True},
+    ]
+    data = config("glm-4-9b-chat-hf")
+    traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
+    found = [size / GIB for size in sizes(traces, 6001)]
+    assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
