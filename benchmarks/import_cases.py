@@ -31,20 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 TORCH = "torch==2.13.0"
-#: What the two stacks are made of beside torch: releases of autumn 2026, and of autumn 2025.
-STACKS: Mapping[str, str] = {
-    "2026": """
-        numpy==2.4.6 transformers==5.23.0 peft==0.21.2 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0
-        diffusers==0.42.1 sentence-transformers==6.2.0 bitsandbytes==0.50.2 evaluate==0.4.6 gradio==6.31.0
-        lightning==2.6.6 huggingface-hub==2.4.0 tokenizers==0.23.3 optimum==2.3.0 torchao==0.18.0 kernels==0.17.2 einops
-    """,
-    "2025": """
-        numpy==2.2.6 transformers==4.57.6 peft==0.17.1 trl==0.23.1 accelerate==1.10.1 datasets==4.1.1
-        diffusers==0.35.2 sentence-transformers==5.1.2 bitsandbytes==0.48.1 evaluate==0.4.6 gradio==5.49.1
-        lightning==2.5.5 huggingface-hub==0.36.2 tokenizers==0.22.2 safetensors==0.6.2 pandas==2.3.3 pyarrow==21.0.0
-        pydantic==2.11.10 optimum==2.0.0 torchao==0.13.0 kernels==0.12.3 einops
-    """,
-}
+#: What the two stacks are made of beside torch, to the last package: releases of autumn 2025, and of autumn 2026.
+STACKS = {path.stem: path for path in sorted((ROOT / "benchmarks" / "stacks").glob("*.txt"))}
 #: What is replaced: six times in ten what every training script imports, three times what stands beside it, and else
 #: what lies below.
 CORE = (
@@ -211,7 +199,7 @@ class Workshop:
             python = str(folder / "bin" / "python")
             subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=True)
             torch = next(found.version for found in distributions(name="torch", path=[str(site_of(folder))]))
-            packages = [f"torch=={torch}", *STACKS[name].split()]
+            packages = [f"torch=={torch}", "-r", str(STACKS[name])]
             subprocess.run([self.uv, "pip", "install", "-q", "--python", python, *packages], check=True)
         return folder
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ IN_PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
 
 def main(arguments: list[str]) -> int:
     """Run the steps in order and return the exit code of the first that fails."""
+    # Hundreds of interpreters are started: without bytecode each would compile envdoctor, and each worker the tests.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     slow = "--slow" in arguments
     rest = [argument for argument in arguments if argument != "--slow"]
     python = sys.executable

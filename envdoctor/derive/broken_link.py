@@ -16,7 +16,7 @@ from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_p
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
 
-INPUTS = ("link", "link_read", "import_run", "pkg.*")
+INPUTS = ("link", "link_read", "import_run", "conflict", "pkg.*")
 OUTPUTS = ("broken_link",)
 
 _COLUMNS = (
@@ -25,6 +25,7 @@ _COLUMNS = (
 )
 _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
+_OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
@@ -41,7 +42,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(value, there, matrix.ledger, followed),
     )
-    items = tuple(item for item in found if not _refuted(item, worked))
+    declared = _declared(value("conflict"))
+    items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
     return {"broken_link": Derived(Records(items, observed.incomplete), "what packages take from each other")}
 
 
@@ -57,33 +59,52 @@ def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
     return bool(ran) and all(ran)
 
 
+def _declared(conflicts: Value) -> Mapping[tuple[str, str], str]:
+    """The releases of a package that everybody allows, where another is installed, by who requires it and its name."""
+    return {
+        (str(asker).partition(" ")[0], str(item["package"])): wanted
+        for item in (conflicts.items if isinstance(conflicts, Records) else ())
+        if isinstance(wanted := item.get("wanted"), str) and isinstance(askers := item.get("required_by"), tuple)
+        for asker in askers
+    }
+
+
+def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str], str]) -> Mapping[str, Value]:
+    """The link, with what the consumer requires of the provider where nothing else says which releases would go."""
+    if link["constraint"] is not ABSENT or link["kind"] in _OF_CLASSES:
+        return link
+    return {**link, "constraint": declared.get((str(link["consumer"]), str(link["provider"])), ABSENT)}
+
+
 def _completed(
     link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
 ) -> Mapping[str, Value]:
     provider, wanted = str(link["provider"]), link.get("wanted")
     found: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
     if link["kind"] in (*_OF_CLASSES, "argument"):
-        found["constraint"] = _fitting_classes(link, links, ledger, there)
+        found["constraint"] = _releases_with(link, links, ledger, there)
         if link["kind"] == "override":
             found["text"] = spelled(str(link["name"]), str(link["text"]))
     elif isinstance(wanted, str):
         found["constraint"] = provider + wanted
     elif isinstance(link["provider_version"], str):
         found |= _constraints(ledger, link)
+        if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
+            found["constraint"] = _releases_with(link, links, ledger, there)
     elif link["kind"] != "raise":
         found["constraint"] = provider
     return found
 
 
-def _fitting_classes(
-    link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
-) -> str | Absent:
-    """The releases of the provider that fit one class of the consumer and, as far as any do, its other classes."""
+def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]) -> str | Absent:
+    """The releases of the provider that have what is asked for and, as far as any do, what else the consumer's imports
+    ask of it, or its classes."""
     provider, version = ledger.package(str(link["provider"])), link["provider_version"]
     if provider is None or not provider.by_names or not isinstance(version, str):
         return ABSENT
     both = [one for one in links if all(one[column] == link[column] for column in ("consumer", "provider"))]
-    asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in _OF_CLASSES)
+    kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
+    asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in kinds)
     released = {one: releases_with(ledger, provider, [one], version, there.get) for one in (_asked(link), *asked)}
     if not released[_asked(link)]:
         return ABSENT
@@ -114,12 +135,21 @@ def _of_ledger(
     def installed(name: str) -> Value:
         return value(f"pkg.{name}")
 
+    dists = value("dist")
+    read = isinstance(dists, Records)
+    declaring = {
+        str(item["name"])
+        for item in (dists if isinstance(dists, Records) else ())
+        if isinstance(item.get("requires"), tuple)
+    }
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
         found: dict[tuple[str, str], list[Taken]] = {}
         for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
+            if (take.wanted and name in declaring) or (read and installed(provider) is ABSENT):
+                continue  # metadata says what is required, and an installer adds it
             found.setdefault((provider, _named(take)), []).append(take)
         stopped: set[tuple[str, str]] = set()
         for (provider, what), takes in sorted(found.items(), key=_most):

@@ -43,6 +43,7 @@ class Ledger:
         self.home = home
         self._known: dict[str, Released | None] = {}
         self._owners: dict[str, str] | None = None
+        self._packages: tuple[str, ...] | None = None
 
     def package(self, name: str) -> Released | None:
         """The releases of a distribution; None for one that the ledger does not know."""
@@ -58,10 +59,13 @@ class Ledger:
 
     def packages(self) -> tuple[str, ...]:
         """The names of all distributions in the ledger, sorted."""
-        try:
-            return tuple(sorted(name[:-4] for name in os.listdir(self.home) if name.endswith(".txt")))
-        except OSError:
-            return ()
+        if self._packages is None:
+            try:
+                files = os.listdir(self.home)
+            except OSError:
+                files = []
+            self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
+        return self._packages
 
     def owner(self, module: str) -> str | None:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
@@ -186,7 +190,9 @@ class Released:
             parts = module.split(".")
             if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
                 return None
-            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - 1)]
+            # What lies right below a package is listed, unless nothing of the package is.
+            bare = len(parts) == 2 and self.items("open", parts[0], version) != ()
+            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - (0 if bare else 1))]
         for subject in subjects:
             why = self.items("open", subject, version)
             if isinstance(why, Unknown):

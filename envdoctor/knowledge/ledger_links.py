@@ -78,7 +78,8 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: Released, version: str) -> str | None:
-    """The releases of a consumer that take nothing of the provider which that version has not, as a constraint."""
+    """The releases of a consumer that take nothing of the provider which that version has not, as a constraint; None
+    where it is not known that the one ``near`` does."""
     answers: dict[Taken, bool] = {}
     if not provider.covers(version):
         return None
@@ -93,6 +94,8 @@ def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: R
                     return False
         return True
 
+    if fits(near):
+        return None
     return _nearest(consumer, [fits(one) for one in consumer.read], near)
 
 

@@ -43,6 +43,7 @@ _IMPORT_ERRORS = (
 _MOST_ALIASES = 6
 _MOST_STOPS = 8
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
+_MARKED = re.compile(rb"^@(?:requires|export)\(", re.MULTILINE)
 #: Packages whose functions guards compare versions with.
 _COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
 _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
@@ -92,7 +93,9 @@ class Importing:
     """Imports in one environment. ``problems`` are modules whose source could not be parsed."""
 
     def __init__(self, library: Library, world: World) -> None:
-        self.library, self.world = library, world
+        followed = world.followed
+        self.library = library
+        self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
         self.problems: dict[str, str] = {}
         self._states: dict[str, _State] = {}
         self._steps = 0
@@ -452,10 +455,12 @@ class Importing:
         found = self.library.find(package)
         if found is None or not found.paths or depth > 3:
             return
-        for path in self.library.files_below(found.paths[0]):
-            stem = path.replace("\\", "/").rpartition("/")[2][:-3]
-            if stem == "__init__":
-                continue
+        files = self.library.files_below(found.paths[0])
+        stems = [path.replace("\\", "/").rpartition("/")[2][:-3] for path in files]
+        generated = any(stem.startswith("modeling_") for stem in stems)
+        for path, stem in zip(files, stems, strict=True):
+            if stem == "__init__" or (generated and stem.startswith("modular_")):
+                continue  # what a modeling file is generated from is never imported
             for name in _exports(self.library.text(path)):
                 yield name, f"{package}.{stem}"
         for path in self.library.folders_below(found.paths[0]):
@@ -477,7 +482,12 @@ class Importing:
         if self.world.followed(top):
             target = self._lazy_home(module, name)
             if target:
-                self.load(target, module, 0)
+                try:
+                    self.load(target, module, 0)
+                except Failed as failed:
+                    if self._has_placeholder(name, target, failed):
+                        return UNKNOWN
+                    raise
                 return self._take(target, name, module, 0) if target != module else UNKNOWN
         if name == "__version__":
             return self._own_version(module)
@@ -509,6 +519,20 @@ class Importing:
         if home is None and offers.below is not None and name not in offers.names:
             return self._exported_below(module, offers.below).get(name)
         return None
+
+    def _has_placeholder(self, name: str, home: str, failed: Failed) -> bool:
+        """Whether a lazy package stands something in for a name whose module asks for a package that is not there: it
+        marks such names with a decorator, or has modules of dummies."""
+        stops = [stop for stop in (failed.stop, *failed.behind) if stop is not None]
+        if all((stop.kind, stop.consumer) != ("module", home) for stop in stops):
+            return False
+        found, tools = self.library.find(home), self.library.find(f"{home.partition('.')[0]}.utils")
+        dummies = self.library.files_below(tools.paths[0], "_objects.py") if tools is not None and tools.paths else ()
+        try:
+            marked = found is not None and _MARKED.search(self.library.text(found.path)) is not None
+            return marked or any(name.encode() in self.library.text(path) for path in dummies)
+        except Unreadable:
+            return True
 
     def _own_version(self, module: str) -> Any:
         top = module.partition(".")[0]
@@ -557,8 +581,6 @@ class Importing:
             self.load(module, frame.module, statement.lineno)
         except Failed as failed:
             self._goes_on(failed)
-            frame.names.update((alias.asname or alias.name, UNKNOWN) for alias in statement.names)
-            return
         for alias in statement.names:
             if alias.name == "*":
                 state = self._states.get(module)

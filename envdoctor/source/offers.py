@@ -12,7 +12,8 @@ __all__ = ["Offers", "absolute", "read_offers", "statements"]
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
     rb"globals\(\)\s*\[[^\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["
-    rb"|setattr\(\s*(?:sys\.modules\[|_?module\b|this_module|_this)|sys\.modules\[__name__\]\.__(?:dict|class)__"
+    rb"|setattr\(\s*(?:sys\.modules\[|_?module\b|this_module|_this)"
+    rb"|\(\s*sys\.modules\[__name__\]\s*\)|sys\.modules\[__name__\]\.__(?:dict|class)__"
     rb"|\bexec\(|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\]\n]*\]\s*=[^=]|locals\(\)\.update",
     re.MULTILINE,
 )

@@ -107,9 +107,10 @@ def test_a_facts_file_with_a_fault_names_it(run, tmp_path, text, fragment):
     assert_one_sentence(run("check", "--facts", str(path)), 2, "broken.json", fragment)
 
 
-def test_a_million_packages_are_judged(run, tmp_path):
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_very_many_packages_are_judged(run, tmp_path, count):
     path = tmp_path / "many.json"
-    packages = {f"pkg.p{number}": "1.0" for number in range(1_000_000)}
+    packages = {f"pkg.p{number}": "1.0" for number in range(count)}
     path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": {**packages, **FACTS}}))
     result = run("check", "--facts", str(path))
     assert result.code == 0

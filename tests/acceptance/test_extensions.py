@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sharing import once
 
 ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
 TORCH = {"torch/lib/libc10.so": "libc10.so", "torch/lib/libtorch_cpu.so": "libtorch_cpu.so"}
@@ -184,12 +185,15 @@ def test_a_torch_that_was_given_is_not_compared_with_files_of_another(run, site)
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real torch 2.13.0 for CPU with the torchvision 0.28.0 that PyPI gives, which is built for CUDA."""
-    folder = tmp_path_factory.mktemp("wheels") / "packages"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
-    index = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
-    subprocess.run([*pip, *index, "torch==2.13.0+cpu"], check=True, capture_output=True)
-    subprocess.run([*pip, "torchvision==0.28.0"], check=True, capture_output=True)
-    return folder
+
+    def make(folder: Path) -> Path:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+        index = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        subprocess.run([*pip, *index, "torch==2.13.0+cpu"], check=True, capture_output=True)
+        subprocess.run([*pip, "torchvision==0.28.0"], check=True, capture_output=True)
+        return folder
+
+    return once(tmp_path_factory, "real-torch", make)
 
 
 @pytest.mark.slow

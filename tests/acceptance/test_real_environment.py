@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sharing import once
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
 
@@ -29,12 +30,14 @@ def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The environment, with envdoctor installed from a wheel of this checkout."""
-    prefix = tmp_path_factory.mktemp("real") / "env"
-    call(sys.executable, "-m", "venv", str(prefix))
-    python = str(prefix / "bin" / "python")
-    call(python, "-m", "pip", "install", "-q", *WHEELS)
-    call(python, "-m", "pip", "install", "-q", str(ROOT))
-    return prefix
+
+    def make(folder: Path) -> Path:
+        prefix = folder / "env"
+        call(sys.executable, "-m", "venv", str(prefix))
+        call(str(prefix / "bin" / "python"), "-m", "pip", "install", "-q", *WHEELS, str(ROOT))
+        return prefix
+
+    return once(tmp_path_factory, "real", make)
 
 
 @pytest.fixture
@@ -62,11 +65,10 @@ def findings(report: dict[str, Any]) -> list[str]:
     return sorted(f"{entry['id']} {entry['fingerprint']} {entry['message']}" for entry in report["findings"])
 
 
-def check(run: Callable[..., Any], prefix: Path, *arguments: str) -> Any:
+def check(run: Callable[..., Any], prefix: Path, *arguments: str, **options: Any) -> Any:
     """``check`` from outside."""
-    result = run(
-        "check", "--no-config", "--python", str(prefix / "bin" / "python"), "--format", "json", "-v", *arguments
-    )
+    about = ("--no-config", "--python", str(prefix / "bin" / "python"), "--format", "json", "-v")
+    result = run("check", *about, *arguments, **options)
     assert "Traceback" not in result.err, result.err
     return result
 
@@ -80,7 +82,7 @@ def test_inside_and_outside_find_the_same(run, real):
         check=False,
         cwd=real,
     )
-    outside = check(run, real, *arguments)
+    outside = check(run, real, *arguments, fresh=True)
     within = json.loads(inside.stdout)
     assert findings(within) == findings(outside.json)
     assert within["not_checked"] == outside.json["not_checked"]

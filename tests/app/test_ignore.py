@@ -117,7 +117,7 @@ def test_when_writing_fails_nothing_is_left_behind(tmp_path, monkeypatch):
     assert (tmp_path / "envdoctor.toml").read_text() == "# mine\n"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=1, max_size=30).filter(str.strip), st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
 def test_any_reason_is_read_back_as_it_was_given(tmp_path: Path, reason: str, where: dict[str, str]) -> None:
     path = tmp_path / "envdoctor.toml"

@@ -88,6 +88,26 @@ def test_options_of_openrlhf_belong_to_releases(told: Any, dialect: str, release
     assert ("openrlhf-options-of-another-release" not in found) is (OPENRLHF[dialect] == release)
 
 
+# LLaMA-Factory hands its keys to TrainingArguments, which had this one until 5.0, and declares none of that name.
+@pytest.mark.parametrize(("release", "lines"), [("4.57.6", []), ("5.0.0", [6]), ("5.23.0", [6])])
+def test_a_key_of_llamafactory_that_transformers_dropped(told: Any, tmp_path: Path, release: str, lines: list[int]):
+    recipe = "stage: sft\nfinetuning_type: full\ntemplate: llama3\nbf16: true\nfsdp: [full_shard, auto_wrap]\n"
+    (tmp_path / "sft.yaml").write_text(f"{recipe}fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n")
+    found = told(tmp_path / "sft.yaml", **{"pkg.transformers": release, "pkg.llamafactory": "0.9.5"})
+    refused = found.get("use-keyword-refused")
+    assert [place.line for place in (refused.locations if refused else ())] == lines
+
+
+# DeepSpeed without ZeRO takes the loss scale of the fp16 section for bf16 too, enabled or not, from 0.17.6 to 0.18.5.
+@pytest.mark.parametrize("release", ["0.17.5", "0.17.6", "0.18.5", "0.18.6"])
+def test_bf16_without_zero_is_wrong_in_some_releases_of_deepspeed(told: Any, tmp_path: Path, release: str):
+    stage = '{"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}'
+    (tmp_path / "ds_z0.json").write_text(stage)
+    (tmp_path / "sft.yaml").write_text("stage: sft\nfinetuning_type: full\nbf16: true\ndeepspeed: ds_z0.json\n")
+    found = told(tmp_path / "sft.yaml", **{"pkg.deepspeed": release})
+    assert ("deepspeed-zero-0-bf16-divides-gradients" in found) is (release in {"0.17.6", "0.18.5"})
+
+
 def test_the_first_story(told: Any, tmp_path: Path):
     story = FIXTURES / "stories" / "1"
     found = told(story / "run.sh", **GLM)

@@ -142,6 +142,7 @@ def test_a_private_rule_with_an_unknown_key_or_a_newer_schema_is_not_checked(che
     assert "schema 9 is newer" in reasons["x-newer"] and "unknown key 'surprise'" in reasons["x-odd"]
 
 
+@pytest.mark.slow
 def test_lint_names_what_is_wrong_with_private_rules_and_the_shipped_ones_pass(run, private):
     folder = private()
     (folder / "x-bad.toml").write_text("schema = 1\nrule = = 2\n")
@@ -433,7 +434,7 @@ def trap(tmp_path):
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 `python -m` itself imports from there")
 @pytest.mark.parametrize("arguments", [("--version",), ("check",), ("facts",), ("matrix", "list")])
 def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, arguments):
-    result = run(*arguments, cwd=trap)
+    result = run(*arguments, cwd=trap, fresh=True)
     assert not (tmp_path / "mark").exists(), (tmp_path / "mark").read_text()
     assert "Traceback" not in result.err
 

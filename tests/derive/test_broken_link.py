@@ -11,13 +11,14 @@ from envdoctor.derive.broken_link import compute
 from envdoctor.facts.values import ABSENT, Records, Value
 
 
-def broken(*links: dict[str, Any]) -> list[dict[str, Value]]:
+def broken(*links: dict[str, Any], conflicts: tuple[dict[str, Value], ...] = ()) -> list[dict[str, Value]]:
     """``broken_link`` of sentence-transformers 3.0.1 beside transformers 5.23.0."""
     both = {"consumer": "sentence-transformers", "consumer_version": "3.0.1", "provider_version": "5.23.0"}
     rest = {"provider": "transformers", "module": "transformers", "wanted": ABSENT, "place": "x:1", "stops": "x.Tuner"}
     known: dict[str, Value] = {
         "link": Records(tuple({**both, **rest, "reach": "always", **link} for link in links)),
         "link_read": Records(({"package": "sentence-transformers"}, {"package": "transformers"})),
+        "conflict": Records(conflicts),
         "pkg.transformers": "5.23.0",
         "pkg.sentence-transformers": "3.0.1",
     }
@@ -54,6 +55,20 @@ def test_all_that_a_package_asks_counts_as_far_as_any_release_fits() -> None:
 def test_releases_that_nobody_knows(change: dict[str, Any]) -> None:
     (item,) = broken({**KEYWORD, **change})
     assert item["constraint"] is ABSENT
+
+
+def test_what_the_consumer_requires_counts_where_no_ledger_knows_the_provider() -> None:
+    taken = {"kind": "name", "name": "starlette.middleware.body_limit", "provider": "starlette", "keyword": ABSENT}
+    conflict = {"package": "starlette", "required_by": ("gradio (<2.0)", "fastapi (>=1.6)"), "wanted": "starlette>=1.6"}
+    askers = broken({**taken, "consumer": "fastapi"}, {**taken, "consumer": "trl"}, conflicts=(conflict,))
+    assert [item["constraint"] for item in askers] == ["starlette>=1.6", ABSENT]
+
+
+def test_the_releases_that_have_a_name_are_known_where_what_the_consumer_takes_is_not() -> None:
+    both = {"consumer": "unheard-of", "consumer_version": "0.42.1", "provider": "peft", "provider_version": "0.9.0"}
+    name = {"kind": "name", "module": "peft.helpers", "name": "peft.helpers.disable_input_dtype_casting"}
+    (item,) = broken({**both, **name, "keyword": ABSENT})
+    assert (item["constraint"], item["consumer_constraint"]) == ("peft>=0.15", ABSENT)
 
 
 def by_versions(**packages: Value) -> list[dict[str, Value]]:

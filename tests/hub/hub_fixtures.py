@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from loopback import Hub
+from sharing import once
 
 __all__ = ["hub", "packages_of"]
 
@@ -32,10 +33,12 @@ def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         given = os.environ.get("ENVDOCTOR_TEST_CLIENTS")
         if given and (Path(given) / version).is_dir():
             return Path(given) / version
-        target = tmp_path_factory.getbasetemp() / f"huggingface_hub-{version}"
-        if not target.is_dir():
+
+        def make(target: Path) -> Path:
             pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target)]
             subprocess.run([*pip, f"huggingface_hub=={version}"], check=True, timeout=600, capture_output=True)
-        return target
+            return target
+
+        return once(tmp_path_factory, f"huggingface_hub-{version}", make)
 
     return install

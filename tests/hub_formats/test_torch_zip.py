@@ -168,7 +168,7 @@ def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():
     assert not again.all_globals and again.tensors is None and "took more than" in again.problem
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=400), st.integers(0, 600))
 def test_damaged_pickles_never_raise(noise, place):
     for kind, content in (("zip", state_pickle(TENSORS)), ("prefix", legacy_checkpoint(state_pickle(TENSORS)))):
@@ -176,7 +176,7 @@ def test_damaged_pickles_never_raise(noise, place):
     assert described("prefix", noise)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.binary(max_size=400), st.integers(0, 600))
 def test_damaged_archives_never_raise(noise, place):
     content = zip_checkpoint(state_pickle(TENSORS))

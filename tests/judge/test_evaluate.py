@@ -273,7 +273,7 @@ def truth(clauses, answers):
     return or_(*(and_(*(answers.get(name[key]) for key in keys)) for keys in clauses))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(clause, min_size=1, max_size=3), st.lists(clause, max_size=2), known, known)
 def test_any_rule_has_the_answer_of_three_valued_logic_and_facts_never_reverse_it(
     outcome, affects, unless, answers, more

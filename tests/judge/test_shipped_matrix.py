@@ -34,7 +34,7 @@ def unfilled(text: str) -> bool:
 facts_near_the_bounds = st.dictionaries(st.sampled_from(sorted(POOL)), st.integers(0, 10_000), max_size=12)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(facts_near_the_bounds, st.sampled_from([(), ("pkg",), ("pkg", "env")]), st.integers(-20, 4))
 def test_any_mixture_of_facts_is_judged(picked, complete, vendor):
     values = {key: POOL[key][number % len(POOL[key])] for key, number in picked.items()}
@@ -57,7 +57,7 @@ def test_every_finding_of_the_rules_own_tests_can_be_read(rule):
     for test in MATRIX.texts(rule)["test"]:
         if test["expect"] != "match":
             continue
-        judgement = judged(facts_of(test, MATRIX), MATRIX)
+        judgement = judged(facts_of(test, MATRIX), MATRIX.only(lambda other: other.id == rule.id))
         for finding in judgement.findings:
             if finding.id == rule.id:
                 for text in (finding.message.en, finding.message.zh or "", finding.why.en):

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.compiling import compile_matrix
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_schema import complaints
 from envdoctor.knowledge.linting import lint_documents
 from envdoctor.knowledge.matrix import Matrix, _load_compiled, load_source
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = """envdoctor-ledger	1
 package	spade-kit
 modules	garden	spade
@@ -299,9 +297,7 @@ def test_the_lint_reads_the_ledger(home: Path):
     assert [where for where, _ in found] == ["ledger/notes.md", "ledger/spade-kit.txt"]
 
 
-def test_the_wheel_carries_the_ledger_as_it_is(tmp_path: Path, matrix: Matrix):
-    compile_matrix(ROOT / "matrices", tmp_path)
-    compiled = _load_compiled(tmp_path)
-    assert compiled.ledger.packages() == matrix.ledger.packages() != ()
+def test_the_wheel_carries_the_ledger_as_it_is(compiled: Path, matrix: Matrix):
+    assert _load_compiled(compiled).ledger.packages() == matrix.ledger.packages() != ()
     name = matrix.ledger.packages()[0]
-    assert (tmp_path / "ledger" / f"{name}.txt").read_bytes() == (matrix.home / "ledger" / f"{name}.txt").read_bytes()
+    assert (compiled / "ledger" / f"{name}.txt").read_bytes() == (matrix.home / "ledger" / f"{name}.txt").read_bytes()

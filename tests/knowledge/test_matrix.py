@@ -185,17 +185,14 @@ def test_a_damaged_compiled_matrix_says_so(tmp_path, monkeypatch):
         load_matrix()
 
 
-def test_loading_the_compiled_matrix_imports_neither_a_toml_parser_nor_packaging(tmp_path):
-    from envdoctor.knowledge.compiling import compile_matrix
-
-    compile_matrix(module._CHECKOUT, tmp_path / "compiled")
+def test_loading_the_compiled_matrix_imports_neither_a_toml_parser_nor_packaging(compiled, matrix):
     code = (
         "import sys; from pathlib import Path; from envdoctor.knowledge.matrix import _load_compiled;"
-        f"m = _load_compiled(Path({str(tmp_path / 'compiled')!r}));"
+        f"m = _load_compiled(Path({str(compiled)!r}));"
         "print(len(m.rules), [n for n in ('tomllib', 'tomli', 'packaging', 'yaml') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split(maxsplit=1) == [str(len(load_matrix().rules)), "[]\n"]
+    assert done.stdout.split(maxsplit=1) == [str(len(matrix.rules)), "[]\n"]
 
 
 def test_a_compiled_table_that_is_damaged_is_named(home, tmp_path):

@@ -11,35 +11,37 @@ import pytest
 from envdoctor.knowledge.table_schemas import PARTS
 
 CODE = Path(__file__).resolve().parents[2] / "envdoctor"
-TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in CODE.rglob("*.py") if path.name != "table_schemas.py"]
-WORDS = {node.value for tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Constant)}
 OTHERS = {"families": {"family", "organisations"}, "retired": {"retired"}}
 
 
-def reads() -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def nodes() -> list[ast.AST]:
+    """All code but the schemas."""
+    files = [path for path in CODE.rglob("*.py") if path.name != "table_schemas.py"]
+    return [node for path in files for node in ast.walk(ast.parse(path.read_bytes()))]
+
+
+def reads(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     """Every table and part that is named in a call of rows() or part()."""
-    for tree in TREES:
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("rows", "part")
-            ):
-                table, *part = node.args
-                named = [arg.value for arg in part if isinstance(arg, ast.Constant)]
-                if isinstance(table, ast.Constant) and isinstance(table.value, str) and len(named) == len(part):
-                    yield table.value, named[0] if named else "row"
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("rows", "part"):
+            table, *part = node.args
+            named = [arg.value for arg in part if isinstance(arg, ast.Constant)]
+            if isinstance(table, ast.Constant) and isinstance(table.value, str) and len(named) == len(part):
+                yield table.value, named[0] if named else "row"
 
 
-@pytest.mark.parametrize("read", sorted(set(reads())), ids="/".join)
-def test_what_is_read_is_in_a_schema(read):
-    table, part = read
-    assert part == "table" or part in OTHERS.get(table, PARTS.get(table, ()))
+def test_what_is_read_is_in_a_schema(nodes):
+    read = set(reads(nodes))
+    assert len(read) > 20
+    assert {
+        (table, part) for table, part in read if part not in {"table", *OTHERS.get(table, PARTS.get(table, ()))}
+    } == set()
 
 
-@pytest.mark.parametrize("table", sorted(PARTS))
-def test_every_table_and_part_has_a_reader(table):
-    assert {table, *PARTS[table]} <= WORDS
+def test_every_table_and_part_has_a_reader(nodes):
+    words = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    assert {word for table, parts in PARTS.items() for word in (table, *parts)} - words == set()
 
 
 def test_every_table_lies_in_its_folder():

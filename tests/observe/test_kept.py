@@ -197,7 +197,7 @@ def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeyp
     assert seen == [{}]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.binary(min_size=1, max_size=8))
 def test_an_entry_that_was_damaged_is_none(
     read: Callable[..., FactSet], tmp_path: Path, at: float, noise: bytes

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ def hook(event, args):
 sys.addaudithook(hook)
 before = set(sys.modules)
 from envdoctor.cli.main import main
+from pathlib import Path
+from envdoctor.knowledge import matrix
+matrix._COMPILED = Path(sys.argv.pop(1))
 code = main(sys.argv[1:])
 quiet = True
 seen["modules"] = sorted(set(sys.modules) - before)
@@ -62,28 +66,59 @@ class Watched(NamedTuple):
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Callable[..., Watched]:
+def watch(tmp_path: Path, compiled: Path) -> Callable[..., Watched]:
     """Run a command line under the recorder, in an empty folder."""
+    return partial(watched, tmp_path, compiled)
 
-    def start(*arguments: str) -> Watched:
-        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        done = subprocess.run(
-            [sys.executable, "-c", RECORDER, *arguments],
-            cwd=tmp_path,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        seen = json.loads(done.stderr.splitlines()[-1])
-        return Watched(seen["code"], done.stdout, seen["open"], seen["import"], seen["modules"], seen["other"])
 
-    return start
+def watched(home: Path, compiled: Path, *arguments: str) -> Watched:
+    """What a command line does that is run in the folder ``home``."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", RECORDER, str(compiled), *arguments],
+        cwd=home,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = json.loads(done.stderr.splitlines()[-1])
+    return Watched(seen["code"], done.stdout, seen["open"], seen["import"], seen["modules"], seen["other"])
+
+
+class Look(NamedTuple):
+    """One run that looked at the environment of ``home``, and the times of all files before and behind it."""
+
+    home: Path
+    environment: Path
+    seen: Watched
+    before: dict[Path, int]
+    after: dict[Path, int]
+
+
+@pytest.fixture(scope="session", params=["check", "facts"])
+def look(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> Look:
+    """One run of a command, of which several tests say what it did."""
+    home = tmp_path_factory.mktemp("look")
+    environment = marked_environment(home)
+    before = times(home)
+    about = ("--no-cache", "--no-config", "--python", interpreter(environment), "--model", "THUDM/glm-4-9b-chat-hf")
+    seen = watched(home, compiled, request.param, *about)
+    return Look(home, environment, seen, before, times(home))
+
+
+def times(home: Path) -> dict[Path, int]:
+    """When each file and folder was changed."""
+    return {path: path.stat().st_mtime_ns for path in home.rglob("*")}
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
     """A virtual environment with torch, transformers and flash-attn that leave a mark when they are imported."""
+    return marked_environment(tmp_path)
+
+
+def marked_environment(tmp_path: Path) -> Path:
     prefix = tmp_path / "target"
     venv.create(prefix, with_pip=False, symlinks=os.name != "nt")
     (site,) = prefix.glob("lib/python3*/site-packages") if os.name != "nt" else [prefix / "Lib" / "site-packages"]
@@ -105,4 +140,8 @@ def environment(tmp_path: Path) -> Path:
 @pytest.fixture
 def python_of() -> Callable[[Path], str]:
     """The interpreter of a virtual environment."""
-    return lambda prefix: str(prefix / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    return interpreter
+
+
+def interpreter(prefix: Path) -> str:
+    return str(prefix / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))

@@ -18,26 +18,20 @@ ALLOWED = {"envdoctor", "click", "packaging", "tomli"}
 FORBIDDEN = {"socket", "ssl", "http", "urllib.request", "asyncio", "importlib.metadata", "pickle", "runpy"}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_only_the_allow_list_is_imported(watch, environment, python_of, command):
-    seen = watch(*command, "--python", python_of(environment), "--model", "THUDM/glm-4-9b-chat-hf")
-    roots = {name.partition(".")[0] for name in seen.modules}
+def test_only_the_allow_list_is_imported(look):
+    roots = {name.partition(".")[0] for name in look.seen.modules}
     foreign = {root for root in roots if root not in sys.stdlib_module_names and root not in ALLOWED}
     assert not {name for name in foreign if not name.startswith("_")}
-    assert not FORBIDDEN & set(seen.modules)
-    assert "2.5.0+cu118" in seen.out
+    assert not FORBIDDEN & set(look.seen.modules)
+    assert "2.5.0+cu118" in look.seen.out
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_nothing_of_the_target_runs(watch, environment, python_of, tmp_path, command):
-    watch(*command, "--python", python_of(environment))
-    assert not (tmp_path / "imported").exists()
+def test_nothing_of_the_target_runs(look):
+    assert not (look.home / "imported").exists()
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_of_the_target_only_metadata_and_version_files_are_opened(watch, environment, python_of, command):
-    seen = watch(*command, "--python", python_of(environment))
-    opened = [path for path, _, _ in seen.opened if path.startswith(str(environment))]
+def test_of_the_target_only_metadata_and_version_files_are_opened(look):
+    opened = [path for path, _, _ in look.seen.opened if path.startswith(str(look.environment))]
     assert opened, "the environment was not read at all"
     names = {os.path.basename(path) for path in opened}
     # the first bytes of `python` tell a wrapper script from a program
@@ -78,9 +72,8 @@ def test_of_compiled_files_only_extensions_of_torch_and_torch_itself_are_opened(
     assert not [event for event, _ in seen.other if event.startswith("ctypes.dlopen") and "site-packages" in str(_)]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_no_socket_and_no_process_is_opened(watch, environment, python_of, command):
-    seen = watch(*command, "--python", python_of(environment), "--model", "THUDM/glm-4-9b-chat-hf")
+def test_no_socket_and_no_process_is_opened(look):
+    seen = look.seen
     assert not [event for event, _ in seen.other if event.startswith(("socket.", "urllib."))]
     started = [
         arguments for event, arguments in seen.other if event.startswith(("subprocess.", "os.posix_spawn", "os.exec"))
@@ -90,17 +83,15 @@ def test_no_socket_and_no_process_is_opened(watch, environment, python_of, comma
     assert not [words for words in started if not any(word in str(words) for word in own)]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_nothing_is_written(watch, environment, python_of, tmp_path, command):
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    seen = watch(*command, "--python", python_of(environment))
+def test_nothing_is_written(look):
+    seen = look.seen
     ours = [path for path in seen.written() if "__pycache__" not in path and path != os.devnull]
     assert not ours
     changes = [
         event for event, _ in seen.other if event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")
     ]
     assert not changes or all("__pycache__" in str(entry) for entry in seen.other if entry[0] in changes)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert look.after == look.before
 
 
 def with_an_extension(environment: Path) -> None:
@@ -134,7 +125,8 @@ def test_without_no_cache_only_envdoctors_cache_is_written(watch, environment, p
     home = tmp_path / "cache"
     ours = [path for path in first.written() if "__pycache__" not in path and path != os.devnull]
     assert ours
-    assert all(path.startswith(str(home / "envdoctor" / "facts")) for path in ours)
+    kept = (str(home / "envdoctor" / "facts"), str(home / "envdoctor" / "derived"))
+    assert all(path.startswith(kept) for path in ours)
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if home not in path.parents and path != home}
     assert after == before
     second = watch(*arguments, "--python", python_of(environment))
@@ -145,6 +137,7 @@ def test_without_no_cache_only_envdoctors_cache_is_written(watch, environment, p
 def test_a_file_in_the_working_directory_is_never_imported(run, tmp_path, environment, python_of):
     for name in ("click", "json", "packaging", "yaml", "tomllib"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the working directory')\n")
-    result = run("check", "--no-config", "--python", python_of(environment), "--format", "json", "-v", cwd=tmp_path)
+    about = ("--no-config", "--python", python_of(environment), "--format", "json", "-v")
+    result = run("check", *about, cwd=tmp_path, fresh=True)
     assert "imported from the working directory" not in result.err
     assert result.json["facts"]["pkg.torch"]["value"] == "2.5.0+cu118"

@@ -169,7 +169,7 @@ def contents(value: object) -> object:
     return value
 
 
-fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 
 
 @fixtures

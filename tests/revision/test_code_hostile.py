@@ -166,7 +166,7 @@ def test_a_child_that_dies_takes_only_its_file_along() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet=st.sampled_from("abx01=(),.:[]{}+*-@ \n'\"\\#lambdeifr"), max_size=80))
 def test_any_text_is_read_or_refused_with_a_known_error(text: str) -> None:
     try:

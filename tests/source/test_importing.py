@@ -33,7 +33,7 @@ def follow(tmp_path: Path) -> Follow:
             path.write_text(dedent(source), encoding="utf-8")
         known = versions or {}
         standard = frozenset(sys.stdlib_module_names)
-        world = World(known.get, {}, python, "linux", standard, frozenset(("app", "lazy")).__contains__)
+        world = World(known.get, {}, python, "linux", standard, frozenset(("app", "lazy", "packaging")).__contains__)
         return Importing(Library([str(tmp_path)]), world).statement(module, names)
 
     return run
@@ -272,6 +272,50 @@ def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> N
     assert follow(files) == []
 
 
+LAZY_TOOLS = "class _LazyModule: ...\ndef define_import_structure(folder): ...\n"
+LAZY_BELOW = """
+    import sys
+    from .tools import _LazyModule, define_import_structure
+    sys.modules[__name__] = _LazyModule(__name__, __file__, define_import_structure(__file__ / "models"))
+"""
+CLASS = "from .tools import requires\nimport absent\n{}class Speller: ...\n__all__ = ['Speller']\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "dummies", "stopped"),
+    [
+        (CLASS.format("@requires(backends=('absent',))\n"), "", False),
+        (CLASS.format(""), "class Speller: ...\n", False),
+        (CLASS.format(""), "class Another: ...\n", True),
+        ("from lib import gone\n" + CLASS.format("@requires(backends=('lib',))\n").replace("absent", "lib"), "", True),
+    ],
+    ids=["marked", "dummy", "neither", "another failure"],
+)
+def test_a_lazy_package_may_stand_something_in_for_what_asks_for_an_absent_package(
+    follow: Follow, source: str, dummies: str, stopped: bool
+) -> None:
+    files = {
+        **LIB,
+        "lazy/__init__.py": LAZY_BELOW,
+        "lazy/tools.py": LAZY_TOOLS,
+        "lazy/utils/__init__.py": "",
+        "lazy/utils/dummy_absent_objects.py": dummies,
+        "lazy/models/tools.py": "def requires(backends): ...\n",
+        "lazy/models/spelling.py": source,
+    }
+    assert bool(follow(files, "lazy", "Speller")) is stopped
+
+
+def test_what_a_modeling_file_is_generated_from_is_not_imported(follow: Follow) -> None:
+    files = {
+        "lazy/__init__.py": LAZY_BELOW,
+        "lazy/tools.py": LAZY_TOOLS,
+        "lazy/models/modeling_a.py": "class Model: ...\n__all__ = ['Model']\n",
+        "lazy/models/modular_a.py": "import absent\n__all__ = ['Model']\n",
+    }
+    assert follow(files, "lazy", "Model") == []
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -279,11 +323,36 @@ def test_a_lazy_package_is_asked_for_the_name_that_is_taken(follow: Follow) -> N
         "globals()['gone'] = 1",
         "from ._compiled import *",
         "import sys\nsys.modules[__name__] = object()",
+        "import sys\nfrom .config import install\ninstall(sys.modules[__name__])",
     ],
 )
 def test_of_a_module_that_makes_names_nothing_is_known(follow: Follow, source: str) -> None:
     files = {"lib/__init__.py": source, "lib/_compiled.so": "", "app/__init__.py": "from lib import gone\n"}
     assert follow(files) == []
+
+
+def test_a_name_that_a_failing_module_has_not_is_told_too(follow: Follow) -> None:
+    files = {
+        **LIB,
+        "app/__init__.py": "from .inner import here, lost\n",
+        "app/inner.py": "import absent\ndef here(): ...\n",
+    }
+    assert what(follow(files)) == [("module", "absent", ""), ("name", "app.inner", "lost")]
+
+
+def test_what_compares_versions_is_known_though_it_may_be_followed(follow: Follow) -> None:
+    files = {
+        "packaging/__init__.py": "",
+        "packaging/version.py": "def parse(text): ...\n",
+        "app/__init__.py": """
+            import importlib.metadata
+            from packaging import version
+            if version.parse(version.parse(importlib.metadata.version("lib")).base_version) >= version.parse("2"):
+                import absent
+        """,
+    }
+    assert what(follow(files, versions={"lib": "2.1"})) == [("module", "absent", "")]
+    assert follow(files, versions={"lib": "1.9"}) == []
 
 
 def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import time
 
 import pytest
 
@@ -74,7 +73,5 @@ def test_what_is_no_notebook_is_said(content: bytes):
         parse_notebook(content)
 
 
-def test_long_lines_of_names_take_no_time():
-    began = time.process_time()
-    assert parse_notebook(notebook("word " * 20_000 + "\nprint x")).unread
-    assert time.process_time() - began < 2
+def test_a_line_of_a_million_names_ends():
+    assert parse_notebook(notebook("word " * 1_000_000 + "\nprint x")).unread

@@ -96,7 +96,7 @@ parts = st.lists(st.sampled_from(["etc", "own", "..", "a", "b", "c", "./etc", "/
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="the oracle is chroot itself")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(links=st.lists(st.tuples(st.sampled_from(["", "/"]), parts), max_size=3), path=parts)
 def test_it_reads_what_chroot_would(root, links, path):
     for name in ("a", "b", "c"):

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.needed import needed
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.request import Request
@@ -28,7 +29,6 @@ KEPT = True
 KEYS = ("package_damage",)
 NEEDS = ("dist",)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
 #: may be for one of several kinds of hardware.
 _MODULE = r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z"
@@ -52,7 +52,7 @@ def observe(request: Request) -> list[Fact]:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     found: list[dict[str, Value]] = []
     lists: dict[str, dict[str, list[Listed]]] = {}
-    for name in _needed(active, stack):
+    for name in needed(active, stack):
         item = active[name]
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
@@ -71,21 +71,6 @@ def observe(request: Request) -> list[Fact]:
     found += _left_behind(modules, dists, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
     return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
-
-
-def _needed(active: Mapping[str, _Item], stack: Iterable[str]) -> list[str]:
-    """The installed packages of the stack and what they require, directly or not."""
-    wanted = [name for name in stack if name in active]
-    seen = set(wanted)
-    for name in wanted:  # it grows
-        requires = active[name].get("requires")
-        for line in requires if isinstance(requires, tuple) else ():
-            match = _NAME.match(line)
-            other = normalise(match[0]) if match else ""
-            if other in active and other not in seen:
-                seen.add(other)
-                wanted.append(other)
-    return wanted
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
+from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.looks import add
@@ -49,7 +50,7 @@ def observe(request: Request) -> list[Fact]:
     if not wanted:
         return _facts(Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    asked = _question(request, wanted, versions, owners, dists.incomplete)
+    asked = _question(request, wanted, versions, owners, dists)
     place = request.place
     child = run_child(
         own_python(_CHILD),
@@ -83,7 +84,8 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
     first: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for stop, stopped in sorted(stops, key=lambda one: not one[0]["always"]):
         top = str(stop["consumer"]).partition(".")[0]
-        key = (top, *(str(stop[column]) for column in ("kind", "module", "name", "keyword")))
+        kind = "name" if stop["kind"] in ("module", "attribute") else stop["kind"]
+        key = (top, kind, ".".join(filter(None, (stop["module"], stop["name"]))), stop["keyword"])
         first.setdefault(key, stop)
         found.setdefault(key, []).extend(stopped)
     return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
@@ -108,11 +110,13 @@ def _has_code(entry: Entry, request: Request) -> bool:
 
 
 def _question(
-    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], why: str | None
+    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], dists: Records
 ) -> dict[str, Any]:
     """What the child is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
+    for name in needed(_in_pure_python(dists), [entry.package for entry in wanted]):
+        followed |= {module for module, owner in owners.items() if owner == name} or {name.replace("-", "_")}
     return {
         "folders": list(place.site_packages),
         "root": place.files.root,
@@ -120,12 +124,18 @@ def _question(
         "platform": "linux" if place.kind == "root" else request.platform,
         "versions": dict(versions),
         "owners": dict(owners),
-        "complete": why is None
+        "complete": dists.incomplete is None
         and place.incomplete is None
         and not any(_is_finder(*one) for one in place.import_lines),
         "followed": sorted(followed),
         "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
     }
+
+
+def _in_pure_python(dists: Records) -> dict[str, Mapping[str, Value]]:
+    """What would be imported of packages whose wheels fit everywhere, by name: nothing compiled holds their names."""
+    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
+    return {str(item["name"]): item for item in pure if item.get("active") is not False}
 
 
 def _is_finder(file: str, line: str) -> bool:

@@ -121,7 +121,7 @@ def fuzz(folder: Path, table: Mapping[str, Any], edits: list[tuple[str, tuple[in
             (folder / name).write_bytes(FILES[name])
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
 def test_an_edited_environment_gives_facts(packages: Path, table: Mapping[str, Any], edits: list[Any]) -> None:
     fuzz(packages, table, edits)
@@ -129,7 +129,7 @@ def test_an_edited_environment_gives_facts(packages: Path, table: Mapping[str, A
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables_read")
-@settings(max_examples=20_000, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
 def test_twenty_thousand_edited_environments_give_facts_in_bounded_memory(
     packages: Path, table: Mapping[str, Any], edits: list[Any]

@@ -125,7 +125,7 @@ def test_the_cache_of_this_machine_is_understood() -> None:
     assert cached_library("libc.so.6")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.integers(0, 2**32 - 1))
 def test_a_hostile_loader_cache_names_nothing_or_paths(tmp_path: Path, noise: bytes, count: int) -> None:
     path = tmp_path / "cache"

@@ -86,7 +86,7 @@ def test_gpus_that_may_be_described_later_are_a_question(environment):
     assert read(environment(section_file(b"\0" + LIST + b"\0")), gpus=Unknown("another machine")).value[0] == "sm_75"
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_no_crash(environment, data):
     good = bytearray(section_file(b"\0" + LIST + b"\0"))

@@ -7,7 +7,7 @@ import re
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.facts.values import ABSENT, Unknown
@@ -217,7 +217,6 @@ def test_conditions_in_conditions_are_read_once_each(disk):
 
 
 @given(st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=200))
-@settings(deadline=None)
 def test_any_source_is_listed_or_a_problem(content):
     found = answer(content, (), notebook=False, definitions=True)
     assert found.keys() >= {"uses", "methods", "attributes", "siblings"} or found.keys() == {"problem", "place"}

@@ -262,7 +262,7 @@ def test_a_line_is_taken_apart_as_packaging_does(line: str) -> None:
     assert set(requirement.extras) == wanted.extras
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=120).map(lambda raw: b"Requires-Dist: " + raw), max_size=6), st.binary(max_size=40))
 def test_hostile_metadata_never_stops_the_reading(requirements: list[bytes], python: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -70,6 +70,20 @@ def test_a_package_that_is_not_installed_has_no_version(site: Path) -> None:
     assert (item["provider"], item["provider_version"], item["kind"]) == ("pyyaml", ABSENT, "module")
 
 
+def test_what_a_package_requires_is_followed_where_no_compiled_file_can_hold_its_names(tmp_path: Path) -> None:
+    write(tmp_path, "gradio", "6.31.0", __init__="import starlette\n")
+    write(tmp_path, "starlette", "1.0.0", __init__="from gradio_client import gone\n")
+    write(tmp_path, "gradio_client", "2.0.0", __init__="import absent\nimport unasked\n")
+    write(tmp_path, "unasked", "1.0.0", __init__="import lost\n")
+    for name, requires in {"gradio": "starlette<2", "starlette": "gradio-client; python_version > '3'"}.items():
+        metadata = next(tmp_path.glob(f"{name}-*")) / "METADATA"
+        metadata.write_text(metadata.read_text().rstrip() + f"\nRequires-Dist: {requires}\n\n")
+    assert [item["name"] for item in links(read(tmp_path))] == ["absent", "gradio_client.gone"]
+    wheel = next(tmp_path.glob("gradio_client-*")) / "WHEEL"
+    wheel.write_text("Wheel-Version: 1.0\nTag: cp311-cp311-manylinux_2_17_x86_64\n")
+    assert [item["name"] for item in links(read(tmp_path))] == ["gradio_client.gone"]
+
+
 def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None:
     folder = tmp_path / "packages"
     trainer = "class Trainer:\n    def __init__(self, model=None): ...\n    def train(self):\n        self.step(1)\n"
