@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import Plan, plan_of
+from envdoctor.memory.recipe import Plan, engine_of, plan_of, settings_of
 
 BASE = {"recipe.method": "lora", "recipe.max_length": 2048, "recipe.batch_size": 2, "recipe.optimizer": "adamw_torch"}
 
@@ -99,3 +99,25 @@ def test_what_the_trace_does_not_follow_is_named() -> None:
         "kernels that replace parts of the model",
         "the loss in chunks",
     )
+
+
+def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
+    keys = Records(({"key": "reduce_bucket_size", "value": "auto"},))
+    facts = FactSet([Fact("recipe_key", keys, "ds.json", "recipe"), Fact("recipe.zero_stage", 3, "ds.json", "recipe")])
+    assert settings_of(facts, 4096) == {"zero_stage": 3, "reduce_bucket": 4096**2}
+    assert settings_of(facts) == {"zero_stage": 3}
+    facts.update([Fact("recipe.reduce_bucket", 5e8, "--set", "given")])
+    assert settings_of(facts, 4096)["reduce_bucket"] == 5e8
+
+
+@pytest.mark.parametrize(
+    ("given", "engine"),
+    [
+        ({"framework": "vllm"}, "alone"),
+        ({"framework": "weclone", "method": "lora", "gpu_memory_utilization": 0.95}, "beside"),
+        ({"framework": "weclone", "method": "lora", "gpu_memory_utilization": None}, None),
+        ({"framework": "trl", "gpu_memory_utilization": 0.3}, None),
+    ],
+)
+def test_what_is_an_engine(given: dict[str, Any], engine: str | None) -> None:
+    assert engine_of(given) == engine
