@@ -42,11 +42,11 @@ def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
         yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
 
 
-def smaller(form: ClosedForm, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
-    """The largest batch, and the largest length, below those of the recipe, whose peak ``fits``."""
+def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
+    """The largest batch (the setting ``name``), and the largest length, below those given, whose peak ``fits``."""
     found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
     if found:
-        yield Saving({"recipe.batch_size": found}, {"batch": found})
+        yield Saving({name: found}, {"batch": found})
     steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
     if steps:
         yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})

@@ -64,7 +64,8 @@ def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
             after = form_of(found).at(batch, plan.tokens) if isinstance(found, Trace) else peak
             if after.size < peak.size:
                 changes.append(change(saving, after))
-        for saving in smaller(form, batch, plan.tokens, lambda peak: needed(peak).verdict(gpu.free) == "fits"):
+        name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
+        for saving in smaller(form, name, batch, plan.tokens, lambda peak: needed(peak).verdict(gpu.free) == "fits"):
             changes.append(change(saving, form.at(**{"batch": batch, "tokens": plan.tokens, **saving.job})))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {

@@ -95,7 +95,7 @@ def plan_of(facts: FactSet) -> Plan:
     stage = given.get("stage") or "sft"
     if training and stage not in ("sft", "pt", "dpo"):
         raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft and dpo")
-    batch = given.get("train_batch_size") or given.get("batch_size")
+    batch = (training and given.get("train_batch_size")) or given.get("batch_size")
     if not batch:
         batch = 1
         assumed.append("the batch size was not given: 1 was taken")

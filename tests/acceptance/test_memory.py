@@ -61,7 +61,7 @@ def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
     assert [finding["id"] for finding in report["findings"]] == ["does-not-fit"]
     assert sum(term["gib"] for term in section["terms"]) == pytest.approx(section["allocated_gib"], rel=0.01)
     fitting = {name for change in section["changes"] if change["verdict"] == "fits" for name in change["set"]}
-    assert {"recipe.batch_size", "recipe.max_length"} <= fitting
+    assert {"recipe.train_batch_size", "recipe.max_length"} <= fitting
 
 
 @pytest.mark.torch

@@ -78,7 +78,7 @@ def test_smaller_batches_and_lengths_fit_and_the_next_ones_do_not() -> None:
     limit = form.at(2, 4000).size + 1
     found = {
         name: value
-        for saving in smaller(form, 8, 4000, lambda peak: peak.size <= limit)
+        for saving in smaller(form, "recipe.batch_size", 8, 4000, lambda peak: peak.size <= limit)
         for name, value in saving.job.items()
     }
     assert found["batch"] == 2
