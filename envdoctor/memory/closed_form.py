@@ -73,10 +73,14 @@ class ClosedForm:
 
     def _peak(self, segment: str, batch: int, tokens: int) -> Peak:
         lengths = self._segments[segment]
-        terms = {name: self._value([found.get(name, 0.0) for found in lengths], tokens) for name in lengths[-1]}
-        scaled = {
-            name: size if name in _STATIC else size * batch / self.batch for name, size in terms.items() if size > 0
-        }
+        scaled = {}
+        for name in lengths[-1]:
+            values = [found.get(name, 0.0) for found in lengths]
+            size = self._value(values, tokens)
+            # What is there at no length does not grow with the batch either: copies of weights under autocast.
+            fixed = size if name in _STATIC else min(max(self._value(values, 0), 0.0), size)
+            if size > 0:
+                scaled[name] = fixed + (size - fixed) * batch / self.batch
         return Peak(segment, self._operations[segment], self._shared(scaled))
 
     def _value(self, values: Sequence[float], tokens: int) -> float:

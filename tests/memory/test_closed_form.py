@@ -90,3 +90,11 @@ def test_a_margin_is_on_what_depends_on_the_batch() -> None:
         "backward/last", "op", {"weights": 10.0, "reference model": 5.0, "attention": 4.0, "logits and loss": 6.0}
     )
     assert (peak.size, peak.most(0.0), peak.most(0.3)) == (25.0, 25.0, 28.0)
+
+
+def test_what_does_not_grow_with_the_length_does_not_grow_with_the_batch() -> None:
+    segments = {n: {"forward/last": [0, "op", {"attention": 5000.0 + 10.0 * 8 * n}]} for n in (100, 200, 400)}
+    points = tuple({"layers": 1, "tokens": n, "segments": found} for n, found in segments.items())
+    form = ClosedForm(Trace({"depth": 1}, points), 8)
+    assert form.at(4, 400).size == pytest.approx(5000 + 10 * 4 * 400)
+    assert form.at(4, 400).size == pytest.approx(form.at(8, 200).size)
