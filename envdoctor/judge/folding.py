@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import Absent, Unknown, Value
 from envdoctor.judge.evaluate import Match
 from envdoctor.judge.finding import SEVERITIES, Finding, FoundFact
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["elsewhere", "fold"]
+__all__ = ["elsewhere", "fold", "without_folded"]
 
 _Applied = Sequence[tuple[Rule, Match]]
 
@@ -32,7 +32,7 @@ def fold(findings: Sequence[Finding], applied: _Applied) -> dict[int, int]:
                     if _one_record(finding, findings[other]):
                         by.setdefault(other, number)
     if any(rule.folds_into for rule, _ in applied):
-        rests = _resting(findings, applied)
+        rests = _resting(applied, {number for number, one in enumerate(findings) if one.ignored is not None})
         for number, (rule, match) in enumerate(applied):
             if rule.folds_into and number not in by:
                 _fold_into(by, number, _on_its_packages(match, rule, rests), findings)
@@ -41,6 +41,16 @@ def fold(findings: Sequence[Finding], applied: _Applied) -> dict[int, int]:
             _fold_into(by, number, _explaining(number, match, rule, places, applied), findings)
     chains = {number: _end_of_chain(number, by) for number in by}
     return {number: end for number, end in chains.items() if end != number}
+
+
+def without_folded(applied: _Applied) -> list[tuple[Rule, Match]]:
+    """The same without what ``folds_into`` another of them."""
+    rests = _resting(applied)
+    return [
+        (rule, match)
+        for rule, match in applied
+        if not rule.folds_into or next(_on_its_packages(match, rule, rests), None) is None
+    ]
 
 
 def elsewhere(
@@ -87,11 +97,11 @@ def _known(item: Mapping[str, Value], column: str) -> bool:
     return not isinstance(item.get(column, Unknown("")), (Unknown, Absent))
 
 
-def _resting(findings: Sequence[Finding], applied: _Applied) -> dict[str, set[int]]:
+def _resting(applied: _Applied, ignored: Container[int] = ()) -> dict[str, set[int]]:
     """By package: the findings that rest on it and may stand for a finding that ``folds_into`` others."""
     rests: dict[str, set[int]] = {}
     for number, (rule, match) in enumerate(applied):
-        if rule.folds_into or findings[number].ignored is not None:
+        if rule.folds_into or number in ignored:
             continue
         packages = {key[4:] for key in match.keys if key.startswith("pkg.")}
         for package in packages | _packages((match.item or {}).get("package")):

@@ -20,7 +20,7 @@ from envdoctor.judge.finding import (
     NotChecked,
     Plan,
 )
-from envdoctor.judge.folding import elsewhere, fold
+from envdoctor.judge.folding import elsewhere, fold, without_folded
 from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
@@ -244,18 +244,20 @@ def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding],
 
 
 def errors_of(facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
-    """What the active rules of severity error say of the facts: the message of each problem."""
-    errors: dict[Problem, str] = {}
-    for rule in matrix.rules:
-        if rule.status == "active" and rule.severity == "error":
-            errors.update(problems_of(rule, facts, matrix))
-    return errors
+    """What the active rules of severity error say of the facts: the message of each problem, once for one cause."""
+    active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
+    applied = [(rule, match) for rule in active for match in evaluate(rule, facts, matrix.registry).matches]
+    return _problems(without_folded(applied), facts, matrix)
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
     """Everything that the rule applies to, with the message about it."""
+    return _problems([(rule, match) for match in evaluate(rule, facts, matrix.registry).matches], facts, matrix)
+
+
+def _problems(applied: Iterable[tuple[Rule, Match]], facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
     problems: dict[Problem, str] = {}
-    for match in evaluate(rule, facts, matrix.registry).matches:
+    for rule, match in applied:
         message = fill(text_of(matrix.texts(rule)["message"]), _reader(rule, match, facts, matrix.registry)).en
         problems.setdefault(Problem(rule.id, tuple(_identity(rule, match, matrix.registry).items())), message)
     return problems
