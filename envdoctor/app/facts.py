@@ -124,10 +124,10 @@ def _with_recipe(
 
     recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix)
     notices += recipe.notices
-    if sources.model is not None or recipe.model is None:
-        return (
-            _with_model(recipe.facts, request, sources, matrix) if sources.model is not None else recipe.facts
-        ), sources
+    if sources.model is not None:
+        return _with_model(recipe.facts, request, sources, matrix), sources
+    if recipe.model is None:
+        return recipe.facts, sources
     named = sources._replace(model=recipe.model)
     try:
         facts = _with_model(recipe.facts, request, named, matrix)

@@ -135,4 +135,4 @@ def _facts(section: MemorySection) -> list[Fact]:
         "memory.verdict": section["verdict"],
         "memory.phase": section["phase"],
     }
-    return [Fact(f"memory.{key[7:]}", value, "memory", "derived") for key, value in values.items() if value is not None]
+    return [Fact(key, value, "memory", "derived") for key, value in values.items() if value is not None]

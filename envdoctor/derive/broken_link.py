@@ -16,7 +16,7 @@ from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_p
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
 
-INPUTS = ("link", "link_read", "import_run", "conflict", "pkg.*")
+INPUTS = ("link", "link_read", "import_run", "conflict", "dist", "pkg.*")
 OUTPUTS = ("broken_link",)
 
 _COLUMNS = (
@@ -136,19 +136,15 @@ def _of_ledger(
         return value(f"pkg.{name}")
 
     dists = value("dist")
-    read = isinstance(dists, Records)
-    declaring = {
-        str(item["name"])
-        for item in (dists if isinstance(dists, Records) else ())
-        if isinstance(item.get("requires"), tuple)
-    }
+    known = dists.items if isinstance(dists, Records) else ()
+    declaring = {str(item["name"]) for item in known if isinstance(item.get("requires"), tuple)}
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
         found: dict[tuple[str, str], list[Taken]] = {}
         for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
-            if (take.wanted and name in declaring) or (read and installed(provider) is ABSENT):
+            if (take.wanted and name in declaring) or (known and installed(provider) is ABSENT):
                 continue  # metadata says what is required, and an installer adds it
             found.setdefault((provider, _named(take)), []).append(take)
         stopped: set[tuple[str, str]] = set()

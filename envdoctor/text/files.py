@@ -24,7 +24,6 @@ _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 _PIECE = 1 << 16
 _WORD = (1 << 63) - 1
-_TYPE, _FOLDER = 0o170000, stat.S_IFDIR
 #: When a file or what is known of it was changed; on Windows, where that is when it was made, when its content was.
 _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
 
@@ -150,9 +149,12 @@ class Files:
 
     def status(self, path: str) -> os.stat_result:
         """``os.stat`` of what the path leads to. Raises ``OSError``."""
+        self._note(path)
+        return self._status(path)
+
+    def _note(self, path: str) -> None:
         if self.looks is not None and path not in self.looks.files:
             self.looks.files[path] = self.mark(path)
-        return self._status(path)
 
     def mark(self, path: str) -> Mark:
         """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
@@ -171,7 +173,7 @@ class Files:
             except (OSError, ValueError) as error:
                 marks += (-2, getattr(error, "errno", None) or 0)
                 continue
-            if found.st_mode & _TYPE == _FOLDER:
+            if stat.S_ISDIR(found.st_mode):
                 marks += (-1, found.st_ino & _WORD)
             else:
                 marks += (found.st_size, _changed(found))
@@ -243,8 +245,7 @@ class Files:
     def open(self, path: str) -> int:
         """A descriptor of a regular file for reading. The caller closes it. Raises ``OSError``, also for anything else
         than a regular file: to open a device may already be an act."""
-        if self.looks is not None and path not in self.looks.files:
-            self.looks.files[path] = self.mark(path)
+        self._note(path)
         if self.budget is not None:
             self.budget.use()
         if self.root is None:
