@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -64,17 +65,25 @@ def main() -> None:
         write_rows(data, options.rows, options.seed)
         train(data, tokenizer)
         print(f"{options.rows:,} rows, {data.stat().st_size / 1e6:.0f} MB, seed {options.seed}")
-        started = time.time()
+        started, computed = time.time(), cpu_seconds()
         place = Place(options.python, os.environ, folder, folder, "")
         found = measure(str(data), data.name, tokenizer_in(folder, folder), place)
-        seconds = time.time() - started
-        out = Path(folder, "full.json")
+        seconds, computed = time.time() - started, cpu_seconds() - computed
+        out, before = Path(folder, "full.json"), cpu_seconds()
         subprocess.run([options.python, "-c", FULL, str(data), str(tokenizer), str(out)], check=True)
         full = json.loads(out.read_text())
+    alone = cpu_seconds() - before
     true = Measured(full["lengths"], options.rows, options.rows, 0, (), ())
     print(f"seconds       sampled {seconds:.1f} ({found.looked_at:,} rows tokenised), everything {full['seconds']:.1f}")
+    print(f"of processors sampled {computed:.1f}, everything {alone:.1f}")
     for batch in BATCHES:
         print_batch(found, true, batch)
+
+
+def cpu_seconds() -> float:
+    """Of this process and its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def print_batch(found: Measured, true: Measured, batch: int) -> None:

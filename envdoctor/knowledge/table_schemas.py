@@ -143,6 +143,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
                 "names": mapping(TEXT, mapping(TEXT, TEXT)),
                 "defaults": mapping(TEXT, ANY),
                 "versioned": tables(table({"field": TEXT, "value": TEXT, "package": _NAME, "releases": SPECIFIER})),
+                "implied": tables(table({"field": TEXT, "value": TEXT, "by": TEXT, "words": TEXTS})),
             },
             key="name",
         )

@@ -18,13 +18,13 @@ from envdoctor.sandbox.target import Place, Task, run_in_target
 
 __all__ = ["DataError", "Measured", "measure"]
 
-#: Rows at random, and the largest, of which as many are tokenised as it takes to know the longest.
-_SAMPLED = 2000
+#: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
+_SAMPLED = 1000
 _LONGEST = 500
 _READ_SECONDS = 60.0
 _READ_MIB = 2048
 #: Seconds after which no more of the largest rows are tokenised; a batch that has begun may end.
-_TOKENISE_SECONDS = 8.0
+_TOKENISE_SECONDS = 20.0
 _TOKENISE_LIMIT = 60.0
 _TOKENISE_MIB = 2000
 _ENDINGS = {
@@ -60,7 +60,7 @@ def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measur
     if not rows:
         number, why = data["unread"][0] if data["unread"] else (1, "is larger than all that is read")
         raise DataError(f"--data {shown}: no row of it could be read; row {number} {why}")
-    answer = _tokenised(rows, sizes, tokenizer, place)
+    answer = _tokenised(data, tokenizer, place)
     usual = tuple(name for name, _ in Counter(data["formats"]).most_common())
     if isinstance(answer, str):
         most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
@@ -103,18 +103,17 @@ def _notes(data: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _tokenised(
-    rows: Sequence[tuple[int, Sequence[str]]], sizes: Sequence[int], tokenizer: Tokenizer, place: Place
-) -> tuple[list[int], int] | str:
-    """The tokens of the first of these rows, and the most that any other row can have; or why there are none."""
+def _tokenised(data: Mapping[str, Any], tokenizer: Tokenizer, place: Place) -> tuple[list[int], int] | str:
+    """The tokens of the first of the rows, and the most that any other row can have; or why there are none."""
     if tokenizer.file is None:
         return tokenizer.missing
+    sizes, rows = data["sizes"], data["rows"]
     there = {index for index, _ in rows}
     job = {
         "tokenizer": tokenizer.file,
         "special": tokenizer.template is None,
         "rows": [{"size": sizes[index], "texts": texts} for index, texts in rows],
-        "sampled": min(_SAMPLED, len(rows)),
+        "sampled": data["sampled"],
         "beyond": max((size for index, size in enumerate(sizes) if index not in there), default=0),
         "seconds": _TOKENISE_SECONDS,
     }

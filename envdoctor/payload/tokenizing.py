@@ -1,10 +1,10 @@
 """Payload script: how many tokens texts have, with the library ``tokenizers`` and a ``tokenizer.json``.
 
 ``job`` has the path ``tokenizer``, ``special`` (whether the tokenizer adds its own tokens) and ``rows``, each with the
-``size`` of the row and its ``texts``, of which the longest counts: first ``sampled`` rows at random, then others from
-the largest down. ``beyond`` is the size of the largest row that is not among them. The others are followed until no row
-that is left can be the longest, by the densest that was seen (tokens beyond the least, by size), or until ``seconds``
-are over.
+``size`` of the row and its ``texts``, of which the longest counts: first ``sampled`` rows of all sizes, then others
+from the largest down. ``beyond`` is the size of the largest row that is not among them. The others are followed until
+no row that is left can be the longest, by the densest that was seen (tokens beyond the least, by size), or until
+``seconds`` are over.
 
 Records: ``refused`` with a ``problem``; ``lengths`` of the next rows; at the end ``left`` with what the longest of the
 rows that were not looked at can have at ``most``.

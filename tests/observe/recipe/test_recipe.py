@@ -92,7 +92,8 @@ def test_every_key_that_decides_about_memory_is_read_or_named_as_not_used(name):
 def test_what_the_table_says_are_values_of_registered_fields(form):
     meanings = [meaning for said in form.keys.values() for meaning in said]
     pairs = [(meaning.field, word) for meaning in meanings for word in ("", *meaning.words.values())]
-    pairs += [(row["field"], row["value"]) for row in form.row.get("versioned", ())]
+    rows = [*form.row.get("versioned", ()), *form.row.get("implied", ())]
+    pairs += [(row["field"], row["value"]) for row in rows]
     pairs += [("reference_model", word) for word in form.row.get("reference", {}).values()]
     for said in (form.row.get("says", {}), form.row.get("defaults", {}), *form.names.values()):
         pairs += [(field, word) for field, word in said.items() if field != "call"]
@@ -146,6 +147,24 @@ def test_defaults_say_whose_they_are_and_depend_on_the_release(tmp_path):
     assert value(recipe, "optimizer") == "adamw_torch_fused"
     newer = written(tmp_path, "output_dir: a\nbf16: true\n", transformers="5.0.0")
     assert value(newer, "reentrant") is False and value(newer, "optimizer") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "attention"),
+    [
+        ("--bf16", None),  # no release is known, and the default changed
+        ("--param_dtype fp16", "flash_attention_2"),
+        ("--image_key images", "flash_attention_2"),
+        ("--save_hf_model", "eager"),
+        ("--packing_samples", "flash_attention_2"),
+        ("--save_hf_model --flash_attn", "flash_attention_2"),
+    ],
+)
+def test_the_attention_of_openrlhf_follows_from_options_of_one_generation(tmp_path, flags, attention):
+    script = f"deepspeed --module openrlhf.cli.train_dpo --pretrain a/b --beta 0.1 --max_len 512 {flags}\n"
+    recipe = written(tmp_path, script, "train.sh")
+    assert value(recipe, "attn") == attention and keys(recipe, "unknown") == []
+    assert value(written(tmp_path, script, "train.sh", openrlhf="0.8.9"), "attn") == (attention or "eager")
 
 
 def test_adapters_have_no_defaults_where_there_are_none(tmp_path):
