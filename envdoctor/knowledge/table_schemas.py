@@ -135,7 +135,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "format": _rows(
             {"name": _NAME, "title": TEXT, "keys": mapping(TEXT, either(_MEANING, list_of(_MEANING)))},
             {
-                **dict.fromkeys(("framework", "call"), TEXT),
+                **dict.fromkeys(("framework", "call", "lenient"), TEXT),
                 **dict.fromkeys(("files", "marked_only", "keys_decide", "auto", "yaml_text"), FLAG),
                 **dict.fromkeys(("marks", "unused"), TEXTS),
                 **dict.fromkeys(("says", "includes", "reference"), mapping(_ANY_TEXT, TEXT)),

@@ -167,6 +167,21 @@ def test_the_attention_of_openrlhf_follows_from_options_of_one_generation(tmp_pa
     assert value(written(tmp_path, script, "train.sh", openrlhf="0.8.9"), "attn") == (attention or "eager")
 
 
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("template: qwen3\nexport_dir: merged\nexport_size: 5\nexport_device: cpu\n", "export"),
+        ("template: qwen3\ninfer_backend: huggingface\n", "infer"),
+        ("stage: sft\nfinetuning_type: lora\nuse_kt: true\nkt_config:\n  kt_backend: AMXBF16\n", "lora"),
+    ],
+)
+def test_what_llamafactory_merges_or_only_runs_is_no_training(tmp_path, text, method):
+    recipe = written(tmp_path, f"model_name_or_path: a/b\ntrust_remote_code: true\n{text}")
+    assert (value(recipe, "framework"), value(recipe, "method")) == ("llamafactory", method)
+    assert keys(recipe, "unknown") == []
+    assert value(recipe, "kernels") == (("ktransformers",) if "use_kt" in text else ())
+
+
 def test_adapters_have_no_defaults_where_there_are_none(tmp_path):
     assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: full\n"), "lora_r") is None
     assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: lora\n"), "lora_r") == 8
