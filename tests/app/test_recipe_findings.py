@@ -99,7 +99,9 @@ def test_a_key_of_llamafactory_that_transformers_dropped(told: Any, tmp_path: Pa
 
 
 # Its parser drops what it does not know then (llamafactory/hparams/parser.py).
-@pytest.mark.parametrize(("switch", "found"), [("", True), ("ALLOW_EXTRA_ARGS=1 ", False), ("ALLOW_EXTRA_ARGS=0 ", True)])
+@pytest.mark.parametrize(
+    ("switch", "found"), [("", True), ("ALLOW_EXTRA_ARGS=1 ", False), ("ALLOW_EXTRA_ARGS=0 ", True)]
+)
 def test_llamafactory_may_be_told_to_drop_extra_keys(told: Any, tmp_path: Path, switch: str, found: bool):
     recipe = "stage: sft\nfinetuning_type: full\nbf16: true\nfsdp_transformer_layer_cls_to_wrap: A\n"
     (tmp_path / "sft.yaml").write_text(recipe)
