@@ -218,7 +218,11 @@ _OTHERS: Mapping[str, Check] = {
         {
             "schema": SCHEMA_1,
             "help": mapping(
-                TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS})
+                TEXT,
+                table(
+                    {"en": TEXT},
+                    {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS, "beside": mapping(TEXT, TEXT)},
+                ),
             ),
             "fact": mapping(
                 TEXT,
