@@ -14,6 +14,7 @@ from envdoctor.cli.options import (
     recipe_option,
     source_options,
     sources_of,
+    target_options,
 )
 from envdoctor.cli.reporting import policy_of, present, report_options
 
@@ -22,6 +23,7 @@ __all__ = ["command"]
 
 @click.command("check")
 @source_options
+@target_options
 @recipe_option
 @code_option
 @hash_option

@@ -1,0 +1,168 @@
+"""``--lock FILE``: the format by the file's name or content, and its packages as the facts of an environment."""
+
+import os
+import re
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.installed import marker_values
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.observe.binaries.reading.built_for import said_by_tag
+from envdoctor.observe.documents.locks.lock import (
+    MOST_PACKAGES,
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    counts,
+    minor,
+    with_python,
+)
+from envdoctor.observe.documents.locks.text import read_text
+from envdoctor.versions.requirement import read_requirement
+
+if TYPE_CHECKING:
+    from envdoctor.observe.sources import Ask
+
+__all__ = ["open_lock"]
+
+#: Formats by a pattern of the file's name, the first that fits: the module that reads it.
+_FORMATS = (
+    (r"(?i).*uv.*\.lock", "uv_lock"),
+    (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
+    (r"(?i).*Pipfile\.lock", "pipfile_lock"),
+    (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
+)
+_NAMED = r"(.+)\[([^][]*)\]\Z"
+
+
+def open_lock(given: str, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
+    """The facts of the environment that would be installed for the stated target, and notes on the reading.
+
+    ``given`` is a path; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. Raises
+    :class:`LockError`.
+    """
+    path, names = given, tuple[str, ...]()
+    if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(ask.cwd, given)):
+        path, names = match[1], tuple(name.strip() for name in match[2].split(",") if name.strip())
+    markers = marker_values(ask.given.value)
+    wish = with_python(Wish(markers, names, ask.cwd, ask.rows), markers["python_full_version"])
+    try:
+        text = read_text(os.path.join(ask.cwd, path))
+        lock = _reader(path, text)(text, path, wish)
+    except LockError as error:
+        raise LockError(f"--lock {path}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise LockError(f"--lock {path}: is nested too deeply, or too large, to be read") from None
+    if len(lock.packages) > MOST_PACKAGES:
+        raise LockError(f"--lock {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+    return _facts(lock, path, with_python(wish, lock.python), ask)
+
+
+def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
+    name = os.path.basename(path)
+    module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
+    read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
+    return read
+
+
+def _facts(lock: Lock, path: str, wish: Wish, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
+    chosen, undecided = _chosen(lock, wish)
+    facts, notes = FactSet(), [*lock.notes]
+    if lock.python and wish.markers["python_version"] == minor(lock.python):
+        key = "python.version" if lock.python.count(".") > 1 else "python.minor"
+        facts.add(Fact(key, lock.python, path, "environment"))
+    items = []
+    for one in chosen.values():
+        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "environment"))
+        items.append(_dist(one, ask.ledger, lock, chosen))
+    facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
+    if lock.incomplete is None:
+        facts.declare_complete("pkg", path)
+    if lock.cuda is not None:
+        facts.add(Fact("torch.cuda", lock.cuda[0], lock.cuda[1], "environment"))
+    extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
+    built = [_extension(one) for one in chosen.values() if one.name in extensions and isinstance(one.version, str)]
+    said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
+    facts.add(Fact("extension", Records(said, "compiled files are known by the names of wheels alone"), path, ""))
+    if undecided:
+        notes.append(_depends(undecided, wish))
+    return facts, tuple(notes)
+
+
+def _depends(names: list[str], wish: Wish) -> str:
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
+    options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
+    return f"whether {shown} would be installed depends on the target" + (f": {options}" if options else "")
+
+
+def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
+    """One entry a package: those that count for the target. A package that counts perhaps, or twice with different
+    versions, has no version that is known."""
+    chosen: dict[str, Locked] = {}
+    undecided: dict[str, None] = {}
+    perhaps: dict[str, Locked] = {}
+    for one in lock.packages:
+        there = counts(one.marker, wish)
+        if there is None:
+            perhaps.setdefault(one.name, one)
+        elif there:
+            known = chosen.get(one.name)
+            if known is None or isinstance(known.version, Unknown):
+                chosen[one.name] = one
+            elif known.version != one.version and isinstance(one.version, str):
+                twice = Unknown(f"{known.place} and {one.place} ask for different versions")
+                chosen[one.name] = known._replace(version=twice)
+    for name, one in perhaps.items():
+        if name not in chosen:
+            undecided[name] = None
+            chosen[name] = one._replace(version=Unknown(f"{one.place} asks for it on some targets only"))
+    return chosen, list(undecided)
+
+
+def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
+    """The item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
+    item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
+    if one.conda:
+        return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
+    requires: tuple[str, ...] | Unknown = Unknown(f"what {one.name} requires is not known")
+    python = one.requires_python
+    released = ledger.package(one.name) if not one.declared and not one.rebuilt else None
+    if isinstance(one.version, str) and released is not None:
+        release, _, build = one.version.partition("+")
+        requires = released.items("requires", "*", release)
+        if isinstance(requires, tuple):
+            requires = tuple(line for line in requires if _is_asked(line, build, lock, names))
+        python = python or next((each.requires_python for each in released.releases if each.version == release), "")
+    if isinstance(requires, Unknown) and one.requires is not None:
+        requires = one.requires
+    tags = {"tags": ("-".join(one.wheel.removesuffix(".whl").split("-")[-3:]),)} if one.wheel else {}
+    return {**item, "requires": requires, "requires_python": python or ABSENT, **tags}
+
+
+def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool:
+    """Whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a platform
+    does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more ``names`` are
+    asked for, and overrides replace what others ask."""
+    name = read_requirement(line).name
+    if (build and "platform" in line.partition(";")[2]) or name in lock.overrides:
+        return False
+    return lock.incomplete is not None or name in names
+
+
+def _extension(one: Locked) -> dict[str, Value]:
+    said = said_by_tag(str(one.version).partition("+")[2])
+    python = one.wheel.split("-")[-3] if one.wheel else ""
+    return {
+        "package": one.name,
+        "version": one.version,
+        "built_torch": said.torch or ABSENT,
+        "built_cuda": said.cuda or ABSENT,
+        "built_says": "the name of its wheel" if one.wheel else "its local version",
+        "unresolved": ABSENT,
+        **({"python_tag": python} if python.startswith("cp") else {}),
+    }
