@@ -14,6 +14,8 @@ from envdoctor.versions.wheel_tags import TARGET_KEYS
 INPUTS = ("dist", "pkg.*", "python.version", "torch.cuda", *TARGET_KEYS)
 OUTPUTS = ("no_wheel",)
 
+_INSTALLED = ("dist-info", "egg-info", "conda")
+
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``no_wheel``: of packages that are known by their versions alone. Where a wheel is known, by its files or its
@@ -38,7 +40,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
 
 
 def _tagged(found: list[Installed]) -> bool:
-    return any(not isinstance(one.tags, Unknown) or one.kind == "conda" for one in found)
+    return any(one.kind in _INSTALLED or not isinstance(one.tags, Unknown) for one in found)
 
 
 def _told(name: str, version: str, gap: Gap, with_wheel: tuple[str | None, str | None]) -> Mapping[str, Value]:
