@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import Unknown
+from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.versions.marker import NotAMarker, holds
 
@@ -67,13 +67,13 @@ class Locked(NamedTuple):
 
 class Lock(NamedTuple):
     """``incomplete`` says why more may be installed than is named; None when it is all. ``python`` is the version that
-    the lock is made for (``3.11``, ``3.11.9``), ``cuda`` that of a torch whose version does not tell it, with its
-    place; ``overrides`` are packages of which nobody's requirement counts; ``notes`` are sentences for the user."""
+    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are what it tells besides; ``overrides`` are packages of
+    which nobody's requirement counts; ``notes`` are sentences for the user."""
 
     packages: list[Locked]
     incomplete: str | None = None
     python: str | None = None
-    cuda: tuple[str, str] | None = None
+    facts: tuple[Fact, ...] = ()
     overrides: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -34,6 +34,7 @@ _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),
     (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
     (r"(?i).*Pipfile\.lock", "pipfile_lock"),
+    (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
     (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
 )
 _NAMED = r"(.+)\[([^][]*)\]\Z"
@@ -64,6 +65,8 @@ def open_lock(given: str, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
+    if "@EXPLICIT" in text:
+        name = "explicit.yml"
     module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
     return read
@@ -82,8 +85,7 @@ def _facts(lock: Lock, path: str, wish: Wish, ask: "Ask") -> tuple[FactSet, tupl
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
-    if lock.cuda is not None:
-        facts.add(Fact("torch.cuda", lock.cuda[0], lock.cuda[1], "environment"))
+    facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
     built = [_extension(one) for one in chosen.values() if one.name in extensions and isinstance(one.version, str)]
     said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)

@@ -33,7 +33,10 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     """The packages of the list and of those that it names. Raises :class:`LockError`."""
     found = Requirements(path, wish)
     found.read(text, path)
-    return found.lock()
+    lock = found.lock()
+    if not lock.packages:
+        raise LockError("names no package")
+    return lock
 
 
 class _Asked(NamedTuple):
@@ -51,7 +54,7 @@ class Requirements:
         top = os.path.realpath(os.path.join(wish.cwd, path))
         cwd = os.path.realpath(wish.cwd)
         self._root = cwd if top.startswith(os.path.join(cwd, "")) else os.path.dirname(top)
-        self._path, self._wish = path, wish
+        self.path, self._wish = path, wish
         self._asked: list[_Asked] = []
         self._pins: dict[str, tuple[str, str]] = {}
         self._indexes: list[tuple[str, str]] = []
@@ -137,15 +140,13 @@ class Requirements:
     def lock(self) -> Lock:
         """What was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(asked) for asked in self._asked]
-        if not packages:
-            raise LockError("names no package")
         whole = (self._compiled or self._all_hashed) and not self._notes
         notes = self._notes[:_MOST_SAID]
         if len(self._notes) > _MOST_SAID:
-            notes.append(f"{len(self._notes) - _MOST_SAID} more lines of {self._path} were not read")
+            notes.append(f"{len(self._notes) - _MOST_SAID} more lines of {self.path} were not read")
         for (tag, named), taken in self._builds.items():
             notes.append(f"{named} names an index of builds {tag}: {', '.join(taken)} is taken from there")
-        return Lock(packages, None if whole else _OPEN.format(self._path), notes=tuple(notes))
+        return Lock(packages, None if whole else _OPEN.format(self.path), notes=tuple(notes))
 
     def _locked(self, asked: _Asked) -> Locked:
         name, place = asked.name, asked.place

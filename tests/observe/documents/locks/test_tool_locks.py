@@ -18,6 +18,19 @@ REAL = [
     ("swindoc.pdm.lock", "torchvision", "0.16.2", 'version = "0.16.2"'),
     ("opendatahub.pylock.toml", "torch", "2.11.0", 'version = "2.11.0"'),
     ("training-hub.Pipfile.lock", "torch", "2.10.0", '        "torch": {'),
+    ("simpo.environment.yml", "tokenizers", "0.15.2", "      - tokenizers==0.15.2"),
+    (
+        "sagemaker.gpu.env.out",
+        "torch",
+        "2.8.0",
+        "https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.8.0-cuda129",
+    ),
+    (
+        "cosmos-curator.pixi.lock[cluster]",
+        "huggingface-hub",
+        "1.21.0",
+        "      - pypi: https://index.example/huggingface_hub-1",
+    ),
 ]
 UV = """version = 1
 requires-python = ">=3.10"
@@ -68,7 +81,7 @@ def write(tmp_path):
 def test_a_real_lock_gives_versions_with_their_lines(file, package, version, line):
     found = opened(file)
     assert found.version(package) == version
-    assert (LOCKS / file).read_text().splitlines()[found.place(package) - 1].startswith(line)
+    assert (LOCKS / file.partition("[")[0]).read_text().splitlines()[found.place(package) - 1].startswith(line)
 
 
 @pytest.mark.parametrize("file", [file for file, *_ in REAL])
@@ -182,3 +195,92 @@ def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(LockError, match=r"--lock uv\.lock: cannot be read: No such file or directory"):
         opened("uv.lock", tmp_path)
     assert opened("h2o.requirements.txt").version("nothing") == ABSENT != NOT_GIVEN
+
+
+def conda(*specs, pip=()):
+    """An environment.yml."""
+    lines = ["dependencies:", *(f"  - {spec}" for spec in specs), *(["  - pip:"] if pip else ())]
+    return "\n".join([*lines, *(f"    - {line}" for line in pip)]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"),
+    [
+        ("pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0", "2.1.0"),
+        ("conda-forge::pytorch==2.1", "2.1"),
+        ("pytorch=2.1.0", "2.1.0"),
+        ("pytorch 2.1.0 py3.10_cpu_0", "2.1.0"),
+        ("pytorch=2.1", Unknown("environment.yml:2 asks for =2.1, no one version")),
+        ("pytorch>=2.1", Unknown("environment.yml:2 asks for >=2.1, no one version")),
+        ("pytorch", Unknown("environment.yml:2 names no version")),
+    ],
+)
+def test_a_specification_of_conda_is_a_version_or_a_range(write, spec, version):
+    assert write("environment.yml", conda(spec)).version("torch") == version
+
+
+@pytest.mark.parametrize(
+    ("specs", "cuda"),
+    [
+        (["pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0"], "12.1"),
+        (["pytorch=2.5.1=cuda126_py312h1234567_300"], "12.6"),
+        (["pytorch=2.1.0=py3.10_cpu_0"], ABSENT),
+        (["pytorch=2.1.0", "pytorch-cuda=11.8"], "11.8"),
+        (["pytorch=2.1.0"], NOT_GIVEN),
+    ],
+)
+def test_the_build_of_conda_says_the_cuda_of_torch(write, specs, cuda):
+    assert write("environment.yml", conda(*specs)).facts.value("torch.cuda") == cuda
+
+
+def test_the_pip_section_is_a_list_of_requirements_with_its_own_lines(write):
+    found = write("environment.yml", conda("python=3.10", "pip", pip=["torch==2.4.1", "peft>=0.12"]), python="")
+    assert found.facts.get("pkg.torch")[1:3] == ("2.4.1", "environment.yml:5") and found.version("trl") == NOT_GIVEN
+    assert found.reason("peft").startswith("environment.yml:6 asks for") and found.facts.value("python.minor") == "3.10"
+
+
+def test_an_exported_environment_has_all_there_is():
+    assert opened("simpo.environment.yml", python="", platform="").version("vllm") == ABSENT
+
+
+def test_an_explicit_list_says_its_platform():
+    facts = opened("sagemaker.gpu.env.out", python="", platform="").facts
+    assert [facts.value(key) for key in ("os.platform", "os.arch", "python.version", "torch.cuda")] == [
+        "linux",
+        "x86_64",
+        "3.12.13",
+        "12.9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("cosmos-curator.pixi.lock", "has no environment 'default'; there are cluster"),
+        ("cosmos-curator.pixi.lock[gpu]", "has no environment 'default'; there are cluster"),
+    ],
+)
+def test_an_environment_of_pixi_that_is_not_there_is_said(given, problem):
+    with pytest.raises(LockError) as error:
+        opened(given)
+    assert str(error.value) == f"--lock cosmos-curator.pixi.lock: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &x [1]\nb: *x\n", "uses an alias of YAML in line 2, and no lock does"),
+        ("[" * 100_000, "is nested more than 20 levels deep"),
+        ("- " * 100_000, "is nested more than 20 levels deep"),
+        ("a: b: c", "is not YAML: mapping values are not allowed"),
+        ("just words", "holds no environment"),
+        ("name: x", "has no list of dependencies"),
+        ("dependencies: []", "names no package"),
+        ("a" * (5 << 20), "is too large to be read as YAML"),
+        ("dependencies:\n" + "- a=1=0\n" * 20_001, "names more than 20,000 packages"),
+    ],
+)
+def test_hostile_yaml_is_one_sentence(write, text, problem):
+    with pytest.raises(LockError) as error:
+        write("environment.yml", text)
+    assert str(error.value).startswith(f"--lock environment.yml: {problem}")
