@@ -41,7 +41,7 @@ def environment_options(function: Function) -> Function:
             click.option(
                 "--lock",
                 metavar="FILE",
-                help="What would be installed: requirements.txt; FILE[NAME,...] chooses extras.",
+                help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.",
             ),
             click.option(
                 "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."

@@ -90,7 +90,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
 def _lock(given: str | None, ask: Ask) -> Environment:
     from envdoctor.observe.documents.locks.opening import open_lock
 
-    facts, notes = open_lock(str(given), ask)
+    facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.rows, ask.ledger)
     return Environment(Target("lock", str(given), "--lock"), False, facts, notes=notes)
 
 

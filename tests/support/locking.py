@@ -11,7 +11,6 @@ from envdoctor.app.stated_target import target_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.observe.documents.locks.opening import open_lock
-from envdoctor.observe.sources import Ask
 
 __all__ = ["LOCKS", "Opened", "opened"]
 
@@ -51,5 +50,4 @@ def opened(given: str | Path, cwd: Path | None = None, **target: str) -> Opened:
     matrix = shipped()
     stated = {name: text for name, text in {**_LINUX, **target}.items() if text}
     known = FactSet(target_facts(stated, matrix.registry))
-    ask = Ask({}, str(cwd or LOCKS), matrix.registry, known, matrix.rows, matrix.ledger)
-    return Opened(*open_lock(str(given), ask))
+    return Opened(*open_lock(str(given), known, str(cwd or LOCKS), matrix.rows, matrix.ledger))

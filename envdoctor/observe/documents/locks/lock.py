@@ -36,12 +36,13 @@ class LockError(ObservationError):
 class Wish(NamedTuple):
     """What is asked of a lock. ``markers`` are the variables of PEP 508 for the stated target, None for what nobody
     stated; ``names`` the extras, groups or environments that are chosen. ``cwd`` is the caller's folder, ``rows`` gives
-    the rows of a table of the matrix."""
+    the rows of a table of the matrix, ``decided`` keeps what markers came to."""
 
     markers: Mapping[str, str | None]
     names: tuple[str, ...]
     cwd: str
     rows: Callable[..., Any]
+    decided: dict[str, bool | None]
 
 
 class Locked(NamedTuple):
@@ -80,8 +81,12 @@ class Lock(NamedTuple):
 
 def counts(marker: str, wish: Wish) -> bool | None:
     """Whether a marker holds for the target with the chosen extras; None when the target does not say."""
-    if not marker:
-        return True
+    if marker not in wish.decided:
+        wish.decided[marker] = _holds(marker, wish) if marker else True
+    return wish.decided[marker]
+
+
+def _holds(marker: str, wish: Wish) -> bool | None:
     python = wish.markers["python_version"]
     whole = wish.markers["python_full_version"]
     # Where only the minor release was stated, what holds for its first and for its last release holds.
@@ -112,7 +117,7 @@ def with_python(wish: Wish, python: str | None) -> Wish:
     """The wish with the Python that the lock is made for, where none was stated."""
     if python is None or wish.markers["python_version"] is not None:
         return wish
-    return wish._replace(markers={**wish.markers, "python_version": minor(python)})
+    return wish._replace(markers={**wish.markers, "python_version": minor(python)}, decided={})
 
 
 def minor(python: str) -> str:

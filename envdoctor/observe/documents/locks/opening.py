@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Collection
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.installed import marker_values
@@ -24,9 +24,6 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.observe.documents.locks.text import read_text
 from envdoctor.versions.requirement import read_requirement
 
-if TYPE_CHECKING:
-    from envdoctor.observe.sources import Ask
-
 __all__ = ["open_lock"]
 
 #: Formats by a pattern of the file's name, the first that fits: the module that reads it.
@@ -40,19 +37,21 @@ _FORMATS = (
 _NAMED = r"(.+)\[([^][]*)\]\Z"
 
 
-def open_lock(given: str, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
-    """The facts of the environment that would be installed for the stated target, and notes on the reading.
+def open_lock(
+    given: str, stated: FactSet, cwd: str, rows: Callable[..., Any], ledger: Ledger
+) -> tuple[FactSet, tuple[str, ...]]:
+    """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
-    ``given`` is a path; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. Raises
-    :class:`LockError`.
+    ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
+    gives the rows of a table of the matrix. Raises :class:`LockError`.
     """
     path, names = given, tuple[str, ...]()
-    if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(ask.cwd, given)):
+    if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
         path, names = match[1], tuple(name.strip() for name in match[2].split(",") if name.strip())
-    markers = marker_values(ask.given.value)
-    wish = with_python(Wish(markers, names, ask.cwd, ask.rows), markers["python_full_version"])
+    markers = marker_values(stated.value)
+    wish = with_python(Wish(markers, names, cwd, rows, {}), markers["python_full_version"])
     try:
-        text = read_text(os.path.join(ask.cwd, path))
+        text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
     except LockError as error:
         raise LockError(f"--lock {path}: {error}") from None
@@ -60,7 +59,7 @@ def open_lock(given: str, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
         raise LockError(f"--lock {path}: is nested too deeply, or too large, to be read") from None
     if len(lock.packages) > MOST_PACKAGES:
         raise LockError(f"--lock {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-    return _facts(lock, path, with_python(wish, lock.python), ask)
+    return _facts(lock, path, with_python(wish, lock.python), ledger)
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -72,7 +71,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     return read
 
 
-def _facts(lock: Lock, path: str, wish: Wish, ask: "Ask") -> tuple[FactSet, tuple[str, ...]]:
+def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger) -> tuple[FactSet, tuple[str, ...]]:
     chosen, undecided = _chosen(lock, wish)
     facts, notes = FactSet(), [*lock.notes]
     if lock.python and wish.markers["python_version"] == minor(lock.python):
@@ -81,7 +80,7 @@ def _facts(lock: Lock, path: str, wish: Wish, ask: "Ask") -> tuple[FactSet, tupl
     items = []
     for one in chosen.values():
         facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "environment"))
-        items.append(_dist(one, ask.ledger, lock, chosen))
+        items.append(_dist(one, ledger, lock, chosen))
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)

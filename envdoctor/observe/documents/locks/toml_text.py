@@ -9,7 +9,7 @@ from envdoctor.observe.documents.locks.lock import LockError
 __all__ = ["Entry", "extras_of", "items", "read_packages", "words"]
 
 #: Most of a lock: tomllib reads 1 MB a second, and no fact comes from it.
-_FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)"
+_FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)|^sdist = \{.*\}$"
 _HEAD = r"(?m)^\[\[packages?\]\][ \t]*$"
 _VERSION = r"(?m)^version[ \t]*=|^\["
 #: A wheel with a build number was built again by somebody: PyPI's have none.
