@@ -31,6 +31,7 @@ _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),
     (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
     (r"(?i).*Pipfile\.lock", "pipfile_lock"),
+    (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
     (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
     (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
 )
