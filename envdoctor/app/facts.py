@@ -24,8 +24,8 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock`` and ``facts`` names the
-    environment (none: the default environment). ``target`` says for which machine it is judged: ``python``,
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom`` and ``facts`` names
+    the environment (none: the default environment). ``target`` says for which machine it is judged: ``python``,
     ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`). ``assignments`` are
     ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file ``configured_in``, which
     come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and folders of the user's own.
@@ -36,6 +36,7 @@ class Sources(NamedTuple):
     path: str | None = None
     root: str | None = None
     lock: str | None = None
+    sbom: str | None = None
     facts: str | None = None
     target: Mapping[str, str] = {}
     model: str | None = None

@@ -43,6 +43,7 @@ def environment_options(function: Function) -> Function:
                 metavar="FILE",
                 help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.",
             ),
+            click.option("--sbom", metavar="FILE", help="Bill of materials: CycloneDX or SPDX in JSON."),
             click.option(
                 "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."
             ),
@@ -171,7 +172,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options.get(name) for name in ("path", "root", "lock", "facts")):
+    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -180,6 +181,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         path=options["path"],
         root=options["root"],
         lock=options.get("lock"),
+        sbom=options.get("sbom"),
         facts=options["facts"],
         target={
             name: text for name in ("python", "platform", "gpu", "driver") if (text := options.get(f"target_{name}"))

@@ -87,11 +87,14 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
     return Environment(Target("facts", name, "--facts"), False, facts)
 
 
-def _lock(given: str | None, ask: Ask) -> Environment:
-    from envdoctor.observe.documents.locks.opening import open_lock
+def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
+    def open_(given: str | None, ask: Ask) -> Environment:
+        from envdoctor.observe.documents.locks.opening import open_lock
 
-    facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.rows, ask.ledger)
-    return Environment(Target("lock", str(given), "--lock"), False, facts, notes=notes)
+        facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.rows, ask.ledger, option=f"--{kind}")
+        return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
+
+    return open_
 
 
 _ENVIRONMENT = {"en": "Environment", "zh": "环境"}
@@ -101,7 +104,8 @@ SOURCES: dict[str, Source] = {
     "python": Source("--python", _ENVIRONMENT, _on_disk("python")),
     "path": Source("--path", {"en": "Folder", "zh": "目录"}, _on_disk("path")),
     "root": Source("--root", {"en": "Root folder", "zh": "根目录"}, _on_disk("root")),
-    "lock": Source("--lock", {"en": "Lock file", "zh": "锁文件"}, _lock),
+    "lock": Source("--lock", {"en": "Lock file", "zh": "锁文件"}, _document("lock")),
+    "sbom": Source("--sbom", {"en": "SBOM", "zh": "SBOM"}, _document("sbom")),
     "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
 }
 

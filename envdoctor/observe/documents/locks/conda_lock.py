@@ -117,6 +117,11 @@ class Conda:
             if cuda or re.search(_CPU, build):
                 self._facts.setdefault("torch.cuda", Fact("torch.cuda", value, place, "environment"))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether conda installs nothing."""
+        return not self._packages
+
     def lock(self) -> Lock:
         """What was read."""
         pip = self.pip.lock()

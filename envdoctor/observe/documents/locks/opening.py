@@ -31,6 +31,7 @@ _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),
     (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
     (r"(?i).*Pipfile\.lock", "pipfile_lock"),
+    (r"sbom|.*\.json", "sbom"),
     (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
     (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
     (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
@@ -39,12 +40,12 @@ _NAMED = r"(.+)\[([^][]*)\]\Z"
 
 
 def open_lock(
-    given: str, stated: FactSet, cwd: str, rows: Callable[..., Any], ledger: Ledger
+    given: str, stated: FactSet, cwd: str, rows: Callable[..., Any], ledger: Ledger, *, option: str = "--lock"
 ) -> tuple[FactSet, tuple[str, ...]]:
     """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
-    gives the rows of a table of the matrix. Raises :class:`LockError`.
+    gives the rows of a table of the matrix; errors name the ``option``. Raises :class:`LockError`.
     """
     path, names = given, tuple[str, ...]()
     if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
@@ -55,11 +56,11 @@ def open_lock(
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
     except LockError as error:
-        raise LockError(f"--lock {path}: {error}") from None
+        raise LockError(f"{option} {path}: {error}") from None
     except (RecursionError, MemoryError):
-        raise LockError(f"--lock {path}: is nested too deeply, or too large, to be read") from None
+        raise LockError(f"{option} {path}: is nested too deeply, or too large, to be read") from None
     if len(lock.packages) > MOST_PACKAGES:
-        raise LockError(f"--lock {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+        raise LockError(f"{option} {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
     return _facts(lock, path, with_python(wish, lock.python), ledger)
 
 
@@ -67,6 +68,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
     if "@EXPLICIT" in text:
         name = "explicit.yml"
+    elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
+        name = "sbom"
     module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
     return read
