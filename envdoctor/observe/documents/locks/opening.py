@@ -36,6 +36,8 @@ _FORMATS = (
     (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
     (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
 )
+#: What a virtual environment may begin with, and what locks leave out.
+_SEEDS = {"pip", "setuptools", "wheel"}
 _NAMED = r"(.+)\[([^][]*)\]\Z"
 
 
@@ -88,6 +90,8 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger) -> tuple[FactSet, 
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
+        for name in _SEEDS - set(chosen):
+            facts.add(Fact(f"pkg.{name}", Unknown("an environment may have it without its lock"), path, "environment"))
     facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
     built = [_extension(one) for one in chosen.values() if one.name in extensions and isinstance(one.version, str)]

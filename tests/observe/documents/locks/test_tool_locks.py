@@ -89,6 +89,10 @@ def test_what_a_lock_does_not_name_is_not_installed(file):
     assert opened(file).version("sglang") == ABSENT
 
 
+def test_what_environments_begin_with_may_be_there_without_the_lock():
+    assert isinstance(opened("open-instruct.uv.lock").version("pip"), Unknown)
+
+
 def test_of_the_builds_in_a_lock_of_uv_the_one_of_the_chosen_group_counts():
     assert opened("open-instruct.uv.lock").version("torch") == "2.10.0"
     found = opened("open-instruct.uv.lock[cuda12]")
