@@ -47,6 +47,15 @@ def test_facts_of_a_lock_are_judged_elsewhere(run, tmp_path):
     assert "tokenizers-outside-transformers-window" in [f["id"] for f in result.json["findings"]]
 
 
+def test_a_list_without_any_version_is_not_judged(run, tmp_path):
+    (tmp_path / "requirements.txt").write_text("torch\ntransformers>=4.40\n")
+    result = run("check", "--lock", "requirements.txt")
+    assert result.code == 3 and result.out.startswith(
+        "Not judged: no version of a package is known from requirements.txt"
+    )
+    assert "torch not known (requirements.txt:1 names no version)" in result.out
+
+
 def test_what_is_wrong_with_the_words_is_said(run, tmp_path):
     (tmp_path / "requirements.txt").write_text(LIST)
     for words, said in (

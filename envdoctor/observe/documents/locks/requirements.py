@@ -9,7 +9,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, exact, wheel_of
 from envdoctor.observe.documents.locks.text import read_text
 from envdoctor.versions.names import valid_name
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 __all__ = ["Requirements", "read"]
@@ -128,7 +128,8 @@ class Requirements:
                 return _Asked(name, "", marker.strip(), place, bare)
         try:
             wanted = read_requirement(line)
-        except NotARequirement:
+            satisfies("0", wanted.specifiers)
+        except (NotARequirement, NotASpecifier):
             self._say(f"{place} is no requirement that can be read")
             return None
         return _Asked(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip())

@@ -40,7 +40,7 @@ def test_a_pin_is_a_version_with_its_line(read):
         ("transformers", "requirements.txt:1 names no version"),
         ("git+https://github.com/huggingface/transformers.git@main", "requirements.txt:1 takes it from a repository"),
         ("transformers @ git+https://github.com/huggingface/transformers", "requirements.txt:1 takes it from"),
-        ("transformers==four", "requirements.txt:1 gives a version that is none"),
+        ("transformers===four", "requirements.txt:1 gives a version that is none"),
     ],
 )
 def test_what_is_no_one_version_is_unknown_with_its_reason(read, line, reason):
@@ -141,6 +141,7 @@ def test_a_list_of_powershell_is_utf_16(tmp_path):
         (b"\xff\xff\xff", "is not text in UTF-8"),
         (b"# nothing\n", "names no package"),
         (b"!!!\n" * 1000, "names no package"),
+        (b"x: [\n", "names no package"),
     ],
 )
 def test_a_hostile_list_is_one_sentence(tmp_path, content, problem):
