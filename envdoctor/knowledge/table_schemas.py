@@ -96,6 +96,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "gpu-series": {"row": _rows(_GPUS)},
     "gpus": {"row": _rows({**_GPUS, "memory_gb": list_of(NUMBER)})},
+    "images": {
+        "row": _rows({"image": TEXT, "tag": TEXT, "facts": mapping(TEXT, TEXT)}, key="image tag"),
+    },
     "import-needs": {
         "row": _rows(
             {"name": _NAME, "versions": SPECIFIER},
