@@ -264,6 +264,8 @@ def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str
     for number, fix in enumerate(texts["fix"], 1):
         if any(placeholders(text) for text in fix["summary"].values()):
             yield f"fix {number}: summary: placeholders are filled in message and why only"
+        if any(text.startswith(("or ", "或")) for text in fix["summary"].values()):
+            yield f"fix {number}: summary: reports print the or before every way but the first"
         if fix["kind"] == "command" and _SHELL.search(fix["command"] or ""):
             yield f"fix {number}: command: no shell operators, sudo or rm"
         if fix["kind"] == "command" and _INSTALLS_TORCH.search(fix["command"] or ""):
