@@ -15,7 +15,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
-from envdoctor.observe.sources import SOURCES, Ask, Environment, cut_short, notes_of, observe_environment, platform_name
+from envdoctor.observe.sources import DOCUMENTS, SOURCES, Ask, Environment, cut_short, notes_of, observe_environment, platform_name
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
@@ -24,7 +24,7 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``facts`` and ``report`` names the environment
     (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
     those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
     ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
@@ -34,6 +34,7 @@ class Sources(NamedTuple):
     path: str | None = None
     root: str | None = None
     facts: str | None = None
+    report: str | None = None
     model: str | None = None
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
@@ -98,7 +99,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
-    if environment.target.kind != "facts":
+    if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code)
@@ -111,7 +112,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    ask = Ask(sources.environ, sources.folder(), matrix.registry)
+    ask = Ask(sources.environ, sources.folder(), matrix)
     return SOURCES[name].open(getattr(sources, name, None), ask)
 
 

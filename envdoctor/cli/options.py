@@ -41,6 +41,9 @@ def environment_options(function: Function) -> Function:
                 "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."
             ),
             click.option(
+                "--report", metavar="FILE", help="Pasted report: env commands, pip list, prose; - is standard input."
+            ),
+            click.option(
                 "--set",
                 "assignments",
                 metavar="KEY=VALUE",
@@ -151,7 +154,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options[name] for name in ("path", "root", "facts")):
+    if python and any(options.get(name) for name in ("path", "root", "facts", "report")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -160,6 +163,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         path=options["path"],
         root=options["root"],
         facts=options["facts"],
+        report=options.get("report"),
         model=options["model"] if options.get("model") is not None else configuration.model,
         recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
         code=options.get("code") or tuple(_near(path) for path in configuration.code),

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Records
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
 from envdoctor.observe.target import Target
@@ -19,7 +19,7 @@ from envdoctor.text.files import Spent
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
 
-__all__ = ["SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
+__all__ = ["DOCUMENTS", "SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
 
 
 class Environment(NamedTuple):
@@ -33,11 +33,11 @@ class Environment(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Who asks: the caller's variables and folder, and the registry that documents are checked against."""
+    """Who asks: the caller's variables and folder, and the matrix, which documents are read by."""
 
     environ: Mapping[str, str]
     cwd: str
-    registry: Registry
+    matrix: Matrix
 
 
 class Source(NamedTuple):
@@ -76,10 +76,22 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
 
     name = str(given)
     try:
-        facts = read_facts_file(Path(ask.cwd, name), ask.registry, name)
+        facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name)
     except ObservationError as error:
         raise ObservationError(f"--facts {error}") from None
     return Environment(Target("facts", name, "--facts"), False, facts)
+
+
+def _report(given: str | None, ask: Ask) -> Environment:
+    from envdoctor.observe.documents.reports.report_file import read_report
+
+    name = str(given)
+    try:
+        read = read_report(Path(ask.cwd, name), ask.matrix, name)
+    except ObservationError as error:
+        error.args = (f"--report {error}",)
+        raise
+    return Environment(Target("report", name, "--report"), False, read.facts, notes=read.notes)
 
 
 _ENVIRONMENT = {"en": "Environment", "zh": "环境"}
@@ -90,7 +102,11 @@ SOURCES: dict[str, Source] = {
     "path": Source("--path", {"en": "Folder", "zh": "目录"}, _on_disk("path")),
     "root": Source("--root", {"en": "Root folder", "zh": "根目录"}, _on_disk("root")),
     "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
+    "report": Source("--report", {"en": "Report", "zh": "环境报告"}, _report),
 }
+
+#: Sources that describe an environment which is not at hand.
+DOCUMENTS = ("facts", "report")
 
 
 def observe_environment(environment: Environment, request: Request, rooms: Iterable[str] = ()) -> FactSet:

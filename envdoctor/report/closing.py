@@ -8,6 +8,7 @@ from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Report
 
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
@@ -140,7 +141,7 @@ def _help(report: Report, page: Page) -> list[str]:
 
 def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
-    taken = {"environment"} if report.target.kind not in ("facts", "none") else set()
+    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         given = report.facts.value(entry.get("given_with", ""))
         if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):

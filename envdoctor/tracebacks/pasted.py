@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["lines_of"]
+__all__ = ["lines_of", "visible"]
 
 #: The end of a text decides, because Python names the error last: characters, lines, and characters of a line.
 _CHARACTERS, _LINES, _LINE = 1 << 20, 20_000, 2_000
@@ -32,14 +32,15 @@ def lines_of(text: str) -> list[str]:
     return [_plain(line[:_LINE]) for line in text.split("\n")[-_LINES:]]
 
 
-def _plain(line: str) -> str:
-    line = line.rstrip()
+def visible(line: str) -> str:
+    """The line without colours, control and hidden characters."""
     if not (line.isascii() and line.isprintable()):
-        line = _HIDDEN.sub("", _CSI.sub("", line)).translate(_QUOTES)
-    elif "`" in line:
-        line = line.translate(_QUOTES)
-    if "[" in line:
-        line = _LOST_CSI.sub("", line)
+        line = _HIDDEN.sub("", _CSI.sub("", line))
+    return _LOST_CSI.sub("", line) if "[" in line else line
+
+
+def _plain(line: str) -> str:
+    line = visible(line.rstrip()).translate(_QUOTES)
     for _ in range(3):
         found = _PREFIX.match(line)
         if found is None:
