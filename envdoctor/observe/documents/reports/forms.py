@@ -20,7 +20,7 @@ VERSION = (
 )
 _LABEL = re.compile(r"\s{0,40}(?:[-*+•·] {0,4}|\d\. )?[`*🤗 \"]{0,6}([^:=|`*\"]{1,60})[`*\"]{0,3}([^:=|]{0,50}?)\s{0,60}[:=]\s{0,20}(.{1,400})\Z")
 _DOTS = re.compile(r"(\S[^.]{1,60}) \.{2,40} (.{1,200})\Z")
-_VALUE = re.compile(rf"v?({VERSION})(?:\s*\((?:True|False|GPU|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z", re.IGNORECASE)
+_VALUE = re.compile(rf"v?({VERSION})(?:\s*\((?:True|False|GPU|CUDA|ROCM|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z", re.IGNORECASE)
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = ("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", "not found", "")
 _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
@@ -57,17 +57,17 @@ class Forms:
         return self.names.get(lowered) or self.names.get(normalise(lowered))
 
     def shaped(self, text: str, number: int, in_table: bool) -> Line | None:
-        """A line of one of the shapes; None for another line."""
+        """A line of the table's shapes; None for another line."""
+        claims: list[Claim] = []
         for row, pattern in self._lines:
             if row.get("has", "") not in text:
                 continue
             found = pattern.fullmatch(text)
             if found is None:
                 continue
-            claims = tuple(self._shaped(row, found, number, in_table))
-            if claims:
-                return Line(claims, table=not claims[0].loose)
-        return None
+            if "fact" in row or not claims:
+                claims += self._shaped(row, found, number, in_table)
+        return Line(tuple(claims), table=not claims[0].loose) if claims else None
 
     def _shaped(self, row: Mapping[str, Any], found: re.Match[str], number: int, in_table: bool) -> Iterator[Claim]:
         groups = found.groupdict()
@@ -106,9 +106,9 @@ class Forms:
         if rows is not None:
             return self._of_label(rows, said, number)
         words = re.sub(r"\s*\([^)]{0,40}\)", "", f"{label} {rest}".strip())
-        named = re.fullmatch(r"(.{1,40}?)[\s'\"`]{0,3}(?:version|版本号?|installed version)", words)
+        named = re.fullmatch(r"(.{1,40}?)(?:[\s'\"`]{0,3}(?:version|版本号?|installed version)|\.__version__)", words)
         package = self.package(named[1].strip(" '\"`")) if named else None
-        if package is None or "_version" in text:
+        if package is None or "s_version" in text:
             return None
         if said.lower() in _NONE:
             return Line((Claim(f"pkg.{package}", ABSENT, number),), table=True)

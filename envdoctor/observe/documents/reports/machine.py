@@ -10,10 +10,10 @@ from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim
 
-__all__ = ["GPU", "gpu_fact", "gpus_written", "platform_claims", "smi_line"]
+__all__ = ["GPU", "gpu_fact", "gpus_behind_label", "gpus_written", "platform_claims", "smi_line"]
 
 _LINUX = re.compile(
-    r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le|amd64|arm64)(?:-[\w.]{0,40})?(?:-with-(glibc|libc|musl)([\d.]{0,10})|-with-[\w.-]{1,60})?\Z"
+    r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-(glibc|libc|musl)([\d.]{0,10})|-with-[\w.-]{1,60})?\Z"
 )
 _ARCH = re.compile(r"\b(x86_64|amd64|aarch64|arm64)\b", re.IGNORECASE)
 _ARCHES = {"amd64": "x86_64"}
@@ -22,12 +22,14 @@ _SMI_NAME = re.compile(r"\|\s{1,4}(\d{1,3})\s{2}(\S.{1,60}?)\s{1,40}(?:On|Off|N/
 _SMI_MEMORY = re.compile(r"\|.{1,60}\|\s{0,12}\d{1,7}MiB\s?/\s{0,8}(\d{3,7})MiB\s\|.{0,60}")
 _LISTED = re.compile(r"(?:- )?(?:\[?GPU|CUDA|Device) ?(\d{1,3})\]?: ?([A-Z][^(:]{2,60}?)(?: \(UUID: .{1,80}\)|, .{0,60})?\Z")
 #: What a GPU is called and how many there are of it: ``2x RTX 4090 24G``, ``NVIDIA A100-SXM4-80GB``, ``3090 * 4``.
-_COUNT = r"(?:(?<![\w.])(\d{1,3}) ?(?:[x*×卡张块] ?|(?:张|块|片) ?))?"
+_COUNT = r"(?:(?<![A-Za-z0-9_.])(\d{1,3}) ?(?:[x*×卡张块] ?|(?:张|块|片) ?))?"
 _NAME = (
     r"((?:NVIDIA )?(?:GeForce )?(?:(?:RTX|GTX|Tesla|Quadro) ?)?(?:[ALHTVPB]\d{1,3}[0-9]{0,2}[a-z]?|RTX PRO \d{4}|GB\d{3}|A[2456]000|[1-5]0[5-9]0|6000)"
     r"(?: ?Ti\b| ?SUPER\b| Ada Generation\b| Ada\b| Laptop GPU\b|D\b)?(?:[ -](?:SXM\d?|PCIE|PCIe|NVL|HBM\d\w?|\d{1,3} ?(?:GB|G|GiB))\b){0,4})"
 )
-GPU = re.compile(rf"{_COUNT}(?<![\w.+-]){_NAME}(?![\w.+-]\w)(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE)
+#: What may stand beside it behind a label.
+_BESIDE = re.compile(r"(?i)nvidia|geforce|单卡|gpus?|显卡|single|张|卡|\b(?:a|an|one|on|the)\b|\b\d{1,3} ?(?:GB|G|GiB|MB)\b")
+GPU = re.compile(rf"{_COUNT}(?<![A-Za-z0-9_.+-]){_NAME}(?![.+-]?[A-Za-z0-9_])(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE)
 
 
 def platform_claims(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
@@ -41,9 +43,9 @@ def platform_claims(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
         return
     yield Claim("os.platform", starts[0], number)
     found = _LINUX.match(said)
-    arch = _ARCH.search(said)
-    if arch is not None:
-        yield Claim("os.arch", _ARCHES.get(arch[1].lower(), arch[1].lower()), number)
+    arch = found[2] if found is not None else (_ARCH.findall(said) or [""])[-1].lower()
+    if arch:
+        yield Claim("os.arch", _ARCHES.get(arch, arch), number)
     if found is None:
         return
     yield Claim("os.kernel", found[1], number)
@@ -58,7 +60,7 @@ def smi_line(text: str, number: int) -> Claim | None:
     """A line of nvidia-smi's table or list: a GPU's index and name, or its memory."""
     found = _SMI_NAME.fullmatch(text) or _LISTED.match(text)
     if found is not None:
-        return Claim(f"smi.{found[1]}", _uncut(found[2].strip()), number)
+        return Claim(f"smi.{found[1]}", _uncut(found[2].strip()), number) if re.search(r"\d|\.\.\.|TITAN", found[2]) else None
     memory = _SMI_MEMORY.fullmatch(text) if "MiB" in text else None
     return Claim("smi.memory", round(int(memory[1]) / 1024, 2), number) if memory else None
 
@@ -71,19 +73,23 @@ def _uncut(name: str) -> str:
     return found[1] if found else ""
 
 
+def gpus_behind_label(said: str, number: int, matrix: Matrix) -> Claim | None:
+    """GPUs as people write them behind a label (``8 x A100 80G``); None when any of it is unclear."""
+    return None if re.search(r"\w", _BESIDE.sub(" ", GPU.sub(" ", said))) else gpus_written(said, number, matrix)
+
+
 def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
-    """GPUs as people write them behind a label (``8 x A100 80G``) or in a sentence; None when any of it is unclear."""
+    """The GPUs in a text, all of one kind; None when there are none or several kinds."""
     found = list(GPU.finditer(said))
-    rest = GPU.sub(" ", said)
-    if len(found) != 1 or re.search(r"\w", re.sub(r"(?i)nvidia|geforce|单卡|gpus?|显卡|single|张|卡|\b(?:a|an|one|on|the)\b|\b\d{1,3} ?(?:GB|G|GiB|MB)\b", " ", rest)):
+    if len(found) != 1:
         return None
-    match = found[0]
+    match, rest = found[0], GPU.sub(" ", said)
     known = gpu_named(match[2].strip(), matrix)
     if known is None or (match[1] and match[3]):
         return None
     count = match[1] or match[3]
     single = re.search(r"(?i)单卡|single|单张|一张|\b(?:a|an|one)\b", rest)
-    name = match[2].strip() if re.match(r"(?i)nvidia|tesla|quadro|geforce", match[2]) else known.name
+    name = known.name if match[2][0].isdigit() else match[2].strip()
     number_of = int(count) if count else 1
     if not 0 < number_of <= 64:
         return None

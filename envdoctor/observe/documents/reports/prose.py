@@ -1,7 +1,7 @@
-"""Sentences that give versions: read only when nothing else stands in them.
+"""Lines of prose that give versions: read only when nothing else stands in them.
 
 "I tried torch 2.4.1 and it works, 2.5.0 gives NaN" names two versions and says that neither is installed. So a
-sentence counts when every word of it is a version of a package, a GPU, or one of the few words that go with them.
+line counts when every word of it is a version of a package, a GPU, or one of the few words that go with them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from envdoctor.versions.pep440 import is_version
 __all__ = ["Prose"]
 
 _LONGEST = 300
-_SENTENCE = re.compile(r"[。；;!！]|\. |\.\Z")
 _LEFT = re.compile(r"[A-Za-z'][A-Za-z'-]*|\d[\w.+-]*|[\u4e00-\u9fff]+|[<>?%$#@\\&]")
 _SYSTEM = re.compile(r"(?i)\b(ubuntu|debian|centos|windows|rocky linux|wsl2? ?)\s?(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?")
 
@@ -38,33 +37,27 @@ class Prose:
             re.escape(name).replace(r"\-", "[-_]") for name in sorted((*forms.names, "python"), key=len, reverse=True)
         )
         self._pair = re.compile(
-            rf"(?i)(?<![\w./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?为\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?(?![\w+-]|\.\w)"
+            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?为\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
         )
 
     def read(self, text: str, number: int) -> Line | None:
-        """What the sentences of a line claim; None for a line that names no version of a package and no GPU alone."""
+        """What a line claims; None for a line that names no version of a package."""
         if len(text) > _LONGEST or not any(char.isdigit() for char in text):
             return None
         pairs = self._pair.search(text)
         if pairs is None:
             return None
-        claims: list[Claim] = []
-        unread = ""
-        for sentence in _SENTENCE.split(text):
-            found = list(self._claims(sentence, number)) if self._pair.search(sentence) else []
-            claims += found
-        if self.doubtful(text) or not claims:
-            named = self._forms.package(pairs[1])
-            claims, unread = [], f"pkg.{named}" if named else "python.version"
-        return Line(tuple(claims), unread)
+        claims = () if self.doubtful(text) else tuple(self._claims(text, number))
+        named = self._forms.package(pairs[1])
+        return Line(claims, "" if claims else f"pkg.{named}" if named else "python.version")
 
-    def _claims(self, sentence: str, number: int) -> Iterator[Claim]:
-        left = self._pair.sub(" ", sentence)
+    def _claims(self, text: str, number: int) -> Iterator[Claim]:
+        left = self._pair.sub(" ", text)
         left = re.sub(_SYSTEM, " ", left)
         left = re.sub(r"(?i)\bcuda[ :=]{0,3}\d{1,2}\.\d\b|\bcu\d{3}\b", " ", left)
         if any(not self._may_stand(word) for word in _LEFT.findall(GPU.sub(" ", left))):
             return
-        for found in self._pair.finditer(sentence):
+        for found in self._pair.finditer(text):
             name, value = found[1].lower(), found[2]
             if name == "python":
                 key = "python.version" if value.count(".") == 2 else "python.minor"
@@ -72,10 +65,10 @@ class Prose:
                     yield Claim(key, value, number, loose=True)
             elif (package := self._forms.package(name)) is not None and is_version(value):
                 yield from self._forms.version(package, value, number, True)
-        gpus = gpus_written(" ".join(match[0] for match in GPU.finditer(left)), number, self._matrix)
+        gpus = gpus_written(left, number, self._matrix)
         if gpus is not None:
             yield gpus._replace(loose=True)
-        for system in _SYSTEM.finditer(sentence):
+        for system in _SYSTEM.finditer(text):
             yield from (claim._replace(loose=True) for claim in platform_claims(system[0], number, self._matrix))
 
     def _may_stand(self, word: str) -> bool:

@@ -13,7 +13,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, facts_of
 from envdoctor.observe.documents.reports.forms import Forms, Line
-from envdoctor.observe.documents.reports.machine import gpu_fact, gpus_written, platform_claims, smi_line
+from envdoctor.observe.documents.reports.machine import gpu_fact, gpus_behind_label, platform_claims, smi_line
 from envdoctor.observe.documents.reports.prose import Prose
 from envdoctor.observe.errors import ObservationError
 from envdoctor.tracebacks.pasted import visible
@@ -24,9 +24,11 @@ _LARGEST = 64 * 1024 * 1024
 #: Lines that are read, characters of a line, and how many unread lines are named.
 _LINES, _LINE, _NAMED = 50_000, 2_000, 4
 _QUOTE = re.compile(r"(?:> ?){1,5}")
+_WIDE = str.maketrans("：，、（）＝", ":,,()=")
 _ENV = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S.{0,1000})\Z")
 _TABLE = re.compile(r"(?:#\s*)?(?:Package|Name)\s+Version\b.*|# packages in environment at.*")
 _RULE = re.compile(r"[-\s=─]{5,}\Z")
+_PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro) (?:(?! [x*]\s?\d)[\w -]){2,60}"
 _HEADING = re.compile(r"#{1,6} .*|.*[:：]\**\Z|\*\*.*\*\*\Z")
 
 
@@ -74,7 +76,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     lines = re.split(r"\r\n?|\n", text)
     reading = _Reading(matrix)
     for number, line in enumerate(lines[:_LINES], 1):
-        reading.line(_QUOTE.sub("", visible(line[:_LINE]), count=1).rstrip(), number)
+        reading.line(_QUOTE.sub("", visible(line[:_LINE]), count=1).translate(_WIDE).rstrip(), number)
     reading.end()
     facts = FactSet()
     for fact in _checked(facts_of((one for one in reading.claims if "gpu" not in one.key), name), matrix):
@@ -155,7 +157,7 @@ class _Reading:
         self._end_paragraph()
 
     def _read(self, text: str, stripped: str, number: int) -> Line | None:
-        if not any(char.isdigit() for char in stripped) and "nstalled" not in stripped and ":" not in stripped and "=" not in stripped:
+        if not any(char.isdigit() for char in stripped) and "nstalled" not in stripped and not any(sign in stripped for sign in (":", "=", " ..")):
             return None
         gpu = smi_line(stripped, number)
         if gpu is not None:
@@ -179,9 +181,12 @@ class _Reading:
                 return Line(tuple(platform_claims(str(claim.value), number, self._matrix)), table=True)
             if claim.key == "gpu.name":
                 name = str(claim.value)
-                if re.fullmatch(r"(?:NVIDIA|Tesla|GeForce|Quadro) [\w -]{2,60}(?:, (?:NVIDIA|Tesla|GeForce|Quadro) [\w -]{2,60}){0,63}", name):
+                listed = smi_line(name, number)
+                if listed is not None:
+                    return Line((listed,), table=True)
+                if re.fullmatch(rf"{_PRODUCT}(?:, {_PRODUCT}){{0,63}}", name):
                     return self._tool_gpus(name, number)
-                gpus = gpus_written(name, number, self._matrix)
+                gpus = gpus_behind_label(name, number, self._matrix)
                 return Line((gpus,), table=True) if gpus else Line(unread="gpu" if any(map(str.isdigit, name)) else "")
         return line
 
