@@ -79,9 +79,14 @@ class Forms:
         name = name or valid_name(groups["name"])
         if row.get("table") and not in_table:
             build = groups["build"] or ""
-            if name not in self.names.values() or (build and not build.startswith(("pypi", "py3", "py_", "cuda", "gpu_"))):
+            if build and re.fullmatch(r"pypi|\w{1,40}_\d{1,4}(?:_\w{1,30})?|py3.{1,60}", build) is None:
+                return
+            if name not in self.names.values() and not build:
                 return
             loose = True
+        if name == "python":
+            yield Claim("python.version", value, number, loose and not in_table)
+            return
         if name is None or (row.get("known") and name not in self.names.values()) or not is_version(value):
             return
         yield from self.version(name, value, number, loose and not in_table)
@@ -101,7 +106,7 @@ class Forms:
             return None
         label = found[1].strip().strip("🤗").strip().lower()
         rest = found[2].strip().lower() if found.lastindex == 3 else ""
-        said = str(found[found.lastindex or 1]).strip().strip("`*\"").strip()
+        said = str(found[found.lastindex or 1]).strip(" `*\";；。\t")
         rows = self._labels.get(f"{label} {rest}".strip()) or self._labels.get(re.sub(r"\s*\(.*", "", label))
         if rows is not None:
             return self._of_label(rows, said, number)
@@ -122,10 +127,11 @@ class Forms:
             return Line((Claim(rows[0][0]["fact"], ABSENT, number),), table=True)
         if said.lower() in _UNSAID:
             return Line()
+        claims = []
         for row, pattern in rows:
             found = pattern.fullmatch(said)
             if found is not None:
                 spec = self.registry.find(row["fact"])
                 value: Value = float(found["value"]) if spec is not None and spec.type == "number" else found["value"]
-                return Line((Claim(row["fact"], value, number),), table=True)
-        return Line(unread=rows[0][0]["fact"])
+                claims.append(Claim(row["fact"], value, number))
+        return Line(tuple(claims), table=True) if claims else Line(unread=rows[0][0]["fact"])

@@ -75,11 +75,13 @@ def _uncut(name: str) -> str:
 
 def gpus_behind_label(said: str, number: int, matrix: Matrix) -> Claim | None:
     """GPUs as people write them behind a label (``8 x A100 80G``); None when any of it is unclear."""
+    said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
     return None if re.search(r"\w", _BESIDE.sub(" ", GPU.sub(" ", said))) else gpus_written(said, number, matrix)
 
 
 def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
     """The GPUs in a text, all of one kind; None when there are none or several kinds."""
+    said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
     found = list(GPU.finditer(said))
     if len(found) != 1:
         return None

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim
 from envdoctor.observe.documents.reports.forms import VERSION, Forms, Line
-from envdoctor.observe.documents.reports.machine import GPU, gpus_written, platform_claims
+from envdoctor.observe.documents.reports.machine import GPU, gpus_behind_label, gpus_written, platform_claims
 from envdoctor.versions.pep440 import is_version
 
 __all__ = ["Prose"]
 
 _LONGEST = 300
 _LEFT = re.compile(r"[A-Za-z'][A-Za-z'-]*|\d[\w.+-]*|[\u4e00-\u9fff]+|[<>?%$#@\\&]")
-_SYSTEM = re.compile(r"(?i)\b(ubuntu|debian|centos|windows|rocky linux|wsl2? ?)\s?(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?")
+_SYSTEM = re.compile(r"(?i)\b(win(?=1[01])|ubuntu|debian|centos|windows|rocky linux|wsl2? ?)[ -]?(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?")
 
 
 class Prose:
@@ -46,10 +46,19 @@ class Prose:
             return None
         pairs = self._pair.search(text)
         if pairs is None:
-            return None
+            return self._alone(text, number)
         claims = () if self.doubtful(text) else tuple(self._claims(text, number))
         named = self._forms.package(pairs[1])
         return Line(claims, "" if claims else f"pkg.{named}" if named else "python.version")
+
+    def _alone(self, text: str, number: int) -> Line | None:
+        """A line that is a system or GPUs and nothing else."""
+        if _SYSTEM.fullmatch(text):
+            return Line(tuple(one._replace(loose=True) for one in platform_claims(text, number, self._matrix)))
+        if re.search(r"(?i)gpu|nvidia|rtx|tesla|geforce|显卡|卡|\d ?[x*×] ?\w|\w [x*×] ?\d", text) is None:
+            return None
+        gpus = gpus_behind_label(text, number, self._matrix)
+        return Line((gpus._replace(loose=True),)) if gpus else None
 
     def _claims(self, text: str, number: int) -> Iterator[Claim]:
         left = self._pair.sub(" ", text)
