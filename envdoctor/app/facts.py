@@ -15,7 +15,16 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
-from envdoctor.observe.sources import DOCUMENTS, SOURCES, Ask, Environment, cut_short, notes_of, observe_environment, platform_name
+from envdoctor.observe.sources import (
+    DOCUMENTS,
+    SOURCES,
+    Ask,
+    Environment,
+    cut_short,
+    notes_of,
+    observe_environment,
+    platform_name,
+)
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
@@ -24,8 +33,8 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``facts`` and ``report`` names the environment
-    (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``facts`` and ``report`` names the
+    environment (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
     those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
     ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
     with a pin. ``cwd`` is the working directory unless it is given."""

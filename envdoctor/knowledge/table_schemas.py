@@ -45,10 +45,9 @@ _STATEMENT = text("`import module` or `from module import name`", parse_statemen
 
 
 def _is_bounded(pattern: str) -> bool:
-    """A regular expression with the group ``value`` and, escaped ones apart, no ``*`` or ``+`` that repeats without
-    end."""
-    plain = re.sub(r"\\.|\[(?:[^\]\\]|\\.)+\]\??", "x", pattern)
-    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+](?!\?)|[*+]\?|,\}", plain)
+    """A regular expression with the group ``value`` in which nothing repeats without end."""
+    plain = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", pattern))
+    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
 
 
 _PATTERN = text("a regular expression with the group `value` and bounded repetition", _is_bounded)
@@ -236,7 +235,8 @@ _OTHERS: Mapping[str, Check] = {
         {
             "schema": SCHEMA_1,
             "help": mapping(
-                TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS})
+                TEXT,
+                table({"en": TEXT}, {"zh": TEXT, "asks": WORDS, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS}),
             ),
             "fact": mapping(
                 TEXT,

@@ -19,7 +19,17 @@ from envdoctor.text.files import Spent
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
 
-__all__ = ["DOCUMENTS", "SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
+__all__ = [
+    "DOCUMENTS",
+    "SOURCES",
+    "Ask",
+    "Environment",
+    "Source",
+    "cut_short",
+    "notes_of",
+    "observe_environment",
+    "platform_name",
+]
 
 
 class Environment(NamedTuple):

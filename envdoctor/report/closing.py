@@ -6,9 +6,9 @@ from collections import Counter
 
 from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
-from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Report
 
 __all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]

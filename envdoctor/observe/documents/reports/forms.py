@@ -16,11 +16,18 @@ from envdoctor.versions.pep440 import is_version
 __all__ = ["VERSION", "Forms", "Line"]
 
 VERSION = (
-    r"\d{1,4}(?:\.\d{1,6}){1,4}(?:(?:a|b|rc|\.post|\.dev)\d{1,10}){0,3}(?:\+[A-Za-z0-9](?:[A-Za-z0-9.]{0,40}[A-Za-z0-9])?)?"
+    r"\d{1,4}(?:\.\d{1,6}){1,4}(?:(?:a|b|rc|\.post|\.dev)\d{1,10}){0,3}(?:\+[A-Za-z0-9]"
+    r"(?:[A-Za-z0-9.]{0,40}[A-Za-z0-9])?)?"
 )
-_LABEL = re.compile(r"\s{0,40}(?:[-*+•·] {0,4}|\d\. )?[`*🤗 \"]{0,6}([^:=|`*\"]{1,60})[`*\"]{0,3}([^:=|]{0,50}?)\s{0,60}[:=]\s{0,20}(.{1,400})\Z")
+_LABEL = re.compile(
+    r"\s{0,40}(?:[-*+•·] {0,4}|\d\. )?[`*🤗 \"]{0,6}([^:=|`*\"]{1,60})[`*\"]{0,3}"
+    r"([^:=|]{0,50}?)\s{0,60}[:=]\s{0,20}(.{1,400})\Z"
+)
 _DOTS = re.compile(r"(\S[^.]{1,60}) \.{2,40} (.{1,200})\Z")
-_VALUE = re.compile(rf"v?({VERSION})(?:\s*\((?:True|False|GPU|CUDA|ROCM|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z", re.IGNORECASE)
+_VALUE = re.compile(
+    rf"v?({VERSION})(?:\s*\((?:True|False|GPU|CUDA|ROCM|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z",
+    re.IGNORECASE,
+)
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = ("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", "not found", "")
 _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
@@ -44,7 +51,7 @@ class Forms:
         known = {*matrix.ledger.packages(), *self.first}
         self.names = {name: name for name in known}
         for row in matrix.rows("report-forms", "package"):
-            self.names.update({other: row["name"] for other in row["also"]})
+            self.names.update(dict.fromkeys(row["also"], row["name"]))
         self._labels: dict[str, list[tuple[Mapping[str, Any], re.Pattern[str]]]] = {}
         for row in matrix.rows("report-forms", "label"):
             for label in row["labels"]:
@@ -106,7 +113,7 @@ class Forms:
             return None
         label = found[1].strip().strip("🤗").strip().lower()
         rest = found[2].strip().lower() if found.lastindex == 3 else ""
-        said = str(found[found.lastindex or 1]).strip(" `*\";；。\t")
+        said = str(found[found.lastindex or 1]).strip(' `*";；。\t')
         rows = self._labels.get(f"{label} {rest}".strip()) or self._labels.get(re.sub(r"\s*\(.*", "", label))
         if rows is not None:
             return self._of_label(rows, said, number)

@@ -13,35 +13,46 @@ from envdoctor.observe.documents.reports.claims import Claim
 __all__ = ["GPU", "gpu_fact", "gpus_behind_label", "gpus_written", "platform_claims", "smi_line"]
 
 _LINUX = re.compile(
-    r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-(glibc|libc|musl)([\d.]{0,10})|-with-[\w.-]{1,60})?\Z"
+    r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"
+    r"(glibc|libc|musl)([\d.]{0,10})|-with-[\w.-]{1,60})?\Z"
 )
 _ARCH = re.compile(r"\b(x86_64|amd64|aarch64|arm64)\b", re.IGNORECASE)
 _ARCHES = {"amd64": "x86_64"}
 #: ``|   0  NVIDIA A100-SXM4-80GB          On  | 00000000:07:00.0 Off |``
-_SMI_NAME = re.compile(r"\|\s{1,4}(\d{1,3})\s{2}(\S.{1,60}?)\s{1,40}(?:On|Off|N/A|TCC|WDDM|WDDM|MCDM)\s{1,8}\|\s{1,4}[0-9A-Fa-f]{4,8}:.{1,100}")
+_SMI_NAME = re.compile(
+    r"\|\s{1,4}(\d{1,3})\s{2}(\S.{1,60}?)\s{1,40}(?:On|Off|N/A|TCC|WDDM|WDDM|MCDM)\s{1,8}\|\s{1,4}[0-9A-Fa-f]{4,8}:.{1,100}"
+)
 _SMI_MEMORY = re.compile(r"\|.{1,60}\|\s{0,12}\d{1,7}MiB\s?/\s{0,8}(\d{3,7})MiB\s\|.{0,60}")
-_LISTED = re.compile(r"(?:- )?(?:\[?GPU|CUDA|Device) ?(\d{1,3})\]?: ?([A-Z][^(:]{2,60}?)(?: \(UUID: .{1,80}\)|, .{0,60})?\Z")
+_LISTED = re.compile(
+    r"(?:- )?(?:\[?GPU|CUDA|Device) ?(\d{1,3})\]?: ?([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})"
+    r"(?: \(UUID: .{1,80}\)|, .{0,60})?\Z"
+)
 #: What a GPU is called and how many there are of it: ``2x RTX 4090 24G``, ``NVIDIA A100-SXM4-80GB``, ``3090 * 4``.
 _COUNT = r"(?:(?<![A-Za-z0-9_.])(\d{1,3}) ?(?:[x*×卡张块] ?|(?:张|块|片) ?))?"
 _NAME = (
-    r"((?:NVIDIA )?(?:GeForce )?(?:(?:RTX|GTX|Tesla|Quadro) ?)?(?:[ALHTVPB]\d{1,3}[0-9]{0,2}[a-z]?|RTX PRO \d{4}|GB\d{3}|A[2456]000|[1-5]0[5-9]0|6000)"
-    r"(?: ?Ti\b| ?SUPER\b| Ada Generation\b| Ada\b| Laptop GPU\b|D\b)?(?:[ -](?:SXM\d?|PCIE|PCIe|NVL|HBM\d\w?|\d{1,3} ?(?:GB|G|GiB))\b){0,4})"
+    r"((?:NVIDIA )?(?:GeForce )?(?:(?:RTX|GTX|Tesla|Quadro) ?)?(?:[ALHTVPB]\d{1,3}[0-9]{0,2}[a-z]?"
+    r"|RTX PRO \d{4}|GB\d{3}|A[2456]000|[1-5]0[5-9]0|6000)"
+    r"(?: ?Ti\b| ?SUPER\b| Ada Generation\b| Ada\b| Laptop GPU\b|D\b)?(?:[ -]"
+    r"(?:SXM\d?|PCIE|PCIe|NVL|HBM\d\w?|\d{1,3} ?(?:GB|G|GiB))\b){0,4})"
 )
 #: What may stand beside it behind a label.
-_BESIDE = re.compile(r"(?i)nvidia|geforce|单卡|gpus?|显卡|single|张|卡|\b(?:a|an|one|on|the)\b|\b\d{1,3} ?(?:GB|G|GiB|MB)\b")
-GPU = re.compile(rf"{_COUNT}(?<![A-Za-z0-9_.+-]){_NAME}(?![.+-]?[A-Za-z0-9_])(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE)
+_BESIDE = re.compile(
+    r"(?i)nvidia|geforce|单卡|gpus?|显卡|single|张|卡|\b(?:a|an|one|on|the)\b|\b\d{1,3} ?(?:GB|G|GiB|MB)\b"
+)
+GPU = re.compile(
+    rf"{_COUNT}(?<![A-Za-z0-9_.+-]){_NAME}(?![.+-]?[A-Za-z0-9_])(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE
+)
 
 
 def platform_claims(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
     """``Linux-5.15.0-91-generic-x86_64-with-glibc2.35``, ``Ubuntu 22.04.3 LTS (x86_64)``, ``Windows 11``."""
     said = said.strip()
     lowered = said.lower()
-    starts = [
-        row["platform"] for row in matrix.rows("report-forms", "system") for word in row["words"] if lowered.startswith(word)
-    ]
-    if not starts:
+    rows = matrix.rows("report-forms", "system")
+    named = {row["platform"] for row in rows for word in row["words"] if word in lowered}
+    if len(named) != 1 or not any(lowered.startswith(word) for row in rows for word in row["words"]):
         return
-    yield Claim("os.platform", starts[0], number)
+    yield Claim("os.platform", named.pop(), number)
     found = _LINUX.match(said)
     arch = found[2] if found is not None else (_ARCH.findall(said) or [""])[-1].lower()
     if arch:
@@ -60,7 +71,11 @@ def smi_line(text: str, number: int) -> Claim | None:
     """A line of nvidia-smi's table or list: a GPU's index and name, or its memory."""
     found = _SMI_NAME.fullmatch(text) or _LISTED.match(text)
     if found is not None:
-        return Claim(f"smi.{found[1]}", _uncut(found[2].strip()), number) if re.search(r"\d|\.\.\.|TITAN", found[2]) else None
+        return (
+            Claim(f"smi.{found[1]}", _uncut(found[2].strip()), number)
+            if re.search(r"\d|\.\.\.|TITAN", found[2])
+            else None
+        )
     memory = _SMI_MEMORY.fullmatch(text) if "MiB" in text else None
     return Claim("smi.memory", round(int(memory[1]) / 1024, 2), number) if memory else None
 
@@ -104,7 +119,7 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     said = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu"), *_typed(claims)]
     if not said:
         return None
-    best = min(said, key=lambda claim: (_doubtful(claim), -len(list(_items(claim)[:1] and _items(claim)[0]))))
+    best = min(said, key=lambda claim: (_doubtful(claim), -_columns(claim)))
     for other in said:
         if not _agree(best, other):
             words = (f"line {one.line} of {name} says {_spelled(one)}" for one in (best, other))
@@ -150,8 +165,9 @@ def _typed(claims: Sequence[Claim]) -> Iterator[Claim]:
             yield Claim("gpu", Records(tuple(dict(item) for _ in range(times)), doubt), claim.line)
 
 
-def _items(claim: Claim) -> tuple[object, ...]:
-    return claim.value.items if isinstance(claim.value, Records) else ()
+def _columns(claim: Claim) -> int:
+    """How much is said of each GPU."""
+    return len(claim.value.items[0]) if isinstance(claim.value, Records) and claim.value.items else 0
 
 
 def _doubtful(claim: Claim) -> bool:
@@ -163,16 +179,17 @@ def _agree(one: Claim, other: Claim) -> bool:
         return False
     if one.value.incomplete is None and other.value.incomplete is None and len(one.value) != len(other.value):
         return False
-    return all(
-        _same(a.get("name"), b.get("name")) for a, b in zip(one.value.items, other.value.items, strict=False)
-    )
+    return all(_same(a.get("name"), b.get("name")) for a, b in zip(one.value.items, other.value.items, strict=False))
 
 
 def _same(one: object, other: object) -> bool:
     """Whether two names may be of one product: ``A100 80G`` and ``NVIDIA A100-SXM4-80GB``."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
-    words = [set(re.findall(r"[a-z]*\d+[a-z]*", text.lower())) - {"80g", "80gb", "40g", "40gb", "24g", "24gb"} for text in (one, other)]
+    words = [
+        set(re.findall(r"[a-z]*\d+[a-z]*", text.lower())) - {"80g", "80gb", "40g", "40gb", "24g", "24gb"}
+        for text in (one, other)
+    ]
     return words[0] <= words[1] or words[1] <= words[0]
 
 

@@ -19,7 +19,10 @@ __all__ = ["Prose"]
 
 _LONGEST = 300
 _LEFT = re.compile(r"[A-Za-z'][A-Za-z'-]*|\d[\w.+-]*|[\u4e00-\u9fff]+|[<>?%$#@\\&]")
-_SYSTEM = re.compile(r"(?i)\b(win(?=1[01])|ubuntu|debian|centos|windows|rocky linux|wsl2? ?)[ -]?(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?")
+_SYSTEM = re.compile(
+    r"(?i)\b(win(?=1[01])|ubuntu|debian|centos|windows|rocky linux|wsl2? ?)[ -]?"
+    r"(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?"
+)
 
 
 class Prose:
@@ -37,7 +40,9 @@ class Prose:
             re.escape(name).replace(r"\-", "[-_]") for name in sorted((*forms.names, "python"), key=len, reverse=True)
         )
         self._pair = re.compile(
-            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?为\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
+            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s"
+            rf"|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?为\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?"
+            rf"(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
         )
 
     def read(self, text: str, number: int) -> Line | None:

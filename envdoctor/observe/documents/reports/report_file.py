@@ -23,7 +23,7 @@ __all__ = ["ReadReport", "ReportError", "read_report", "report_facts"]
 _LARGEST = 64 * 1024 * 1024
 #: Lines that are read, characters of a line, and how many unread lines are named.
 _LINES, _LINE, _NAMED = 50_000, 2_000, 4
-_QUOTE = re.compile(r"(?:> ?){1,5}")
+_QUOTE = re.compile(r"\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 _ENV = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S.{0,1000})\Z")
 _TABLE = re.compile(r"(?:#\s*)?(?:Package|Name)\s+Version\b.*|# packages in environment at.*")
@@ -58,9 +58,10 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
         raise ReportError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
     read = report_facts(_decoded(data), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
     if not list(read.facts):
-        error = ReportError(f"{path}: no version, GPU or system could be read in it" + "".join(f"; {n}" for n in read.notes))
-        error.usage = False
-        raise error
+        said = "; ".join([f"{path}: no version, GPU or system could be read in it", *read.notes])
+        nothing = ReportError(said)
+        nothing.usage = False
+        raise nothing
     return read
 
 
@@ -76,7 +77,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     lines = re.split(r"\r\n?|\n", text)
     reading = _Reading(matrix)
     for number, line in enumerate(lines[:_LINES], 1):
-        reading.line(_QUOTE.sub("", visible(line[:_LINE]), count=1).translate(_WIDE).rstrip(), number)
+        reading.line(_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip(), number)
     reading.end()
     facts = FactSet()
     for fact in _checked(facts_of((one for one in reading.claims if "gpu" not in one.key), name), matrix):
@@ -92,6 +93,11 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     if len(left) > _NAMED:
         notes.append(f"{len(left) - _NAMED} more lines of {name} that look like facts were not read")
     return ReadReport(facts, tuple(notes))
+
+
+def _unquoted(line: str) -> str:
+    found = _QUOTE.match(line)
+    return line[found.end() :] if found else line
 
 
 def _checked(facts: Iterable[Fact], matrix: Matrix) -> Iterator[Fact]:
@@ -142,9 +148,7 @@ class _Reading:
             self._other(stripped)
             return
         for claim in said.claims:
-            if (self._doubt or self._below_doubt) and (claim.loose or not said.table):
-                self.unread.append((number, claim.key))
-            elif self._below_doubt:
+            if ((self._doubt or self._below_doubt) and (claim.loose or not said.table)) or self._below_doubt:
                 self.unread.append((number, claim.key))
             else:
                 self._paragraph.append(claim)
@@ -157,7 +161,11 @@ class _Reading:
         self._end_paragraph()
 
     def _read(self, text: str, stripped: str, number: int) -> Line | None:
-        if not any(char.isdigit() for char in stripped) and "nstalled" not in stripped and not any(sign in stripped for sign in (":", "=", " ..")):
+        if (
+            not any(char.isdigit() for char in stripped)
+            and "nstalled" not in stripped
+            and not any(sign in stripped for sign in (":", "=", " .."))
+        ):
             return None
         gpu = smi_line(stripped, number)
         if gpu is not None:
