@@ -34,10 +34,10 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``facts`` and ``report`` names the
-    environment (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
-    ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
-    with a pin. ``cwd`` is the working directory unless it is given."""
+    environment (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins.
+    ``configured`` are those of the configuration file ``configured_in``, which come first. ``recipe`` are files that
+    describe the run, ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the
+    model, to compare them with a pin. ``cwd`` is the working directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
