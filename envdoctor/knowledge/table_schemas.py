@@ -204,6 +204,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "system": tables(table({"platform": TEXT, "words": TEXTS}), ["platform"]),
         "prose": table({"allowed": TEXTS, "doubt": TEXTS}),
     },
+    "ordinary-log": {"log": table({"lines": TEXTS})},
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "withdrawn-releases": {
         "release": _rows(
