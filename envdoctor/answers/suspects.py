@@ -18,11 +18,11 @@ __all__ = ["suspects_in"]
 _MOST = 5
 
 
-def suspects_in(situation: Situation, lines: Sequence[str], error_line: str, first: int) -> tuple[Suspect, ...]:
+def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
     """The rules of which a symptom stands in the lines and that the facts do not rule out.
 
-    Those that the facts confirm come first, then those whose symptom is in the line of the error (``error_line``), then
-    those whose symptom says most. ``first`` is the number of the first line.
+    Those that the facts confirm come first, then those whose symptom says most. ``first`` is the number of the first
+    line.
     """
     log = Log.of(lines)
     found: list[tuple[tuple[object, ...], Suspect]] = []
@@ -35,9 +35,9 @@ def suspects_in(situation: Situation, lines: Sequence[str], error_line: str, fir
         if outcome.holds is False:
             continue
         said = lines[seen.place].strip()
-        away = not (error_line and error_line[:60] in said)
-        order = (outcome.holds is not True, away, -seen.letters, SEVERITIES.index(rule.severity), rule.id)
         missing = sorted({key for key in rule.keys() if isinstance(situation.facts.value(key), Unknown)})
+        severity = -SEVERITIES.index(rule.severity)
+        order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
         found.append((order, _suspect(rule.id, texts, outcome.holds, first + seen.place, said, tuple(missing))))
     return tuple(suspect for _, suspect in sorted(found, key=lambda one: one[0])[:_MOST])
 

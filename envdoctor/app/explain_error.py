@@ -49,7 +49,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     facts = gathered.facts if gathered is not None else _own_facts(text, matrix)
     situation = Situation(matrix, facts)
     answer = answer_to(reading, situation)
-    return Explained(answer._replace(suspects=suspects_in(situation, lines, reading.message, first)), gathered)
+    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
 
 
 def _own_facts(text: str, matrix: Matrix) -> FactSet:

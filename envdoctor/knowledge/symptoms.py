@@ -1,7 +1,7 @@
 """Symptoms of rules: what people see in a log when the rule is the cause.
 
-A symptom is a list of ``lines``: each is a text that stands in one line of the log, in any case, ``*`` for anything
-between its pieces. All of them must be there. Nothing is a regular expression, so a log takes time in proportion to its
+A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
+pieces; case, quotes and blanks do not count. All of them must be there. Nothing is a regular expression, so a log takes time in proportion to its
 length whatever stands in it.
 """
 
@@ -25,7 +25,7 @@ class Log(NamedTuple):
     @classmethod
     def of(cls, lines: Iterable[str]) -> "Log":
         """Of the lines as they were written."""
-        lowered = [line.lower() for line in lines]
+        lowered = [_plain(line) for line in lines]
         return cls(lowered, "\n".join(lowered))
 
 
@@ -40,7 +40,7 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
     """The symptom that says most among those in the log; None when there is none of them."""
     found: list[Seen] = []
     for symptom in symptoms:
-        places = [_last(log, text.lower().split("*")) for text in symptom["lines"]]
+        places = [_last(log, _plain(text).split("*")) for text in symptom["lines"]]
         if all(place is not None for place in places):
             found.append(Seen(max(place for place in places if place is not None), letters(symptom)))
     return max(found, key=lambda one: one.letters, default=None)
@@ -61,6 +61,11 @@ def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[s
         yield f"{symptom['lines']}: not in `seen`"
     elif seen_in(Log.of(ordinary), [symptom]) is not None:
         yield f"{symptom['lines']}: stands in logs of healthy runs too (table ordinary-log)"
+
+
+def _plain(text: str) -> str:
+    """Lower case; single blanks; every quote the same, because forums bend them and Markdown eats backticks."""
+    return " ".join(text.lower().replace("`", "'").split())
 
 
 def _last(log: Log, pieces: Sequence[str]) -> int | None:
