@@ -37,8 +37,8 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
         return "\n".join([*lines, *page.lines(_not_known(answer, page), "  ", "  ")])
     for suspect in answer.suspects:
         lines += ["", *_suspect(suspect, page)]
-    lines += [""] if answer.suspects and answer.homes else []
-    lines += [line for group in _parts(answer, page) for line in group]
+    parts = [line for group in _parts(answer, page) for line in group]
+    lines += ["", *parts] if answer.suspects and parts else parts
     if target is not None and facts is not None:
         lines += ["", *target_lines(target, cleaned(facts), page)]
     elif any(home.releases is not None for home in answer.homes):

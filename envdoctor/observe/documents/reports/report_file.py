@@ -21,8 +21,8 @@ from envdoctor.tracebacks.pasted import visible
 __all__ = ["ReadReport", "ReportError", "read_report", "report_facts"]
 
 _LARGEST = 64 * 1024 * 1024
-#: Lines that are read, characters of a line, and how many unread lines are named.
-_LINES, _LINE, _NAMED = 50_000, 2_000, 4
+#: Characters and lines that are read, characters of a line, and how many unread lines are named.
+_CHARACTERS, _LINES, _LINE, _NAMED = 1 << 21, 20_000, 500, 4
 _QUOTE = re.compile(r"\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 _ENV = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S.{0,1000})\Z")
@@ -74,7 +74,7 @@ def _decoded(data: bytes) -> str:
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     """The facts of a text; ``name`` stands in their origins (``report:12``)."""
-    lines = re.split(r"\r\n?|\n", text)
+    lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     reading = _Reading(matrix)
     for number, line in enumerate(lines[:_LINES], 1):
         reading.line(_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip(), number)
@@ -85,7 +85,8 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     gpu = gpu_fact(reading.claims, name)
     if gpu is not None:
         facts.add(gpu)
-    notes = [f"{name}: only the first {_LINES:,} lines were read"] if len(lines) > _LINES else []
+    cut = len(lines) > _LINES or len(text) > _CHARACTERS
+    notes = [f"{name}: only the first {min(len(lines), _LINES)} lines were read"] if cut else []
     notes += [f"{fact.key}: {fact.value.reason}" for fact in facts if isinstance(fact.value, Unknown)]
     left = [(number, key) for number, key in reading.unread if key not in facts]
     for number, key in left[:_NAMED]:
