@@ -11,7 +11,7 @@ from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
+__all__ = ["closing_lines", "help_steps", "is_given", "notice_lines", "verbose_lines"]
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -154,12 +154,13 @@ def _advice(report: Report, name: str, page: Page) -> str:
     texts = report.registry.help_texts.get(name, {})
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
-    open_ = [spec for spec in known if not _is_given(report, spec.key)]
+    open_ = [spec for spec in known if not is_given(report, spec.key)]
     named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
     return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
 
 
-def _is_given(report: Report, key: str) -> bool:
+def is_given(report: Report, key: str) -> bool:
+    """Whether a fact is known, a column of a list for each of its items."""
     records = report.registry.records_of(key)
     value = report.facts.value(records.key if records is not None else key)
     if isinstance(value, Records):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
 from envdoctor.judge.finding import Finding
-from envdoctor.report.closing import help_steps
+from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.finding_text import of_one_cause
 from envdoctor.report.header import gpu_groups
 from envdoctor.report.page import Page
@@ -101,8 +101,9 @@ def _missing(report: Report, page: Page) -> Iterator[str]:
     steps = [(name, count) for names, count in help_steps(report.not_checked) for name in names]
     asked = []
     for name, count in dict(reversed(steps)).items():
-        asks = report.registry.help_texts.get(name, {}).get("asks")
-        if asks:
+        advice = report.registry.help_texts.get(name, {})
+        asks, keys = advice.get("asks"), advice.get("keys", ())
+        if asks and not (keys and all(is_given(report, key) for key in keys)):
             more = page.say("{n} more rule(s)", count)
             asked.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
     unread = [notice.text for notice in report.notices if notice.level == "warning"]

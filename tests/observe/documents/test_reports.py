@@ -95,7 +95,7 @@ def test_lines_that_contradict_make_the_fact_unknown_and_are_both_named(matrix):
     read = report_facts("Machine A\ntorch==2.4.1\n\nMachine B\ntorch==2.5.0\n", matrix, "report")
     reason = "line 2 of report says 2.4.1, line 5 of report says 2.5.0"
     assert read.facts.value("pkg.torch") == Unknown(reason)
-    assert read.notes == (f"pkg.torch: {reason}",)
+    assert read.notes == (f"torch: {reason}",)
 
 
 def test_each_fact_has_its_line_and_what_was_not_read_is_said(matrix):
