@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
@@ -10,6 +10,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.messages import title_of
+from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.symptoms import Log, seen_in
 from envdoctor.knowledge.vocabulary import SEVERITIES
 
@@ -34,22 +35,25 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         outcome = evaluate(rule, situation.facts, situation.matrix.registry)
         if outcome.holds is False:
             continue
-        said = lines[seen.place].strip()
-        missing = sorted({key for key in rule.keys() if isinstance(situation.facts.value(key), Unknown)})
+        keys = set(Rule.keys(rule))
+        missing = tuple(sorted(key for key in keys if isinstance(situation.facts.value(key), Unknown)))
+        fix = next(iter(texts["fix"]), None)
+        suspect = Suspect(
+            id=rule.id,
+            title=title_of(texts),
+            applies=outcome.holds,
+            line=first + seen.place,
+            said=lines[seen.place].strip(),
+            why=_text(texts["why"]),
+            fix=_text(fix["summary"]) if fix else None,
+            source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
+            missing=missing,
+        )
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
-        found.append((order, _suspect(rule.id, texts, outcome.holds, first + seen.place, said, tuple(missing))))
+        found.append((order, suspect))
     return tuple(suspect for _, suspect in sorted(found, key=lambda one: one[0])[:_MOST])
 
 
-def _suspect(rule_id: str, texts: object, holds: bool | None, line: int, said: str, missing: tuple[str, ...]) -> Suspect:
-    assert isinstance(texts, dict)
-    fix = next(iter(texts["fix"]), None)
-    source = next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), "")
-    return Suspect(
-        rule_id, title_of(texts), holds, line, said, _text(texts["why"]), _text(fix["summary"]) if fix else None, source, missing
-    )
-
-
-def _text(words: dict[str, str]) -> Text:
+def _text(words: Mapping[str, str]) -> Text:
     return Text(words["en"], words.get("zh"))

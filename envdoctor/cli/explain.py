@@ -25,7 +25,12 @@ __all__ = ["command"]
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
 @configuration_options
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of --error and --log."
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Of --error and --log.",
 )
 @click.option(
     "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
@@ -56,8 +61,16 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
     if error is not None or log is not None:
         from envdoctor.app.explain_error import text_of_option
 
-        text = text_of_option("--log", log) if log is not None else error if error != "-" else text_of_option("--error", "-")
-        here = log is None or any(options[name] for name in ("python", "path", "root", "facts", "report", "assignments"))
+        text = (
+            text_of_option("--log", log)
+            if log is not None
+            else error
+            if error != "-"
+            else text_of_option("--error", "-")
+        )
+        here = log is None or any(
+            options[name] for name in ("python", "path", "root", "facts", "report", "assignments")
+        )
         options["no_environment"] = options["no_environment"] or not here
         return _explain_error(str(text), configuration, matrix, lang, options)
     return _explain_rule(str(rule_id), matrix, lang)

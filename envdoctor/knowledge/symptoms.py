@@ -1,8 +1,8 @@
 """Symptoms of rules: what people see in a log when the rule is the cause.
 
 A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
-pieces; case, quotes and blanks do not count. All of them must be there. Nothing is a regular expression, so a log takes time in proportion to its
-length whatever stands in it.
+pieces; case, quotes and blanks do not count. All of them must be there. Nothing is a regular expression, so a log takes
+time in proportion to its length whatever stands in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

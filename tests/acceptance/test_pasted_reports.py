@@ -35,12 +35,15 @@ def test_a_report_is_judged_like_any_other_source(run, report):
 
 
 def test_the_comment_has_facts_evidence_and_what_to_ask_for(run, report):
-    options = ("--model", "THUDM/glm-4-9b-chat-hf", "--format", "issue-comment", "--set", "recipe.method=<@everyone>|")
+    report.write_text(
+        "NCCL_DEBUG=INFO\n" + REPORT.replace("\n\n", "\nNCCL_DEBUG=`@everyone`|[x](y)\n\n"), encoding="utf-8"
+    )
+    options = ("--model", "THUDM/glm-4-9b-chat-hf", "--format", "issue-comment")
     done = run("check", "--no-config", "--report", report, *options)
-    assert "| torch | `2.5.0+cu118` | 4 |" in done.out
+    assert "| torch | `2.5.0+cu118` | 5 |" in done.out
     assert "[issue](https://github.com/zai-org/GLM-4/issues/724)" in done.out
-    assert "- line 6 of issue.txt speaks of torch" not in done.out  # the fact is known from another line
-    assert "`nvidia-smi`" in done.out and "@everyone" not in done.out.replace("`", "")
+    assert "speaks of torch" not in done.out  # the fact is known from another line
+    assert "`nvidia-smi`" in done.out and "| `'@everyone'/[x](y)` | 6 |" in done.out
 
 
 def test_facts_name_the_line_and_errors_are_sentences(run, report, tmp_path):
@@ -54,7 +57,9 @@ def test_facts_name_the_line_and_errors_are_sentences(run, report, tmp_path):
 
 def test_a_log_is_explained_and_the_facts_of_a_report_decide(run, report, tmp_path):
     log = tmp_path / "train.log"
-    log.write_text("step 1\n" * 30 + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n")
+    log.write_text(
+        "step 1\n" * 30 + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n"
+    )
 
     def suspects(*more):
         done = run("explain", "--no-config", "--log", log, "--format", "json", *more)

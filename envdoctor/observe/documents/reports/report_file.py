@@ -87,7 +87,9 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         facts.add(gpu)
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     notes = [f"{name}: only the first {min(len(lines), _LINES)} lines were read"] if cut else []
-    notes += [f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}" for fact in facts if isinstance(fact.value, Unknown)]
+    notes += [
+        f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}" for fact in facts if isinstance(fact.value, Unknown)
+    ]
     left = [(number, key) for number, key in reading.unread if key not in facts]
     for number, key in left[:_NAMED]:
         notes.append(f"line {number} of {name} speaks of {key.removeprefix('pkg.')} and was not read")
