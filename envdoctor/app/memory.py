@@ -26,14 +26,15 @@ from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import engine_of, settings_of
 from envdoctor.memory.section import MemorySection
 from envdoctor.memory.serving import predict_serving
-from envdoctor.memory.tracing import Tracer
+from envdoctor.memory.shipped import Shipped
+from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
 from envdoctor.text.cache import cache_home
 
-__all__ = ["memory"]
+__all__ = ["known_memory", "memory"]
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -48,7 +49,7 @@ def memory(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, and judge it
-    against the free memory of the GPU. Where there is no number the report is incomplete (exit code 3).
+    against the free memory of the GPU; by shipped coefficients where it cannot be traced. Where there is no number the report is incomplete (exit code 3).
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -59,26 +60,19 @@ def memory(
     notices = list(gathered.notices)
     facts = gathered.facts
     python = facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
-        raise UsageProblem(
-            f"{gathered.target.path} names no interpreter that can be started, and the model is traced in one: "
-            "point at it with --python PATH"
-        )
+    startable = gathered.target.kind not in ("path", "root", "facts") and isinstance(python, str)
     (progress or (lambda text: None))("tracing the model")
     try:
-        model = model_of(_config(facts, sources), matrix.rows("native-types"))
         with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
-            place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
-            cache = cache_home(sources.environ) if sources.cache else None
-            section = _engine(facts)(facts, model, Tracer(place, _versions(facts), cache))
+            place = Place(str(python), sources.environ, sources.folder(), os.path.realpath(scratch), "")
+            section = _predicted(facts, sources, matrix, place if startable else None)
     except MemoryProblem as error:
         notices.append(Notice("error", str(error)))
     if section is not None:
         if section["verdict"] is None:
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
             notices.append(Notice("warning", text))
-        facts = change(facts, _facts(section), matrix.registry)
-        derive(facts, matrix)
+        facts = _with_memory(facts, section, matrix)
     rules = matrix.only(lambda rule: rule.scope == "memory")
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
@@ -95,7 +89,32 @@ def memory(
     )
 
 
-def _engine(facts: FactSet) -> Callable[[FactSet, Model, Tracer], MemorySection]:
+def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
+    """The facts with what is known of the peak without starting anything: from an earlier trace in envdoctor's cache, or
+    by shipped coefficients; and the section of the report, None where nothing is known of it."""
+    try:
+        section = _predicted(facts, sources, matrix, None)
+    except (MemoryProblem, UsageProblem, JobError):
+        return facts, None
+    return _with_memory(facts, section, matrix), section
+
+
+def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
+    """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+    model = model_of(_config(facts, sources), matrix.rows("native-types"))
+    versions = _versions(facts)
+    cache = cache_home(sources.environ) if sources.cache else None
+    traces = FirstOf(Tracer(place, versions, cache), Shipped(matrix.table("memory-forms"), versions["transformers"]))
+    return _engine(facts)(facts, model, traces)
+
+
+def _with_memory(facts: FactSet, section: MemorySection, matrix: Matrix) -> FactSet:
+    facts = change(facts, _facts(section), matrix.registry)
+    derive(facts, matrix)
+    return facts
+
+
+def _engine(facts: FactSet) -> Callable[[FactSet, Model, Source], MemorySection]:
     return predict_serving if engine_of(settings_of(facts)) else predict
 
 
@@ -135,4 +154,4 @@ def _facts(section: MemorySection) -> list[Fact]:
         "memory.verdict": section["verdict"],
         "memory.phase": section["phase"],
     }
-    return [Fact(key, value, "memory", "derived") for key, value in values.items() if value is not None]
+    return [Fact(key, value, "memory", "memory") for key, value in values.items() if value is not None]
