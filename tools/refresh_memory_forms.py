@@ -1,7 +1,7 @@
 """Write matrices/tables/memory-forms.toml anew: python tools/refresh_memory_forms.py FORMS.jsonl ...
 
-The files are what ``tools/memory_forms/trace_forms.py`` printed in environments with different transformers. Of each job
-those sums stay that are the largest at one of many real shapes; what is never a ten-thousandth of the whole is left out.
+The files are what ``tools/memory_forms/trace_forms.py`` printed in environments with different transformers. Of each
+job those sums stay that are the largest at one of many real shapes; what is never a ten-thousandth is left out.
 """
 
 from __future__ import annotations

@@ -145,7 +145,9 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
 
 def _not_predicted(sources: Sources) -> Notice:
     """That nobody knows the peak of this recipe, and what would predict it."""
-    return Notice("note", f"whether this run fits into memory was not judged: {_command('memory', sources)}")
+    more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
+    command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
+    return Notice("note", f"whether this run fits into memory was not judged: {command}")
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:

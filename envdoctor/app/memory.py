@@ -27,6 +27,7 @@ from envdoctor.memory.recipe import engine_of, settings_of
 from envdoctor.memory.section import MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.shipped import Shipped
+from envdoctor.memory.stored import Counted, stored_parameters
 from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
@@ -48,8 +49,9 @@ def memory(
     exit_zero: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, and judge it
-    against the free memory of the GPU; by shipped coefficients where it cannot be traced. Where there is no number the report is incomplete (exit code 3).
+    """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, or by shipped
+    coefficients where it cannot be traced, and judge it against the free memory of the GPU. Where there is no number
+    the report is incomplete (exit code 3).
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -90,8 +92,8 @@ def memory(
 
 
 def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
-    """The facts with what is known of the peak without starting anything: from an earlier trace in envdoctor's cache, or
-    by shipped coefficients; and the section of the report, None where nothing is known of it."""
+    """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
+    by shipped coefficients, and the section of the report; None where nothing is known of it."""
     try:
         section = _predicted(facts, sources, matrix, None)
     except (MemoryProblem, UsageProblem, JobError):
@@ -104,8 +106,17 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
     model = model_of(_config(facts, sources), matrix.rows("native-types"))
     versions = _versions(facts)
     cache = cache_home(sources.environ) if sources.cache else None
-    traces = FirstOf(Tracer(place, versions, cache), Shipped(matrix.table("memory-forms"), versions["transformers"]))
-    return _engine(facts)(facts, model, traces)
+    traced: Source = Tracer(place, versions, cache)
+    shipped: Source = Shipped(matrix.table("memory-forms"), versions["transformers"])
+    if (parameters := stored_parameters(_folder(facts, sources))) is not None:
+        # The installed code says itself what it loads of the files.
+        traced = Counted(traced, parameters) if model.nearest else traced
+        shipped = Counted(shipped, parameters)
+    return _engine(facts)(facts, model, FirstOf(traced, shipped))
+
+
+def _folder(facts: FactSet, sources: Sources) -> str:
+    return os.path.join(sources.folder(), str(facts.value("model.path")))
 
 
 def _with_memory(facts: FactSet, section: MemorySection, matrix: Matrix) -> FactSet:
@@ -128,7 +139,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     if not isinstance(folder, str):
         raise missing
     try:
-        config = read_object(os.path.join(sources.folder(), folder), "config.json", name)
+        config = read_object(_folder(facts, sources), "config.json", name)
     except ObservationError as error:
         raise JobError(str(error)) from None
     if not isinstance(config, dict):

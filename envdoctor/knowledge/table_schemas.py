@@ -113,14 +113,15 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "drift": mapping(TEXT, NUMBER),
         "model": tables(
             table(
-                {"key": TEXT, "tied": FLAG, "least": TEXTS, "modules": mapping(TEXT, TEXTS), "linear": TEXT, "rest": TEXT}
+                {
+                    **{"key": TEXT, "tied": FLAG, "least": TEXTS, "modules": mapping(TEXT, TEXTS)},
+                    **{"linear": TEXT, "rest": TEXT},
+                }
             ),
             ["key"],
         ),
         "form": tables(
-            table(
-                {"releases": TEXTS, "jobs": TEXTS, "segment": TEXT, "operation": TEXT, "terms": mapping(TEXT, TEXT)}
-            )
+            table({"releases": TEXTS, "jobs": TEXTS, "segment": TEXT, "operation": TEXT, "terms": mapping(TEXT, TEXT)})
         ),
     },
     "native-types": {

@@ -1,7 +1,7 @@
 """Traces without torch: the sums of products in the table memory-forms, at the sizes of a config.json.
 
-``tools/refresh_memory_forms.py`` made the table with the trace itself, of every released transformers that it names. What
-a step computes comes from there; weights, adapters, gradients and the optimizer's states are counted here.
+``tools/refresh_memory_forms.py`` made the table with the trace itself. What a step computes comes from there; weights,
+adapters, gradients and the optimizer's states are counted here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from envdoctor.memory.tracing import Trace
 __all__ = ["Shipped", "form_words"]
 
 Row = Mapping[str, Any]
-#: Bytes of a value of an optimizer's states, and copies of the parameters that its step makes beside them: float32 or
-#: the parameters' own dtype is 0. A byte and a scale for 256 values: bitsandbytes.
+#: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
+#: scale for 256 values), and copies of the parameters that its step makes.
 _EIGHT_BIT = 1 + 4 / 256
 _STATES = {
     "AdamW": (2, 0.0, 1),
@@ -64,7 +64,7 @@ class Shipped:
     def __init__(self, table: Mapping[str, Any], version: str | None) -> None:
         self._table = table
         self._models = {row["key"]: row for row in table.get("model", ())}
-        self._version = version and _minor(version)
+        self._version = _minor(version) if version else None
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
@@ -139,8 +139,15 @@ class _Run:
             hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
             keys, self.depth = int(config.get("num_key_value_heads") or heads), int(config["num_hidden_layers"])
             width = int(config.get("head_dim") or hidden / heads)
-            letters = {"I": int(config["intermediate_size"]), "V": int(config["vocab_size"]), "L": self.depth}
-            letters |= {"K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2, "D": width / 4}
+            letters: dict[str, float] = {"I": int(config["intermediate_size"]), "V": int(config["vocab_size"])}
+            letters |= {
+                "L": self.depth,
+                "K": keys,
+                "G": heads / keys,
+                "Q": heads / keys + 2,
+                "H": hidden / heads / 2,
+                "D": width / 4,
+            }
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
@@ -220,7 +227,7 @@ class _Run:
             found[f"{row['segment']}/{place}"] = [sum(terms.values()), row["operation"], terms]
         if self.job["training"]:
             terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
-            found["step/before"] = [sum(terms.values()), "optimizer step", terms]
+            found["step/before"] = [sum(terms.values()), "step", terms]
         return found
 
 

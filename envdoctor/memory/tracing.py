@@ -45,17 +45,17 @@ class FirstOf(NamedTuple):
     second: Source
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """A trace for each job, or why the first has none."""
+        """A trace for each job, or why there is none, as far as the first says so."""
         found = self.first.run(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
         for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
-            found[place] = one if isinstance(one, Trace) else f"{found[place]}; {one}"
+            found[place] = one if isinstance(one, Trace) else found[place] or one
         return found
 
 
 class Tracer:
-    """Runs jobs at ``place``; without one it knows what is in the cache alone. ``versions`` are those of the packages that decide; where one is not known, or names no
-    released code, nothing is taken from the cache or kept there."""
+    """Runs jobs at ``place``; without one it knows what is in the cache alone. ``versions`` are those of the packages
+    that decide; where one is not known, or names no released code, nothing is taken from the cache or kept there."""
 
     def __init__(self, place: Place | None, versions: Mapping[str, str | None], cache: str | None) -> None:
         self._place = place
@@ -72,7 +72,7 @@ class Tracer:
                 found[place] = _trace([json.loads(line) for line in kept.splitlines()])
         left = [place for place in range(len(jobs)) if place not in found]
         if self._place is None:
-            found.update(dict.fromkeys(left, "the model was not traced here yet"))
+            found.update(dict.fromkeys(left, ""))
         elif left:
             tasks = [self._task(jobs[place]) for place in left]
             for place, answer in zip(left, run_in_target(tasks, self._place), strict=True):

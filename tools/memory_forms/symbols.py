@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_flatten
 
 __all__ = ["PRIMES", "STATIC", "Unreadable", "product", "symbols"]
 
-#: batch B, tokens S, half of the hidden size for each head H, intermediate I, vocabulary V, key-value heads K, heads for
-#: each of them G, a quarter of a head's width D, rank of LoRA R. Q is G + 2 (query, key and value in one), T half of S - 1 (labels without the
-#: first), U a twelfth of S + 1 (masks of older releases).
+#: Batch B, tokens S, half of the hidden size for each head H, intermediate size I, vocabulary V, key-value heads K,
+#: heads for each of them G, a quarter of a head's width D, rank of LoRA R. Q is G + 2 (query, key and value in one), T
+#: half of S - 1 (labels without the first), U a twelfth of S + 1 (masks of older releases).
 PRIMES = {"B": 17, "S": 347, "H": 61, "I": 71, "V": 1009, "K": 5, "G": 11, "D": 7, "R": 19, "Q": 13, "T": 173, "U": 29}
 _BY_PRIME = {value: name for name, value in PRIMES.items()}
 #: What is counted elsewhere: it does not depend on what a step computes.
@@ -33,7 +33,7 @@ class Unreadable(Exception):
     """A tensor whose number of elements is no product of the sizes."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def product(count: int) -> tuple[float, str]:
     """The number as a coefficient and the sorted names of its factors: 2 * 17 * 107 is (2.0, "BS")."""
     if count == 0:
@@ -53,7 +53,7 @@ def product(count: int) -> tuple[float, str]:
 def symbols(shapes: Sequence[Mapping[str, float]]) -> type:
     """A stand-in for the trace's ``Live`` that looks for the most at each of these shapes."""
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def values(names: str) -> list[float]:
         return [math.prod(shape[name] for name in names) for shape in shapes]
 
@@ -110,7 +110,7 @@ def symbols(shapes: Sequence[Mapping[str, float]]) -> type:
 
         def _count(self, size: float, names: str, label: str) -> None:
             self._live[label, names] = self._live.get((label, names), 0.0) + size
-            self._totals = [total + size * one for total, one in zip(self._totals, values(names))]
+            self._totals = [total + size * one for total, one in zip(self._totals, values(names), strict=True)]
 
         def clear(self) -> None:
             """Forget the most, not what is live."""
