@@ -79,7 +79,7 @@ def cut_config(config: Any, layers: int) -> Any:
     return config
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=1)
 def one_sample_a_row() -> None:
     """Have transformers take each row of a batch for one sample, and a mask for one that hides something. It reads
     positions and masks to find out, which have no values here; by positions it would build a mask that no such run
@@ -110,6 +110,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     for part in {id(one): one for one in (config, _text(config))}.values():
         setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
     config.use_cache = not job["training"]
+    torch.set_default_dtype(dtype)  # older releases do not read it from the configuration
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
