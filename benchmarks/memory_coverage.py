@@ -76,8 +76,7 @@ def methods() -> Iterator[tuple[str, str]]:
     """Every method of PEFT for causal language models."""
     from peft import PEFT_TYPE_TO_CONFIG_MAPPING, get_peft_model
 
-    parse = model.parse_config
-    trace.parse_config = parse
+    trace.parse_config, usual = model.parse_config, trace.with_adapters
     for kind, made in sorted(PEFT_TYPE_TO_CONFIG_MAPPING.items()):
         name = str(getattr(kind, "value", kind))
 
@@ -90,6 +89,7 @@ def methods() -> Iterator[tuple[str, str]]:
             text = "yes"
         except Exception as error:
             text = short(error)
+        trace.with_adapters = usual
         print(f"{name:<28} {text}", flush=True)
         yield name, text
 

@@ -6,6 +6,7 @@ job those sums stay that are the largest at one of many real shapes; what is nev
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -33,9 +34,16 @@ _TIED = ("gemma2",)
 Poly = dict[str, float]
 
 
-def value(terms: Poly, shape: Mapping[str, float]) -> float:
-    """The sum of products at a shape."""
-    return sum(factor * math.prod(shape[name] for name in names) for names, factor in terms.items())
+@functools.cache
+def products(names: str) -> list[float]:
+    """The product of the sizes at each shape of the grid."""
+    return [math.prod(shape[name] for name in names) for shape in GRID]
+
+
+def values(terms: Poly) -> list[float]:
+    """The sum of products at each shape of the grid."""
+    columns = [[factor * size for size in products(names)] for names, factor in terms.items()]
+    return [sum(column) for column in zip(*columns, strict=True)] if columns else [0.0] * len(GRID)
 
 
 def text(terms: Poly) -> str:
@@ -62,28 +70,33 @@ def peaks(forms: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, dict[str, 
             by_label.setdefault(label, {})[names] = pair
         read.append((form["segment"], form["operation"], {one: with_layers(two) for one, two in by_label.items()}))
 
-    def size(form: tuple[str, str, dict[str, Poly]], shape: Mapping[str, float], *, gradients: bool) -> float:
-        return sum(value(poly, shape) for label, poly in form[2].items() if gradients or label != "gradients")
-
-    kept: list[int] = []
-    for shape, gradients in itertools.product(GRID, (True, False)):
-        sizes = [size(form, shape, gradients=gradients) for form in read]
-        if all(sizes[place] < max(sizes) * (1 - _NOTHING) for place in kept):
-            kept.append(sizes.index(max(sizes)))
+    merged = [merged_terms(form[2]) for form in read]
+    grown = [merged_terms({**form[2], "gradients": {}}) for form in read]
+    kept: set[int] = set()
+    for sizes in (list(map(values, merged)), list(map(values, grown))):
+        for column in zip(*sizes, strict=True):
+            if all(column[place] < max(column) * (1 - _NOTHING) for place in kept):
+                kept.add(column.index(max(column)))
     found = []
     for place in sorted(kept):
         segment, operation, terms = read[place]
-        wholes = [size(read[place], shape, gradients=True) for shape in GRID]
-        small = {}
+        wholes = values(merged[place])
+        small: dict[str, Poly] = {}
         for label, poly in terms.items():
-            large = {
-                names: factor
-                for names, factor in poly.items()
-                if any(abs(value({names: factor}, s)) > _NOTHING * w for s, w in zip(GRID, wholes, strict=True))
-            }
-            if large:
-                small[label] = large
+            for names, factor in poly.items():
+                one = values({names: factor})
+                if any(abs(size) > _NOTHING * whole for size, whole in zip(one, wholes, strict=True)):
+                    small.setdefault(label, {})[names] = factor
         found.append((segment, operation, small))
+    return found
+
+
+def merged_terms(terms: Mapping[str, Poly]) -> Poly:
+    """One sum of all that is held."""
+    found: Poly = {}
+    for poly in terms.values():
+        for names, factor in poly.items():
+            found[names] = found.get(names, 0.0) + factor
     return found
 
 
@@ -110,13 +123,11 @@ def drift(jobs: Mapping[tuple[str, str, str], Any]) -> dict[str, float]:
     for (kind, words), found in minors.items():
         newest = sorted(found, key=lambda minor: [int(part) for part in minor.split(".")])[-2:]
         if len(newest) == 2:
-            for shape in GRID:
-                old, new = (
-                    max(sum(value(poly, shape) for poly in terms.values()) for _, _, terms in jobs[kind, words, minor])
-                    for minor in newest
-                )
-                method = words.split()[0]
-                worst[method] = max(worst.get(method, 0.0), abs(new / old - 1))
+            sizes = [[values(merged_terms(terms)) for _, _, terms in jobs[kind, words, minor]] for minor in newest]
+            old, new = ([max(column) for column in zip(*one, strict=True)] for one in sizes)
+            changes = [abs(after / before - 1) for before, after in zip(old, new, strict=True)]
+            method = words.split()[0]
+            worst[method] = max(worst.get(method, 0.0), *changes)
     return worst
 
 
