@@ -9,6 +9,7 @@ Llama.
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ sys.path.insert(0, str(PAYLOAD))
 import tracing.model as model
 import tracing.trace as trace
 
+#: Reference code of recurrent layers runs token by token.
+SECONDS = 120
 USUAL = {
     **{"training": True, "load_dtype": "bfloat16", "amp": None, "quantized": None, "lora": None, "full": True},
     **{"checkpointing": False, "stage": "sft", "reference": "none", "batch": 1, "padded": False, "accumulation": 1},
@@ -35,6 +38,7 @@ LLAMA = {
 def main() -> int:
     """Print a line for each: its name, and what it was traced with or why not."""
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, late)
     parts = {"types": types, "methods": methods}
     for part in sys.argv[1:] or parts:
         found = list(parts[part]())
@@ -62,12 +66,15 @@ def tried(kind: str, attention: str) -> str:
     from transformers import CONFIG_MAPPING
 
     records: list[dict[str, Any]] = []
+    signal.alarm(SECONDS)
     try:
         config = model.cut_config(CONFIG_MAPPING[kind](), 4)
         trace.parse_config = lambda data: config
         trace.run({**USUAL, "attention": attention, "config": {}}, records.append)
     except Exception as error:
         return short(error)
+    finally:
+        signal.alarm(0)
     refused = [record["refusal"] for record in records if record["case"] == "refused"]
     return refused[0].partition(". ")[0][:100] if refused else attention
 
@@ -92,6 +99,11 @@ def methods() -> Iterator[tuple[str, str]]:
         trace.with_adapters = usual
         print(f"{name:<28} {text}", flush=True)
         yield name, text
+
+
+def late(*_: Any) -> None:
+    """Raises :class:`TimeoutError`."""
+    raise TimeoutError(f"not in {SECONDS} s")
 
 
 def short(error: Exception) -> str:

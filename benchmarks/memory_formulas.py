@@ -21,8 +21,8 @@ def accelerate(run: dict[str, Any]) -> float:
 
 def hugging_face(run: dict[str, Any]) -> float | None:
     """Weights, states, and the larger of gradients and activations; a token's activations are 4.6894e-4 x parameters +
-    1.8494e6 values of four bytes. https://huggingface.co/blog/train_memory"""
-    activations = 4 * (4.6894e-4 * run["parameters"] + 1.8494e6) * run["batch"] * run["tokens"]
+    1.8494e6 values. https://huggingface.co/blog/train_memory"""
+    activations = 2 * (4.6894e-4 * run["parameters"] + 1.8494e6) * run["batch"] * run["tokens"]
     if not run["training"]:
         return None
     return 2.0 * run["parameters"] + 8.0 * run["trained"] + max(4.0 * run["trained"], activations)
