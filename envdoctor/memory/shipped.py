@@ -64,7 +64,7 @@ class Shipped:
     def __init__(self, table: Mapping[str, Any], version: str | None) -> None:
         self._table = table
         self._models = {row["key"]: row for row in table.get("model", ())}
-        self._version = _minor(version) if version else None
+        self._version = _minor(version or "") or None  # "none" where it is not installed
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""

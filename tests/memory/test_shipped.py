@@ -53,6 +53,7 @@ def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], g
 
 def test_the_interval_is_wider_for_a_release_that_the_table_does_not_have() -> None:
     same, between, newer = (answer(version) for version in ("5.23.0", "5.0.0", "9.9.0"))
+    assert answer("none") == answer(None) == newer
     assert isinstance(same, Trace) and isinstance(between, Trace) and isinstance(newer, Trace)
     assert (same.release, newer.release) == ("5.23", "5.23")
     assert same.more < newer.more and between.release == "4.57" and between.less >= 0

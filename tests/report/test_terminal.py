@@ -172,8 +172,7 @@ def test_ignored_and_superseded_findings_are_not_shown(report: Report) -> None:
 def test_all_well_names_the_matrix(report: Report) -> None:
     text = render(replace(report, findings=(), not_checked=(), exit_code=0), width=80)
     assert text.endswith(
-        "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\n"
-        "Matrix 2026.11.20 (bundled).\n"
+        "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\nMatrix 2026.11.20 (bundled).\n"
     )
 
 
