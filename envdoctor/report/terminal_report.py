@@ -48,6 +48,10 @@ def render(
         from envdoctor.report.probe_text import probe_lines
 
         blocks.append(probe_lines(report.probe, page))
+    if report.data is not None and verbosity >= 0:
+        from envdoctor.report.data_text import data_lines
+
+        blocks.append(data_lines(report.data, page))
     if report.memory is not None and verbosity >= 0:
         from envdoctor.report.memory_text import memory_lines
 
