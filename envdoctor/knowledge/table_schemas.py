@@ -120,6 +120,22 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
         "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
     },
+    "memory-forms": {
+        "measured": table({"margin": NUMBER}),
+        "drift": mapping(TEXT, NUMBER),
+        "model": tables(
+            table(
+                {
+                    **{"key": TEXT, "tied": FLAG, "least": TEXTS, "modules": mapping(TEXT, TEXTS)},
+                    **{"linear": TEXT, "rest": TEXT},
+                }
+            ),
+            ["key"],
+        ),
+        "form": tables(
+            table({"releases": TEXTS, "jobs": TEXTS, "segment": TEXT, "operation": TEXT, "terms": mapping(TEXT, TEXT)})
+        ),
+    },
     "native-types": {
         "row": _rows(
             {

@@ -49,8 +49,6 @@ def closing_lines(report: Report, page: Page) -> list[str]:
     lines = page.items(_counts(report, shown, page), "", "", " " if page.lang == "en" else "")
     for text in _help(report, page):
         lines += page.lines(text)
-    if report.command == "check" and any(True for _ in report.facts.below("recipe.")):
-        lines += page.lines(page.say("Whether this run fits into memory was not judged."), "", "  ")
     if not shown or page.verbosity > 0:
         text = page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
         lines += page.lines(text, "", "  ")

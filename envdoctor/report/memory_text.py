@@ -47,8 +47,8 @@ _PHASES = {
 }
 
 
-def memory_lines(section: MemorySection, page: Page) -> list[str]:
-    """The section of the report, without a blank line around it."""
+def memory_lines(section: MemorySection, page: Page, *, brief: bool = False) -> list[str]:
+    """The section of the report, without a blank line around it; ``brief``: of what fits no more than that it does."""
     low, high = map(_gib, section["process_gib"])
     size = _gib(section["allocated_gib"])
     if section["serving"] is None:
@@ -58,7 +58,18 @@ def memory_lines(section: MemorySection, page: Page) -> list[str]:
     lines = page.labelled(page.say("Memory"), amount)
     if section["verdict"] is not None:
         lines += page.labelled("", _free(section, page))
-        lines += [" " * LABEL + line for line in _bars(section, page)]
+    if not brief or section["verdict"] not in ("fits", None):
+        lines += _details(section, page)
+    taken = [page.sentence(text) for text in section["assumed"]]
+    taken += [
+        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
+    ]
+    return lines + _listed(page.say("Assumed"), taken, page)
+
+
+def _details(section: MemorySection, page: Page) -> list[str]:
+    """The bars, where the peak is and what holds it, and what would lower it."""
+    lines = [" " * LABEL + line for line in _bars(section, page)] if section["verdict"] is not None else []
     lines += page.labelled(page.say("Peak"), _peak(section, page))
     terms = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in section["terms"]]
     listed = terms if page.verbosity > 0 else terms[:_MOST_TERMS]
@@ -67,12 +78,7 @@ def memory_lines(section: MemorySection, page: Page) -> list[str]:
         held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         lines += page.labelled(page.say("KV cache"), text)
-    lines += _listed(page.say("Changes"), [_change(change, page) for change in section["changes"]], page)
-    taken = [page.sentence(text) for text in section["assumed"]]
-    taken += [
-        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
-    ]
-    return lines + _listed(page.say("Assumed"), taken, page)
+    return lines + _listed(page.say("Changes"), [_change(change, page) for change in section["changes"]], page)
 
 
 def _listed(label: str, texts: list[str], page: Page) -> list[str]:

@@ -55,7 +55,7 @@ def render(
     if report.memory is not None and verbosity >= 0:
         from envdoctor.report.memory_text import memory_lines
 
-        blocks.append(memory_lines(report.memory, page))
+        blocks.append(memory_lines(report.memory, page, brief=report.command == "check"))
     if verbosity > 0:
         blocks.append(_facts(report, page))
         blocks.append(verbose_lines(report, page))
