@@ -52,6 +52,7 @@ def report_of(
         rules_checked=judgement.rules_checked,
         exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
         notices=tuple(notices),
+        passed=judgement.passed,
         plan=judgement.plan,
         revision=revision,
         probe=probe,

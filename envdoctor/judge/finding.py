@@ -131,7 +131,8 @@ class Finding(NamedTuple):
     rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
     ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
     taken or an example. ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's
-    configuration; ``superseded_by`` names the finding that reports the same cause.
+    configuration; ``superseded_by`` names the finding that reports the same cause. ``baseline`` is new or unchanged
+    where the run was compared with a baseline.
     """
 
     id: str
@@ -157,6 +158,7 @@ class Finding(NamedTuple):
     gate: bool = False
     ignored: str | None = None
     superseded_by: str | None = None
+    baseline: str | None = None
 
 
 class NotChecked(NamedTuple):

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 class Judgement(NamedTuple):
     """``facts`` are the judged ones. ``rules_checked`` counts the rules that got a yes or a no.
     ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
-    evaluated. ``plan`` is added by install, as the fixes are."""
+    evaluated. ``passed`` are the ids of the rules that do not apply. ``plan`` is added by install, as the fixes are."""
 
     facts: FactSet
     findings: tuple[Finding, ...]
@@ -48,6 +48,7 @@ class Judgement(NamedTuple):
     expired: tuple[Ignore, ...] = ()
     dead: tuple[Ignore, ...] = ()
     plan: Plan | None = None
+    passed: tuple[str, ...] = ()
 
 
 def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
@@ -57,6 +58,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         NotChecked(broken.id, "", {}, reason="; ".join(broken.problems)) for broken in matrix.broken
     ]
     decided: set[str] = set()
+    passed: list[str] = []
     for rule in matrix.rules:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
@@ -66,6 +68,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
             continue
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
+        passed += [] if outcome.holds else [rule.id]
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
     findings, used, expired = _ignore(findings, policy)
     stands_for = fold(findings, applied)
@@ -77,7 +80,9 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     gating = _gating(findings, stands_for, policy)
     findings = [finding._replace(gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
-    return Judgement(facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
+    return Judgement(
+        facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead, passed=tuple(passed)
+    )
 
 
 def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:

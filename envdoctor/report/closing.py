@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
+from envdoctor.judge.finding import SEVERITIES, NotChecked
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
+__all__ = ["advices", "closing_lines", "counts_line", "help_steps", "notice_lines", "verbose_lines"]
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -45,8 +45,8 @@ def notice_lines(report: Report, page: Page, color: bool) -> list[str]:
 def closing_lines(report: Report, page: Page) -> list[str]:
     """Counts of findings and rules, then help for the rules that could not be checked, then the next commands."""
     shown = report.shown()
-    lines = page.items(_counts(report, shown, page), "", "", " " if page.lang == "en" else "")
-    for text in _help(report, page):
+    lines = page.items(_counts(report, page), "", "", " " if page.lang == "en" else "")
+    for text in advices(report, page):
         lines += page.lines(text)
     if report.command == "check" and any(True for _ in report.facts.below("recipe.")):
         lines += page.lines(page.say("Whether this run fits into memory was not judged."), "", "  ")
@@ -105,8 +105,13 @@ def verbose_lines(report: Report, page: Page) -> list[str]:
     return lines
 
 
-def _counts(report: Report, shown: tuple[Finding, ...], page: Page) -> list[str]:
-    by_severity = Counter(finding.severity for finding in shown)
+def counts_line(report: Report, page: Page) -> str:
+    """The findings by severity, and how many rules were and could not be checked."""
+    return (" " if page.lang == "en" else "").join(_counts(report, page))
+
+
+def _counts(report: Report, page: Page) -> list[str]:
+    by_severity = Counter(finding.severity for finding in report.shown())
     errors, warnings, notes = (by_severity[level] for level in ("error", "warning", "note"))
     parts = [page.say("{n} error(s)", errors)] if errors else []
     parts += [page.say("{n} warning(s)", warnings)] if warnings else []
@@ -124,7 +129,8 @@ def _counts(report: Report, shown: tuple[Finding, ...], page: Page) -> list[str]
     ]
 
 
-def _help(report: Report, page: Page) -> list[str]:
+def advices(report: Report, page: Page) -> list[str]:
+    """What would help how many of the rules that could not be checked, in the order of how much it helps."""
     texts: list[str] = []
     helped = 0
     taken = _taken(report)
