@@ -19,10 +19,11 @@ from envdoctor.judge.finding import (
     Location,
     NotChecked,
     Plan,
+    fingerprint_of,
 )
 from envdoctor.judge.folding import elsewhere, fold, without_folded
 from envdoctor.judge.messages import fill, text_of, title_of
-from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
+from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
@@ -70,7 +71,9 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         applied += [(rule, match) for match in outcome.matches]
         passed += [] if outcome.holds else [rule.id]
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
-    findings, used, expired = _ignore(findings, policy)
+    findings, used, expired = _ignore(findings, policy, matrix)
+    if policy.baseline is not None:
+        findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
     stands_for = fold(findings, applied)
     for number, root in stands_for.items():
         findings[number] = findings[number]._replace(superseded_by=findings[root].id)
@@ -130,7 +133,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         why=fill(text_of(texts["why"]), read),
         subjects=match.keys,
         facts=found,
-        fingerprint=_fingerprint(rule.id, item),
+        fingerprint=fingerprint_of(rule.id, item),
         assumed=tuple(
             Assumption(key, spell(read(key).value), text_of(because), default)
             for key, _, because, default in match.assumed
@@ -223,20 +226,14 @@ def _edited(rule: Rule, match: Match, registry: Registry) -> tuple[str, ...]:
     return places if isinstance(places, tuple) else ()
 
 
-def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
-    """Names the finding across runs: rule and record, no path and no version."""
-    import hashlib  # 3 ms and 4 MiB: only a run with findings pays
-
-    parts = [rule_id, *(f"{key}={value}" for key, value in sorted(item.items()))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
+def _ignore(
+    findings: Iterable[Finding], policy: Policy, matrix: Matrix
+) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
     used: list[Ignore] = []
     expired: list[Ignore] = []
     result: list[Finding] = []
     for finding in findings:
-        accepted = ignore_reason(finding, policy)
+        accepted = ignore_reason(finding, policy, lambda rule_id: bool(matrix.fixed_in(rule_id)))
         if accepted is None:
             result.append(finding)
             continue
