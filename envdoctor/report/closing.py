@@ -10,7 +10,7 @@ from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["advices", "closing_lines", "counts_line", "help_steps", "notice_lines", "verbose_lines"]
+__all__ = ["advices", "closing_lines", "counts_line", "help_steps", "missing_words", "notice_lines", "verbose_lines"]
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -90,7 +90,7 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 
 def verbose_lines(report: Report, page: Page) -> list[str]:
     """With -v: the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, _reason(entry, page)) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, missing_words(entry, page)) for entry in report.not_checked]
     ignored = [(f.severity, f.id, f.ignored) for f in report.findings if f.ignored is not None]
     twins = [(f.severity, f.id, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
     lines: list[str] = []
@@ -172,7 +172,7 @@ def _is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def _reason(entry: NotChecked, page: Page) -> str:
+def missing_words(entry: NotChecked, page: Page) -> str:
     """What was missing, by reason; of a list of things the list itself, not each of its columns."""
     if entry.reason is not None:
         return page.sentence(entry.reason)

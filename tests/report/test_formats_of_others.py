@@ -94,7 +94,7 @@ def test_a_report_without_findings_is_a_document_too(report: Report, name: str) 
     read(name, replace(report, findings=(), not_checked=(), notices=()))
 
 
-@pytest.mark.parametrize("name", [*READ, "concise", "markdown", "statistics"])
+@pytest.mark.parametrize("name", [*READ, "concise", "markdown", "statistics", "html"])
 def test_chinese(report: Report, name: str) -> None:
     text = formats.load(name)(report, "zh")
     assert name == "statistics" or "改用 torch 2.4.1" in text or "大于 1" in text or r"\u5927\u4e8e" in text
