@@ -38,9 +38,7 @@ class Ways:
             if isinstance(candidate, str):
                 objection = objection or candidate
                 continue
-            after = try_remedy(candidate, self._now)
-            new = next((problem for problem in after.errors if problem not in self._now.errors), None)
-            reason = f"it would bring {new.rule_id}: {after.errors[new]}" if new else after.broken
+            reason = try_remedy(candidate, self._now).objection(self._now)
             if reason is None:
                 pins = tuple(name + pin for name, pin in candidate.pins.items())
                 commands = candidate.commands(self._place, self._situation.matrix.rows("packages", "package"))

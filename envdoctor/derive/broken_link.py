@@ -70,10 +70,14 @@ def _declared(conflicts: Value) -> Mapping[tuple[str, str], str]:
 
 
 def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str], str]) -> Mapping[str, Value]:
-    """The link, with what the consumer requires of the provider where nothing else says which releases would go."""
-    if link["constraint"] is not ABSENT or link["kind"] in _OF_CLASSES:
+    """The link, with what metadata asks of the two packages where nothing else says which releases would go: the
+    consumer of the provider, others of the consumer."""
+    if link["kind"] in _OF_CLASSES:
         return link
-    return {**link, "constraint": declared.get((str(link["consumer"]), str(link["provider"])), ABSENT)}
+    consumer, provider = str(link["consumer"]), str(link["provider"])
+    of_others = next((wanted for (_, package), wanted in declared.items() if package == consumer), ABSENT)
+    found = {"constraint": declared.get((consumer, provider), ABSENT), "consumer_constraint": of_others}
+    return {**link, **{column: said for column, said in found.items() if link[column] is ABSENT}}
 
 
 def _completed(

@@ -48,7 +48,7 @@ def with_fixes(judgement: Judgement, matrix: Matrix) -> Judgement:
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
     """The fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
-    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, frozenset()), Place())
+    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), Place())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
 
@@ -100,8 +100,7 @@ class _Trial(NamedTuple):
             other = matrix.find(standing.rule_id)
             if other is not None and _FITS.intersection(other.keys()):
                 return f"it would leave {other.id}: {message}"
-        new = next((problem for problem in after.errors if problem not in self.now.errors), None)
-        return f"it would bring {new.rule_id}: {after.errors[new]}" if new else after.broken
+        return after.objection(self.now)
 
     def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:
         commands = remedy.commands(self.place, self.now.matrix.rows("packages", "package"))

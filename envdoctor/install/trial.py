@@ -15,11 +15,13 @@ __all__ = ["After", "Before", "apply", "before", "try_remedy"]
 
 
 class Before(NamedTuple):
-    """Facts as they are, with their errors and the unmet requirements: pairs of a package and who asks for it."""
+    """Facts as they are, with their errors, those that are folded into others as well (``told``), and the unmet
+    requirements: pairs of a package and who asks for it."""
 
     facts: FactSet
     matrix: Matrix
     errors: Mapping[Problem, str]
+    told: Mapping[Problem, str]
     unmet: frozenset[tuple[str, str]]
 
 
@@ -31,10 +33,19 @@ class After(NamedTuple):
     errors: Mapping[Problem, str]
     broken: str | None
 
+    def new(self, now: Before) -> list[Problem]:
+        """The errors that were not there, not even behind another."""
+        return [problem for problem in self.errors if problem not in now.told]
+
+    def objection(self, now: Before) -> str | None:
+        """What speaks against the change, in words: an error or an unmet requirement that it would bring."""
+        new = self.new(now)
+        return f"it would bring {new[0].rule_id}: {self.errors[new[0]]}" if new else self.broken
+
 
 def before(facts: FactSet, matrix: Matrix) -> Before:
     """What a change is compared with. ``facts`` are derived ones."""
-    return Before(facts, matrix, errors_of(facts, matrix), _unmet(facts))
+    return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts))
 
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
@@ -52,7 +63,7 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
-    return After(after, errors_of(after, now.matrix), broken)
+    return After(after, errors_of(after, now.matrix)[0], broken)
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:

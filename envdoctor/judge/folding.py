@@ -35,7 +35,7 @@ def fold(findings: Sequence[Finding], applied: _Applied) -> dict[int, int]:
         rests = _resting(applied, {number for number, one in enumerate(findings) if one.ignored is not None})
         for number, (rule, match) in enumerate(applied):
             if rule.folds_into and number not in by:
-                _fold_into(by, number, _on_its_packages(match, rule, rests), findings)
+                _fold_into(by, number, _on_its_packages(match, rule, rests, applied), findings)
     for number, (rule, match) in enumerate(applied):
         if rule.explained_by and number not in by:
             _fold_into(by, number, _explaining(number, match, rule, places, applied), findings)
@@ -49,7 +49,7 @@ def without_folded(applied: _Applied) -> list[tuple[Rule, Match]]:
     return [
         (rule, match)
         for rule, match in applied
-        if not rule.folds_into or next(_on_its_packages(match, rule, rests), None) is None
+        if not rule.folds_into or next(_on_its_packages(match, rule, rests, applied), None) is None
     ]
 
 
@@ -98,10 +98,10 @@ def _known(item: Mapping[str, Value], column: str) -> bool:
 
 
 def _resting(applied: _Applied, ignored: Container[int] = ()) -> dict[str, set[int]]:
-    """By package: the findings that rest on it and may stand for a finding that ``folds_into`` others."""
+    """By package: the findings that rest on it."""
     rests: dict[str, set[int]] = {}
-    for number, (rule, match) in enumerate(applied):
-        if rule.folds_into or number in ignored:
+    for number, (_, match) in enumerate(applied):
+        if number in ignored:
             continue
         packages = {key[4:] for key in match.keys if key.startswith("pkg.")}
         for package in packages | _packages((match.item or {}).get("package")):
@@ -109,15 +109,19 @@ def _resting(applied: _Applied, ignored: Container[int] = ()) -> dict[str, set[i
     return rests
 
 
-def _on_its_packages(match: Match, rule: Rule, rests: Mapping[str, set[int]]) -> Iterator[int]:
-    """The findings that rest on a package of each column that ``folds_into`` names."""
+def _on_its_packages(match: Match, rule: Rule, rests: Mapping[str, set[int]], applied: _Applied) -> Iterator[int]:
+    """The findings that rest on a package of each column that ``folds_into`` names; of those that are folded
+    themselves, the ones about other records (two that are alike would hide each other)."""
     item = match.item or {}
     candidates: set[int] | None = None
     for column in rule.folds_into:
         names = _packages(item.get(column.partition(".")[2]))
         resting = set().union(*(rests[name] for name in names if name in rests))
         candidates = resting if candidates is None else candidates & resting
-    return iter(sorted(candidates or ()))
+    for number in sorted(candidates or ()):
+        other = applied[number][0]
+        if not other.folds_into or other.each != rule.each:
+            yield number
 
 
 def _packages(cell: Value | None) -> set[str]:

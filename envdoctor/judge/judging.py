@@ -245,11 +245,14 @@ def _ignore(
     return result, used, expired
 
 
-def errors_of(facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
-    """What the active rules of severity error say of the facts: the message of each problem, once for one cause."""
+def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, str], dict[Problem, str]]:
+    """What the active rules of severity error say of the facts: the message of each problem, once for one cause; and
+    those of problems that are folded into others as well."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
     applied = [(rule, match) for rule in active for match in evaluate(rule, facts, matrix.registry).matches]
-    return _problems(without_folded(applied), facts, matrix)
+    said = _problems(applied, facts, matrix)
+    causes = [_problem(rule, match, matrix) for rule, match in without_folded(applied)]
+    return {problem: said[problem] for problem in causes}, said
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
@@ -261,8 +264,12 @@ def _problems(applied: Iterable[tuple[Rule, Match]], facts: FactSet, matrix: Mat
     problems: dict[Problem, str] = {}
     for rule, match in applied:
         message = fill(text_of(matrix.texts(rule)["message"]), _reader(rule, match, facts, matrix.registry)).en
-        problems.setdefault(Problem(rule.id, tuple(_identity(rule, match, matrix.registry).items())), message)
+        problems.setdefault(_problem(rule, match, matrix), message)
     return problems
+
+
+def _problem(rule: Rule, match: Match, matrix: Matrix) -> Problem:
+    return Problem(rule.id, tuple(_identity(rule, match, matrix.registry).items()))
 
 
 def problem_of(finding: Finding) -> Problem:

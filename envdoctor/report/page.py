@@ -89,7 +89,8 @@ class Page(NamedTuple):
         if key.startswith("env."):
             return f"{name}={shortened(value, _LONGEST_VALUE)}"
         if spec is not None and spec.type == "records":
-            return f"{value.partition(' ')[0]} {name}"
+            number = value.partition(" ")[0]
+            return f"{number} {name}" if number.isdigit() else shortened(value, _LONGEST_VALUE)
         text = self.value(key, value)
         if (spec is not None and spec.type == "boolean") or not text.isascii():
             return self.say("{name}: {value}", name=name, value=text)

@@ -702,7 +702,9 @@ class Importing:
                 try:
                     self._block(handler.body, frame, pending)
                 except Failed as again:
-                    raise Failed(again.kind or failed.kind, failed.stop or again.stop) from None
+                    first = failed.stop
+                    silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
+                    raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
                 return
         raise failed
 

@@ -9,7 +9,7 @@ import known
 import pytest
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Assumption, Finding, Text
-from envdoctor.judge.judging import Judgement
+from envdoctor.judge.judging import Judgement, errors_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
 
 TODAY = date(2026, 11, 20)
@@ -464,3 +464,29 @@ def test_a_model_without_a_name_is_this_model(matrix_of, facts):
     assert (finding.message.en, finding.message.zh) == ("this model fails", "该模型 会失败")
     finding = judged(matrix, facts({"model.remote_code": True, "model.family": "glm4"})).findings[0]
     assert finding.message.en == "glm4 fails"
+
+
+MISSING = {
+    "rule": {"each": "conflict", "folds_into": ["conflict.package"]},
+    "affects": [{"conflict.kind": "missing"}],
+    "message": {"en": "{conflict.package} is missing"},
+}
+TAKES = {
+    "rule": {"each": "broken_link", "folds_into": ["broken_link.provider"], "explained_by": {"takes": ["provider"]}},
+    "affects": [{"broken_link.kind": "module"}],
+    "message": {"en": "{broken_link.consumer} takes {broken_link.provider}"},
+}
+
+
+def test_a_missing_package_is_one_error_whoever_asks_for_it(matrix_of, facts):
+    takes = [("datasets", "aiohttp"), ("fsspec", "aiohttp"), ("fsspec", "yarl"), ("gradio", "yarl")]
+    links = [{"consumer": a, "provider": b, "kind": "module", "name": b} for a, b in takes]
+    missing = [{"package": "aiohttp", "kind": "missing", "required_by": ["datasets"]}]
+    matrix = matrix_of({"missing": MISSING, "takes": TAKES})
+    known = facts({**FACTS, "broken_link": links, "conflict": missing})
+    said = {finding.message.en for finding in judged(matrix, known).findings if finding.superseded_by is None}
+    assert said == {"aiohttp is missing", "fsspec takes yarl"}
+    causes, told = errors_of(known, matrix)
+    assert set(causes.values()) >= said
+    assert "datasets takes aiohttp" not in causes.values()
+    assert len(told) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pytest
 from planted import INSIDE, Seen, batch, jobs, planted, seen
 from sharing import once
 
+from envdoctor.probe.catalogue import Job
 from envdoctor.probe.running import Outcome
 
 pytestmark = pytest.mark.torch
@@ -70,24 +71,58 @@ EXPECTED = {
 WIDE = ("later-rows", "mask-constant", "dead-rows", "dead-query-gradient", "rounded-logits", "unshifted-softmax")
 
 
-def _everything(python: str, scratch: Path) -> dict[str, list[Outcome]]:
-    small = [job for name in ("half-accuracy", "dead-rows", "nan-honesty") for job in jobs(name)]
-    attention = {fault: (fault, jobs("attention")) for fault in (*EXPECTED, "none")}
-    others = {f"{fault}, elsewhere": (fault, [*small, batch("qwen3", gains=[1])]) for fault in WIDE}
-    masks = {
-        "hidden-nan": ("hidden-nan", [*jobs("nan-honesty"), *jobs("half-accuracy")]),
-        "model's mask": ("model-mask", [*small, batch("chatglm-like")]),
-    }
-    return planted(python, scratch, {**attention, **others, **masks})
+#: Run by default: one of each kind (a tile, a tensor, heads that share keys, a layout, masks). The others are slow.
+FAST = ("tile-nan", "last-key-tile", "group-sum", "alignment", "mask-constant", "dead-rows")
+
+
+def some(faults: Iterable[str]) -> list[Any]:
+    """Parameters of a test, the ones that are not FAST marked slow."""
+    return [fault if fault in FAST else pytest.param(fault, marks=pytest.mark.slow) for fault in faults]
+
+
+def small(model: str, **options: Any) -> list[Job]:
+    """The small experiments and the padded batch of one tiny model."""
+    return [*jobs("half-accuracy"), *jobs("dead-rows"), *jobs("nan-honesty"), batch(model, **options)]
+
+
+def elsewhere(fault: str) -> str:
+    """The name of what the small experiments say under a fault."""
+    return f"{fault}, elsewhere"
+
+
+def grids(faults: Iterable[str]) -> dict[str, tuple[str | None, Sequence[Job]]]:
+    """The quick grid under each fault, and the small experiments under those that show there as well."""
+    attention = {fault: (fault, jobs("attention")) for fault in faults}
+    return {**attention, **{elsewhere(fault): (fault, small("qwen3", gains=[1])) for fault in faults if fault in WIDE}}
 
 
 @pytest.fixture(scope="module")
-def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
-    """The quick grid under every fault, and the other experiments under some."""
-    return once(tmp_path_factory, "kernel-faults", lambda scratch: _everything(torch_python, scratch))
+def fast(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """What the experiments say under the FAST faults, under none, and under faults of other experiments."""
+    wanted = {
+        **grids((*FAST, "none")),
+        "hidden-nan": ("hidden-nan", [*jobs("nan-honesty"), *jobs("half-accuracy")]),
+        "model's mask": ("model-mask", small("chatglm-like")),
+    }
+    return once(tmp_path_factory, "kernel-faults", lambda scratch: planted(torch_python, scratch, wanted))
 
 
-@pytest.mark.parametrize("fault", EXPECTED)
+@pytest.fixture(scope="module")
+def others(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """The same under the faults that are not FAST."""
+    wanted = grids([fault for fault in EXPECTED if fault not in FAST])
+    return once(tmp_path_factory, "other-kernel-faults", lambda scratch: planted(torch_python, scratch, wanted))
+
+
+@pytest.fixture
+def observed(request: pytest.FixtureRequest) -> dict[str, list[Outcome]]:
+    """What there is about the fault of the test that is running."""
+    fault = request.node.callspec.params["fault"] if hasattr(request.node, "callspec") else FAST[0]
+    result: dict[str, list[Outcome]] = request.getfixturevalue("fast" if fault in FAST else "others")
+    return result
+
+
+@pytest.mark.parametrize("fault", some(EXPECTED))
 def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Outcome]], fault: str) -> None:
     expected = EXPECTED[fault]
     found = seen(observed[fault])
@@ -114,10 +149,10 @@ def test_the_wrapper_alone_raises_no_alarm(observed: dict[str, list[Outcome]]) -
 
 
 def whole(observed: dict[str, list[Outcome]], fault: str) -> Seen:
-    return seen([*observed[fault], *observed[f"{fault}, elsewhere"]])
+    return seen([*observed[fault], *observed[elsewhere(fault)]])
 
 
-@pytest.mark.parametrize("fault", WIDE)
+@pytest.mark.parametrize("fault", some(WIDE))
 def test_a_broken_kernel_is_one_finding_that_says_where_else_it_showed(
     observed: dict[str, list[Outcome]], fault: str
 ) -> None:

@@ -56,6 +56,19 @@ def test_all_that_is_missing_at_the_top_of_a_module_is_told(follow: Follow) -> N
     assert what(stops) == [("name", "lib", "gone"), ("name", "lib.sub", "other")]
 
 
+def test_a_bare_assertion_gives_up_in_the_words_of_its_handler(follow: Follow) -> None:
+    app = """
+        import lib
+        major = int(lib.__version__.split(".")[0])
+        try:
+            assert major == 1
+        except AssertionError:
+            raise RuntimeError("lib must be 1")
+    """
+    (stop,) = follow({"lib/__init__.py": "__version__ = '2.8.0'\n", "app/__init__.py": app}, versions={"lib": "2.8.0"})
+    assert (stop.kind, stop.name, stop.text) == ("raise", "RuntimeError", "lib must be 1")
+
+
 def test_what_stops_first_is_told_first(follow: Follow) -> None:
     files = {**LIB, "app/__init__.py": "from lib import gone\nfrom . import inner\n", "app/inner.py": "import absent\n"}
     assert what(follow(files))[0] == ("name", "lib", "gone")
