@@ -31,6 +31,7 @@ _COMMANDS = {
     "diff-revision": "diff_revision",
     "pin": "pin",
     "facts": "facts",
+    "compare": "compare",
     "explain": "explain",
     "ignore": "ignore",
     "matrix": "matrix",
