@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import working_directory
@@ -20,7 +19,7 @@ from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.target import Target
-from envdoctor.report.report import Notice, Report
+from envdoctor.report.report import Report
 
 __all__ = ["compare"]
 
@@ -30,8 +29,7 @@ def compare(
 ) -> Report:
     """Compare facts files, one a machine, and judge what differs; a machine is called by the name of its file.
 
-    Raises :class:`UsageProblem` for fewer than two files, :class:`JobError` when fewer than two can be read. A file
-    among more that cannot be read makes the run incomplete.
+    Raises :class:`UsageProblem` for fewer than two files, :class:`JobError` for one that cannot be read.
     """
     started = time.perf_counter()
     if len(set(files)) < 2:
@@ -41,15 +39,10 @@ def compare(
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]
     names = stems if len(set(stems)) == len(stems) else list(files)
-    documents: dict[str, Mapping[str, Any]] = {}
-    failed: list[Notice] = []
-    for name, file in zip(names, files, strict=True):
-        try:
-            documents[name] = load_facts_document(here / file, file)
-        except FactsFileError as error:
-            failed.append(Notice("error", str(error)))
-    if len(documents) < 2:
-        raise JobError(f"{failed[0].text}: fewer than two files can be compared")
+    try:
+        documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
+    except FactsFileError as error:
+        raise JobError(str(error)) from None
     shared, drift = drift_between(documents, matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
     rules = matrix.only(lambda rule: rule.scope == "drift")
@@ -60,8 +53,8 @@ def compare(
         Target("facts", f"{names[0]}, {names[1]}{more}", "--facts"),
         judgement,
         matrix,
-        incomplete=bool(failed),
+        incomplete=False,
         exit_zero=exit_zero,
-        notices=[*failed, *renamed, *ignore_notices(judgement, policy, matrix)],
+        notices=[*renamed, *ignore_notices(judgement, policy, matrix)],
         started=started,
     )

@@ -61,6 +61,7 @@ WITHOUT = (
         "app/matrix.py",
         "app/configuration.py",
         "app/ignore.py",
+        "app/guard.py",
         "app/pin.py",
         "revision/template/parts/conversations.py",
     ),

@@ -36,25 +36,25 @@ def drift_between(documents: Mapping[str, Document], registry: Registry) -> tupl
     items: list[dict[str, Value]] = []
     unknown: set[str] = set()
     for key, by_node in seen.items():
-        missing = [node for node in documents if node not in by_node and not _absent(documents[node], key)]
+        missing = [node for node in documents if node not in by_node and not _known_absent(documents[node], key)]
         unknown.update(missing)
-        values = {node: _spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
+        values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
         value: Value = Unknown("it differs between the machines")
         if len(set(values.values())) > 1:
-            items.append({"key": key, "values": _told(values), "agrees": _agreement(set(values.values()))})
+            items.append({"key": key, "values": _by_value(values), "agrees": _agreement(set(values.values()))})
         elif missing:
             continue
         else:
-            value = _parsed(registry.find(key), first.get(key))
+            value = _raw_parsed(registry.find(key), first.get(key))
         shared.append(Fact(key, value, "the facts files", "given"))
-    reason = f"not every fact is known on {_nodes(sorted(unknown))}" if unknown else None
+    reason = f"not every fact is known on {_node_names(sorted(unknown))}" if unknown else None
     return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
 
 
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
     for key, raw in document["facts"].items():
         if key == "gpu" and isinstance(raw, list):
-            yield key, _gpus(raw)
+            yield key, _raw_gpus(raw)
             continue
         spec = registry.find(key)
         if (
@@ -66,42 +66,42 @@ def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any
             yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
 
 
-def _gpus(raw: Sequence[Any]) -> str:
+def _raw_gpus(raw: Sequence[Any]) -> str:
     kinds = Counter(
         " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one) for one in raw
     )
     return ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items())) or "none"
 
 
-def _absent(document: Document, key: str) -> bool:
+def _known_absent(document: Document, key: str) -> bool:
     """Whether a key that is not in the file is known to be absent."""
     return key.partition(".")[0] in document.get("complete", ())
 
 
-def _parsed(spec: Any, raw: Any) -> Value:
+def _raw_parsed(spec: Any, raw: Any) -> Value:
     try:
         return parse_value(spec, list(raw) if isinstance(raw, tuple) else raw) if raw is not None else ABSENT
     except FactTypeError:
         return str(raw)
 
 
-def _spelled(key: str, raw: Any, registry: Registry) -> str:
+def _raw_spelled(key: str, raw: Any, registry: Registry) -> str:
     if raw is None or raw == "absent":
         return spell(ABSENT)
-    return raw if key == "gpu" else spell(_parsed(registry.find(key), raw))
+    return raw if key == "gpu" else spell(_raw_parsed(registry.find(key), raw))
 
 
-def _told(values: Mapping[str, str]) -> str:
+def _by_value(values: Mapping[str, str]) -> str:
     """``2.5.0 on 6 nodes; 2.4.1 on node3``: the most common value first, with the nodes of the others named."""
     by_value: dict[str, list[str]] = {}
     for node, value in values.items():
         by_value.setdefault(value, []).append(node)
     first, *others = sorted(by_value.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    words = [f"{first[0]} on {_nodes(first[1]) if len(first[1]) == 1 else f'{len(first[1])} nodes'}"]
-    return "; ".join([*words, *(f"{value} on {_nodes(nodes)}" for value, nodes in others)])
+    words = [f"{first[0]} on {_node_names(first[1]) if len(first[1]) == 1 else f'{len(first[1])} nodes'}"]
+    return "; ".join([*words, *(f"{value} on {_node_names(nodes)}" for value, nodes in others)])
 
 
-def _nodes(names: Sequence[str]) -> str:
+def _node_names(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
