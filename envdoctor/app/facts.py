@@ -24,16 +24,21 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root`` and ``facts`` names the environment
-    (none: the default environment). ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are
-    those of the configuration file ``configured_in``, which come first. ``recipe`` are files that describe the run,
-    ``code`` scripts, notebooks and folders of the user's own. ``hash`` reads large files of the model, to compare them
-    with a pin. ``cwd`` is the working directory unless it is given."""
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom`` and ``facts`` names
+    the environment (none: the default environment). ``target`` says for which machine it is judged: ``python``,
+    ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`). ``assignments`` are
+    ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file ``configured_in``, which
+    come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and folders of the user's own.
+    ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the working directory unless it is
+    given."""
 
     python: str | None = None
     path: str | None = None
     root: str | None = None
+    lock: str | None = None
+    sbom: str | None = None
     facts: str | None = None
+    target: Mapping[str, str] = {}
     model: str | None = None
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
@@ -111,7 +116,8 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    ask = Ask(sources.environ, sources.folder(), matrix.registry)
+    given = FactSet(_given(sources, matrix))
+    ask = Ask(sources.environ, sources.folder(), matrix.registry, given, matrix.rows, matrix.ledger)
     return SOURCES[name].open(getattr(sources, name, None), ask)
 
 
@@ -183,19 +189,30 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
 
     Raises :class:`UsageProblem`.
     """
+    given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in _given(sources, matrix)]
+    changed = change(facts, given, matrix.registry) if given else facts
+    derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)
+    return changed
+
+
+def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
+    """What was typed: of the configuration, of the target, with ``--set``; the last one wins. Raises
+    :class:`UsageProblem`."""
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     try:
-        given = [
+        stated = []
+        if sources.target:
+            from envdoctor.app.stated_target import target_facts
+
+            stated = target_facts(sources.target, matrix.registry)
+        return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
+            *stated,
             *parse_assignments(sources.assignments, matrix.registry),
         ]
     except AssignmentError as error:
         raise UsageProblem(str(error)) from None
-    given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in given]
-    changed = change(facts, given, matrix.registry) if given else facts
-    derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)
-    return changed
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:

@@ -10,6 +10,7 @@ from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.app.lengths import lengths_of
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
@@ -20,6 +21,7 @@ from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.lengths.section import DataSection
 from envdoctor.memory.model import Model, model_of
 from envdoctor.memory.prediction import predict
 from envdoctor.memory.problem import MemoryProblem
@@ -42,6 +44,8 @@ _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 def memory(
     sources: Sources,
     *,
+    data: str | None = None,
+    tokenizer: str | None = None,
     policy: Policy | None = None,
     matrix: Matrix | None = None,
     exit_zero: bool = False,
@@ -50,12 +54,16 @@ def memory(
     """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, and judge it
     against the free memory of the GPU. Where there is no number the report is incomplete (exit code 3).
 
+    ``data`` is a file of training data: its longest sample, as ``tokenizer`` (a folder, None: the model's) counts it
+    and as the recipe cuts it, is the length. Without a model its lengths are all that is told.
+
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     started = time.perf_counter()
     matrix = matrix or load_matrix()
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
+    seen: DataSection | None = None
     notices = list(gathered.notices)
     facts = gathered.facts
     python = facts.value("python.executable")
@@ -64,15 +72,26 @@ def memory(
             f"{gathered.target.path} names no interpreter that can be started, and the model is traced in one: "
             "point at it with --python PATH"
         )
-    (progress or (lambda text: None))("tracing the model")
-    try:
-        model = model_of(_config(facts, sources), matrix.rows("native-types"))
-        with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
-            place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
-            cache = cache_home(sources.environ) if sources.cache else None
-            section = _engine(facts)(facts, model, Tracer(place, _versions(facts), cache))
-    except MemoryProblem as error:
-        notices.append(Notice("error", str(error)))
+    say = progress or (lambda text: None)
+    with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
+        place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
+        alone = data is not None and not isinstance(facts.value("model.name"), str)
+        if data is not None:
+            say("counting tokens")
+            seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
+            if not alone:
+                facts = change(facts, told, matrix.registry)
+                derive(facts, matrix)
+        if alone:
+            notices.append(Notice("warning", "memory was not predicted, which is that of a model: give --model DIR"))
+        else:
+            say("tracing the model")
+            try:
+                model = model_of(_config(facts, sources), matrix.rows("native-types"))
+                cache = cache_home(sources.environ) if sources.cache else None
+                section = _engine(facts)(facts, model, Tracer(place, _versions(facts), cache))
+            except MemoryProblem as error:
+                notices.append(Notice("error", str(error)))
     if section is not None:
         if section["verdict"] is None:
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
@@ -87,10 +106,11 @@ def memory(
         gathered.target,
         judgement,
         matrix,
-        incomplete=section is None,
+        incomplete=section is None and not (alone and seen is not None and seen["longest"] is not None),
         exit_zero=exit_zero,
         notices=[*notices, *renamed, *ignore_notices(judgement, policy, matrix)],
         started=started,
+        data=seen,
         memory=section,
     )
 

@@ -13,6 +13,7 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 
 if TYPE_CHECKING:
+    from envdoctor.lengths.section import DataSection
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
@@ -32,6 +33,7 @@ def report_of(
     started: float,
     revision: RevisionSection | None = None,
     probe: ProbeSection | None = None,
+    data: DataSection | None = None,
     memory: MemorySection | None = None,
     probe_commands: Mapping[str, str] = {},
     unjudged: Iterable[str] = (),
@@ -56,6 +58,7 @@ def report_of(
         plan=judgement.plan,
         revision=revision,
         probe=probe,
+        data=data,
         memory=memory,
         probe_commands=probe_commands,
         unjudged=tuple(unjudged),

@@ -33,6 +33,8 @@ def unjudged(
         dists = facts.value("dist")
         if isinstance(dists, Records) and not dists and dists.incomplete is None:
             found.append(Unjudged(f"no package is installed in {target.path}", asked=True))
+        elif isinstance(dists, Records) and not any(isinstance(one.get("version"), str) for one in dists):
+            found.append(Unjudged(f"no version of a package is known from {target.path}", asked=True))
         elif isinstance(facts.value("pkg.torch"), Absent):
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))

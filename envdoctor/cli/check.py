@@ -14,6 +14,7 @@ from envdoctor.cli.options import (
     recipe_option,
     source_options,
     sources_of,
+    target_options,
 )
 from envdoctor.cli.reporting import policy_of, present, report_options
 
@@ -22,6 +23,7 @@ __all__ = ["command"]
 
 @click.command("check")
 @source_options
+@target_options
 @recipe_option
 @code_option
 @hash_option
@@ -37,6 +39,7 @@ def command(**options: Any) -> int:
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
     envdoctor check --recipe train.yaml --recipe ds_z3.json
     envdoctor check --code train.py
+    envdoctor check --lock uv.lock --target-python 3.11 --target-platform linux-x86_64
     envdoctor check --python .venv/bin/python --format json
     """
     from envdoctor.app.check import check

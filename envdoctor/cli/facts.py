@@ -13,6 +13,7 @@ from envdoctor.cli.options import (
     recipe_option,
     source_options,
     sources_of,
+    target_options,
 )
 
 __all__ = ["command"]
@@ -20,6 +21,7 @@ __all__ = ["command"]
 
 @click.command("facts")
 @source_options
+@target_options
 @recipe_option
 @code_option
 @configuration_options

@@ -16,6 +16,8 @@ __all__ = ["command"]
 @click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to trace the model in.")
 @click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: its config.json is enough.")
 @recipe_option
+@click.option("--data", metavar="FILE", help="Training data (JSONL, JSON, CSV): its longest sample is the length.")
+@click.option("--tokenizer", metavar="REPO|DIR", help="Tokenizer that counts --data, unless it is the model's.")
 @click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.")
 @click.option("--gpu-memory", metavar="GIB", type=click.FloatRange(0, min_open=True), help="Free memory of the GPU.")
 @click.option(
@@ -34,6 +36,7 @@ def command(**options: Any) -> int:
     \b
     envdoctor memory --recipe train.yaml --gpu A100-80GB
     envdoctor memory --model DIR --gpu A6000 --set recipe.method=lora --set recipe.max_length=4096
+    envdoctor memory --recipe train.yaml --data train.jsonl --gpu A100-80GB
     """
     from envdoctor.app.memory import memory
     from envdoctor.cli.progress import progress_line
@@ -43,9 +46,13 @@ def command(**options: Any) -> int:
     given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}
     assignments = (*(f"{key}={value}" for key, value in given.items() if value is not None), *options["assignments"])
     nowhere = {"path": None, "root": None, "facts": None}
+    if options["tokenizer"] is not None and options["data"] is None:
+        raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     with progress_line(options["quiet"] > 0) as progress:
         report = memory(
             sources_of(configuration, {**options, **nowhere, "assignments": assignments}),
+            data=options["data"],
+            tokenizer=options["tokenizer"],
             policy=policy_of(configuration, options),
             matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],

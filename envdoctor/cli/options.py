@@ -20,6 +20,7 @@ __all__ = [
     "recipe_option",
     "source_options",
     "sources_of",
+    "target_options",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -37,6 +38,12 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
+            click.option(
+                "--lock",
+                metavar="FILE",
+                help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.",
+            ),
+            click.option("--sbom", metavar="FILE", help="Bill of materials: CycloneDX or SPDX in JSON."),
             click.option(
                 "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."
             ),
@@ -66,6 +73,20 @@ def source_options(function: Function) -> Function:
             function
         )
     )
+
+
+def target_options(function: Function) -> Function:
+    """For which machine: what nobody can read from a lock."""
+    for name, metavar, text in reversed(
+        [
+            ("python", "VERSION", "Judge for this Python: 3.11."),
+            ("platform", "SYSTEM-ARCH", "Judge for this system: linux-x86_64."),
+            ("gpu", "NAME", "Judge for this GPU: A100."),
+            ("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
+        ]
+    ):
+        function = click.option(f"--target-{name}", metavar=metavar, help=text)(function)
+    return function
 
 
 code_option = click.option(
@@ -151,7 +172,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options[name] for name in ("path", "root", "facts")):
+    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -159,7 +180,12 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         python=python,
         path=options["path"],
         root=options["root"],
+        lock=options.get("lock"),
+        sbom=options.get("sbom"),
         facts=options["facts"],
+        target={
+            name: text for name in ("python", "platform", "gpu", "driver") if (text := options.get(f"target_{name}"))
+        },
         model=options["model"] if options.get("model") is not None else configuration.model,
         recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
         code=options.get("code") or tuple(_near(path) for path in configuration.code),

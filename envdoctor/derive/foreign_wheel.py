@@ -33,8 +33,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
     packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
     target = wheel_target(value)
-    if target is None or not target.known or target.system != "linux":
-        foreign: Value = Unknown("the tags of installed wheels are compared for CPython 3 on Linux with a known glibc")
+    if target is None or target.system not in ("linux", None):
+        foreign: Value = Unknown("the tags of installed wheels are compared for CPython 3 on Linux with glibc")
     else:
         foreign = Records(
             tuple(
@@ -48,7 +48,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
                 for one, tags, single in tagged
                 if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
             ),
-            installed.incomplete,
+            installed.incomplete or (None if target.known else "the Python, the system or the C library is not known"),
         )
     return {
         "foreign_wheel": Derived(foreign, "WHEEL files"),

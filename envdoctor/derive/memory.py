@@ -39,7 +39,8 @@ class Memory:
         self._now = facts
         self._same: dict[str, Fact] = dict(facts.kept.facts) if facts.kept else {}
         self._changed: set[str] = set()
-        self._entries = CacheFolder(home if facts.kept else None, "derived")
+        self._kept = home is not None and facts.kept is not None
+        self._entries = CacheFolder(home if self._kept else None, "derived")
         name = facts.kept.name if facts.kept else ""
         self._key = [_FORMAT, __version__, name]
         self._name = name[8:]
@@ -65,6 +66,8 @@ class Memory:
 
     def add(self, name: str, asked: Sequence[str], outputs: Sequence[Output]) -> None:
         """Remember what it gave now."""
+        if not self._kept:
+            return
         self._new = True
         self._changed.update(one.key for one in outputs)
         told = [(one.key, written(one.value), *one[2:]) for one in outputs]

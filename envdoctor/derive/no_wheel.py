@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.installed import InstalledSet
+from envdoctor.facts.installed import Installed, InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
@@ -14,12 +14,14 @@ from envdoctor.versions.wheel_tags import TARGET_KEYS
 INPUTS = ("dist", "pkg.*", "python.version", "torch.cuda", *TARGET_KEYS)
 OUTPUTS = ("no_wheel",)
 
+_INSTALLED = ("dist-info", "egg-info", "conda")
+
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``no_wheel``: of packages that are known by their versions alone. Where files are installed, their own tags say
-    what they are for (``foreign_wheel``)."""
+    """``no_wheel``: of packages that are known by their versions alone. Where a wheel is known, by its files or its
+    name, its own tags say what it is for (``foreign_wheel``)."""
     installed, wanted = InstalledSet(value), wanted_here(value)
-    versions = {name: value(f"pkg.{name}") for name in matrix.ledger.packages() if not installed.get(name)}
+    versions = {name: value(f"pkg.{name}") for name in matrix.ledger.packages() if not _tagged(installed.get(name))}
     asked = {name: version for name, version in versions.items() if isinstance(version, str)}
     if wanted is None:
         reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")
@@ -35,6 +37,10 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         incomplete = "the Python, the system or the C library is not known"
     origin = "the ledger, the table torch-wheels"
     return {"no_wheel": Derived(Records(tuple(items), incomplete), origin)}
+
+
+def _tagged(found: list[Installed]) -> bool:
+    return any(one.kind in _INSTALLED or not isinstance(one.tags, Unknown) for one in found)
 
 
 def _told(name: str, version: str, gap: Gap, with_wheel: tuple[str | None, str | None]) -> Mapping[str, Value]:

@@ -81,8 +81,8 @@ class Registry:
     """All registered keys; ``prefix.*`` entries register every key below the prefix.
 
     ``help_texts`` holds the advice that would supply facts, by its id: the texts by language, ``keys`` (the facts that
-    can be given with it, each with an example), ``given_with`` (the fact that is known when it was taken) and
-    ``part_of`` (the commands that need no such advice).
+    can be given with it, each with an example), ``given_with`` (the fact that is known when it was taken), ``beside``
+    (other texts where a ``fact`` is known) and ``part_of`` (the commands that need no such advice).
     """
 
     def __init__(self, specs: Mapping[str, FactSpec], help_texts: Mapping[str, Mapping[str, Any]]) -> None:

@@ -120,7 +120,8 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
-    places = [*(fact.origin for fact in found), *_edited(rule, match, matrix.registry)]
+    places = [*(fact.origin for fact in found), *_edited(rule, match, facts, matrix.registry)]
+    locations = tuple(dict.fromkeys(filter(None, map(Location.of, places))))
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -141,7 +142,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         caveats=caveats,
         settled_by=_settled_by(match, read, matrix.registry),
         item=item,
-        locations=tuple(dict.fromkeys(filter(None, map(Location.of, places)))),
+        locations=locations or _behind(match.keys, facts, matrix.registry),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
@@ -219,11 +220,21 @@ def _identity(rule: Rule, match: Match, registry: Registry) -> dict[str, str]:
     }
 
 
-def _edited(rule: Rule, match: Match, registry: Registry) -> tuple[str, ...]:
-    """The places that the record names for editing."""
+def _edited(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> tuple[str, ...]:
+    """The places that the record names for editing, and where the packages that it is about are named (in a lock)."""
     spec = registry.find(rule.each) if rule.each is not None else None
-    places = match.item.get(spec.edit, ()) if spec is not None and match.item is not None else ()
-    return places if isinstance(places, tuple) else ()
+    if spec is None or match.item is None:
+        return ()
+    places = match.item.get(spec.edit, ())
+    packages = (match.item.get(column) for column in spec.concerns.get("pkg.*", ()))
+    return (*(places if isinstance(places, tuple) else ()), *(facts.get(f"pkg.{one}").origin for one in packages))
+
+
+def _behind(keys: Iterable[str], facts: FactSet, registry: Registry) -> tuple[Location, ...]:
+    """Where the facts stand that those of the finding follow from: the line of torch for its CUDA."""
+    specs = (registry.find(key) for key in keys)
+    behind = dict.fromkeys(key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
+    return tuple(dict.fromkeys(filter(None, (Location.of(facts.get(key).origin) for key in behind))))
 
 
 def _ignore(

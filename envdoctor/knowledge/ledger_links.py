@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
@@ -27,14 +28,15 @@ class Taken(NamedTuple):
     beside: tuple[Requirement, ...]
 
 
-def taken(consumer: Released, version: str) -> Iterator[Taken]:
+@lru_cache(maxsize=512)
+def taken(consumer: Released, version: str) -> tuple[Taken, ...]:
     """What a version takes of others; nothing where that is not known."""
-    for subject in consumer.subjects("takes"):
-        items = consumer.items("takes", subject, version)
-        if not isinstance(items, Unknown):
-            yield from (read_taken(subject, item) for item in items)
+    by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
+    known = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
+    return tuple(read_taken(subject, item) for subject, items in known for item in items)
 
 
+@lru_cache(maxsize=10_000)
 def read_taken(subject: str, item: str) -> Taken:
     """A line of the section [takes]."""
     what, _, rest = item.partition(" @")

@@ -96,6 +96,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "gpu-series": {"row": _rows(_GPUS)},
     "gpus": {"row": _rows({**_GPUS, "memory_gb": list_of(NUMBER)})},
+    "images": {
+        "row": _rows({"image": TEXT, "tag": TEXT, "facts": mapping(TEXT, TEXT)}, key="image tag"),
+    },
     "import-needs": {
         "row": _rows(
             {"name": _NAME, "versions": SPECIFIER},
@@ -135,7 +138,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "format": _rows(
             {"name": _NAME, "title": TEXT, "keys": mapping(TEXT, either(_MEANING, list_of(_MEANING)))},
             {
-                **dict.fromkeys(("framework", "call"), TEXT),
+                **dict.fromkeys(("framework", "call", "lenient"), TEXT),
                 **dict.fromkeys(("files", "marked_only", "keys_decide", "auto", "yaml_text"), FLAG),
                 **dict.fromkeys(("marks", "unused"), TEXTS),
                 **dict.fromkeys(("says", "includes", "reference"), mapping(_ANY_TEXT, TEXT)),
@@ -143,6 +146,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
                 "names": mapping(TEXT, mapping(TEXT, TEXT)),
                 "defaults": mapping(TEXT, ANY),
                 "versioned": tables(table({"field": TEXT, "value": TEXT, "package": _NAME, "releases": SPECIFIER})),
+                "implied": tables(table({"field": TEXT, "value": TEXT, "by": TEXT, "words": TEXTS})),
             },
             key="name",
         )
@@ -217,7 +221,11 @@ _OTHERS: Mapping[str, Check] = {
         {
             "schema": SCHEMA_1,
             "help": mapping(
-                TEXT, table({"en": TEXT}, {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS})
+                TEXT,
+                table(
+                    {"en": TEXT},
+                    {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS, "beside": mapping(TEXT, TEXT)},
+                ),
             ),
             "fact": mapping(
                 TEXT,

@@ -40,7 +40,7 @@ def parse_toml(data: bytes, name: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    if data.count(b".") >= 200 and re.search(_LONG_KEY, data):
+    if max(line.count(b".") for line in data.split(b"\n")) >= 200 and re.search(_LONG_KEY, data):
         raise TomlError(name, "a key has 200 parts or more")
     try:
         document: dict[str, Any] = tomllib.loads(data.decode())

@@ -6,7 +6,7 @@ runs on this machine, so that what the machine says holds for it.
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
@@ -17,6 +17,7 @@ from envdoctor.observe.target import Target
 from envdoctor.text.files import Spent
 
 if TYPE_CHECKING:
+    from envdoctor.knowledge.ledger import Ledger
     from envdoctor.observe.locate.layout import Layout
 
 __all__ = ["SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
@@ -33,11 +34,15 @@ class Environment(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Who asks: the caller's variables and folder, and the registry that documents are checked against."""
+    """Who asks: the caller's variables and folder, the registry that documents are checked against, the facts that were
+    typed (a lock says what would be installed for a stated target), and what is known of released packages."""
 
     environ: Mapping[str, str]
     cwd: str
     registry: Registry
+    given: FactSet
+    rows: Callable[..., Any]
+    ledger: "Ledger"
 
 
 class Source(NamedTuple):
@@ -82,6 +87,16 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
     return Environment(Target("facts", name, "--facts"), False, facts)
 
 
+def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
+    def open_(given: str | None, ask: Ask) -> Environment:
+        from envdoctor.observe.documents.locks.opening import open_lock
+
+        facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.rows, ask.ledger, option=f"--{kind}")
+        return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
+
+    return open_
+
+
 _ENVIRONMENT = {"en": "Environment", "zh": "环境"}
 #: By the name of the option; the first is taken when none is given.
 SOURCES: dict[str, Source] = {
@@ -89,6 +104,8 @@ SOURCES: dict[str, Source] = {
     "python": Source("--python", _ENVIRONMENT, _on_disk("python")),
     "path": Source("--path", {"en": "Folder", "zh": "目录"}, _on_disk("path")),
     "root": Source("--root", {"en": "Root folder", "zh": "根目录"}, _on_disk("root")),
+    "lock": Source("--lock", {"en": "Lock file", "zh": "锁文件"}, _document("lock")),
+    "sbom": Source("--sbom", {"en": "SBOM", "zh": "SBOM"}, _document("sbom")),
     "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
 }
 

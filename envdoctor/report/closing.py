@@ -157,6 +157,9 @@ def _taken(report: Report) -> set[str]:
 def _advice(report: Report, name: str, page: Page) -> str:
     """What would help, with the facts that nobody has given yet."""
     texts = report.registry.help_texts.get(name, {})
+    beside = texts.get("beside", {"fact": ""})
+    if not isinstance(report.facts.value(beside["fact"]), (Unknown, Absent)):
+        texts = {**texts, **beside}
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not _is_given(report, spec.key)]

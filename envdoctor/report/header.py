@@ -86,6 +86,7 @@ def gpu_groups(facts: FactSet) -> list[str]:
 def python_words(facts: FactSet, page: Page) -> str:
     """``python 3.11.9``, with the implementation when it is not CPython; empty when unknown."""
     version, implementation = facts.value("python.version"), facts.value("python.implementation")
+    version = facts.value("python.minor") if isinstance(version, Unknown) else version
     if isinstance(version, (Unknown, Absent)):
         return ""
     other = implementation if isinstance(implementation, str) and implementation != "cpython" else ""

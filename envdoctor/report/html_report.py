@@ -87,6 +87,10 @@ def _main(report: Report, page: Page) -> Html:
     parts = [*warned, tag("section", tag("dl", *glance), class_="card glance")]
     if report.revision is not None:
         parts.append(revision_section(report, report.revision, page))
+    if report.data is not None:
+        from envdoctor.report.data_text import data_lines
+
+        parts.append(tag("section", tag("pre", "\n".join(data_lines(report.data, page)), tabindex="0"), class_="card"))
     if report.memory is not None:
         parts.append(memory_section(report.memory, page))
     parts.append(tag("div", *_findings(report, page), id="findings"))

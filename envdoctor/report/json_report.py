@@ -69,6 +69,7 @@ def document(report: Report) -> dict[str, object]:
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
             probe=report.probe and _data(report.probe),
+            data=report.data and _data(report.data),
             memory=report.memory and _data(report.memory),
             probe_commands=report.probe_commands or None,
         ),

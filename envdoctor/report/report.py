@@ -11,6 +11,7 @@ from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
 
 if TYPE_CHECKING:
+    from envdoctor.lengths.section import DataSection
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
@@ -41,11 +42,11 @@ class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no,
-    ``passed`` names those with a no. ``plan`` is one set of changes for the errors among them.
-    ``revision``, ``probe`` and ``memory`` are what a comparison, the experiments and a prediction found besides;
-    ``probe_commands`` say how to run the experiments
-    that findings name. ``unjudged`` are sentences about what a reader would take for judged. ``all_facts``: documents
+    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no, ``passed`` names
+    those with a no. ``plan`` is one set of changes for the errors among them.
+    ``revision``, ``probe``, ``data`` and ``memory`` are what a comparison, the experiments, a look at the training data
+    and a prediction found besides; ``probe_commands`` say how to run the experiments that findings name. ``unjudged``
+    are sentences about what a reader would take for judged. ``all_facts``: documents
     for programs hold every fact, not only those that findings rest on.
     """
 
@@ -64,6 +65,7 @@ class Report:
     plan: Plan | None = None
     revision: "RevisionSection | None" = None
     probe: "ProbeSection | None" = None
+    data: "DataSection | None" = None
     memory: "MemorySection | None" = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[str, ...] = ()

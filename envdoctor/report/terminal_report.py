@@ -53,7 +53,7 @@ def render(
 
 
 def section_lines(report: Report, page: Page, detail: str = "usual") -> list[list[str]]:
-    """What a comparison, the experiments and a prediction found besides the findings, a block each."""
+    """What a comparison, the experiments, the training data and a prediction add to the findings, a block each."""
     blocks = []
     if report.revision is not None:
         from envdoctor.report.revision_text import revision_summary
@@ -63,6 +63,10 @@ def section_lines(report: Report, page: Page, detail: str = "usual") -> list[lis
         from envdoctor.report.probe_text import probe_lines
 
         blocks.append(probe_lines(report.probe, page))
+    if report.data is not None:
+        from envdoctor.report.data_text import data_lines
+
+        blocks.append(data_lines(report.data, page))
     if report.memory is not None:
         from envdoctor.report.memory_text import memory_lines
 

@@ -14,10 +14,10 @@ _MADE = re.compile(
     rb"globals\(\)\s*\[[^\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["
     rb"|setattr\(\s*(?:sys\.modules\[|_?module\b|this_module|_this)"
     rb"|\(\s*sys\.modules\[__name__\]\s*\)|sys\.modules\[__name__\]\.__(?:dict|class)__"
-    rb"|\bexec\(|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\]\n]*\]\s*=[^=]|locals\(\)\.update",
+    rb"|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\]\n]*\]\s*=[^=]|locals\(\)\.update",
     re.MULTILINE,
 )
-_MAKING = (b"globals()", b"vars()", b"setattr(", b"sys.modules[", b"exec(", b"locals()")
+_MAKING = (b"globals()", b"vars()", b"setattr(", b"sys.modules[", b"locals()")
 _GLOBAL = re.compile(rb"[ \t]+global[ \t]+([A-Za-z_][\w, \t]*)")
 _REPLACED = re.compile(rb"sys\.modules\[\s*(?:__name__|\"[\w.]+\"|'[\w.]+')\s*\]\s*=")
 _LAZY_CALLS = ("_LazyModule", "LazyModule", "_LazyModuleWrapper", "OptimumLazyModule")
@@ -57,7 +57,8 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     lazy, below, is_lazy = reading.lazy()
     reason = None
     itself = b"setattr(%b, " % name.rpartition(".")[2].encode()  # numpy.dtypes imports itself and adds to that
-    if itself in source or any(_MADE.search(line) for word in _MAKING for line in _lines_with(word, source)):
+    making = any(_MADE.search(line) for word in _MAKING for line in _lines_with(word, source))
+    if itself in source or making or (b"exec(" in source and (b"globals()" in source or _executes(tree))):
         reason = "it makes names while it is imported"
     elif "__getattr__" in reading.names and not is_lazy:
         reason = "it has a __getattr__ of its own"
@@ -67,6 +68,17 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     maker = reading.maker() if is_lazy else ""
     reading.leave_behind()
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
+
+
+def _executes(tree: ast.Module) -> bool:
+    """Whether a module calls exec() outside of its functions, where that makes names of its own."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:  # it grows
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exec":
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _lines_with(word: bytes, source: bytes) -> Iterator[bytes]:

@@ -34,6 +34,13 @@ def test_the_example_is_what_the_program_prints(run):
     assert findings_of(result.out) == findings_of(shown)
 
 
+def test_the_example_of_a_lock_is_what_the_program_prints(run):
+    (example,) = re.findall(r"<!-- lock example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```", README, re.DOTALL)
+    command, shown = example
+    result = run(*command.split(), "--no-config", cwd=ROOT, env={"COLUMNS": "80"})
+    assert result.code == 1 and all(part.strip("\n") in result.out for part in shown.split("…"))
+
+
 def test_the_two_commands_stand_in_the_readme_and_ci_calls_the_second():
     assert list(COMMANDS) == ["check", "test"]
     assert "tools/verify.py" in COMMANDS["test"]

@@ -56,6 +56,11 @@ def test_the_header_names_the_recipe_and_what_it_says(check):
     assert "Recipe       train.yaml (transformers, bf16, batch size 2" in check("--recipe", "train.yaml").out
 
 
+def test_a_recipe_that_was_given_is_not_asked_for(check):
+    out = check("--recipe", "train.yaml").out
+    assert "say what the recipe leaves open" in out and "give --recipe" not in out
+
+
 def test_a_finding_points_at_the_line_of_the_recipe(check):
     assert "train.yaml:3" in check("--recipe", "train.yaml").out
 

@@ -98,6 +98,20 @@ def test_a_key_of_llamafactory_that_transformers_dropped(told: Any, tmp_path: Pa
     assert [place.line for place in (refused.locations if refused else ())] == lines
 
 
+# Its parser drops what it does not know then (llamafactory/hparams/parser.py).
+@pytest.mark.parametrize(
+    ("switch", "found"), [("", True), ("ALLOW_EXTRA_ARGS=1 ", False), ("ALLOW_EXTRA_ARGS=0 ", True)]
+)
+def test_llamafactory_may_be_told_to_drop_extra_keys(told: Any, tmp_path: Path, switch: str, found: bool):
+    recipe = "stage: sft\nfinetuning_type: full\nbf16: true\nfsdp_transformer_layer_cls_to_wrap: A\n"
+    (tmp_path / "sft.yaml").write_text(recipe)
+    (tmp_path / "run.sh").write_text(f"{switch}llamafactory-cli train sft.yaml\n")
+    rules = told(tmp_path / "run.sh", **{"pkg.transformers": "5.0.0", "pkg.llamafactory": "0.9.5"})
+    assert ("use-keyword-refused" in rules) is found
+    facts = {"pkg.transformers": "5.0.0", "env.ALLOW_EXTRA_ARGS": "True"}
+    assert "use-keyword-refused" not in told(tmp_path / "sft.yaml", **facts)
+
+
 # DeepSpeed without ZeRO takes the loss scale of the fp16 section for bf16 too, enabled or not, from 0.17.6 to 0.18.5.
 @pytest.mark.parametrize("release", ["0.17.5", "0.17.6", "0.18.5", "0.18.6"])
 def test_bf16_without_zero_is_wrong_in_some_releases_of_deepspeed(told: Any, tmp_path: Path, release: str):

@@ -26,6 +26,7 @@ FLOORS = (
     "hub",
     "revision",
     "probe",
+    "lengths",
     "memory",
     "watch",
     "report",

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from templates import House, is_sentence
 
 import envdoctor.text.language
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.text.language import say, sentence
+from templates import House, is_sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent
 CATALOGUE = json.loads((ENVDOCTOR / "text" / "zh.json").read_text(encoding="utf-8"))
@@ -69,7 +69,15 @@ WITHOUT = (
 #: What the search finds and no report says: errors of envdoctor's own files, and values of changes.
 NEVER_SAID = {
     *("a file without a name", "an unknown value has no JSON form: {}"),
-    *("not needed", "extra == {}", "({}) and extra == {}", "{} is neither >= nor < a release", "id {}{}"),
+    *(
+        "not needed",
+        "extra == ''",
+        "extra != ''",
+        "extra == {}",
+        "({}) and extra == {}",
+        "{} is neither >= nor < a release",
+        "id {}{}",
+    ),
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
     *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),

@@ -209,7 +209,7 @@ def test_own_python_imports_envdoctor_and_nothing_of_the_working_folder(
 
 @pytest.mark.parametrize("packages", [False, True])
 def test_installed_packages_are_there_only_when_asked_for(packages: bool) -> None:
-    command = own_python("envdoctor.payload.render_template", packages=packages)
+    command = own_python("envdoctor.revision.template.parts.render_suite", packages=packages)
     request = b'{"template": "hello", "variables": {}, "conversations": []}'
     result = run_child(command, request, seconds=20, memory_mib=512, output_limit=1 << 16)
     assert (b"No module named 'jinja2'" not in result.stdout) == packages, result

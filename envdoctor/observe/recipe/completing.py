@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
-from envdoctor.observe.recipe.formats import Format, Formats
+from envdoctor.observe.recipe.formats import Format, Formats, spelled
 from envdoctor.observe.recipe.statements import Statements, joined
 from envdoctor.versions.pep440 import satisfies
 
@@ -85,6 +85,10 @@ def _default(
     statements: Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
 ) -> dict[str, Fact]:
     for form in forms:
+        for row in form.row.get("implied", ()):
+            by = statements.said.get(row["by"])
+            if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
+                return {field: statements.fact(field, row["value"], by.origin)}
         if field in form.row.get("defaults", {}):
             return {field: statements.fact(field, form.row["defaults"][field], _default_of(form))}
         for row in form.row.get("versioned", ()):

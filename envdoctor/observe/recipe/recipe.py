@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Fact, Records, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.observe.recipe.completing import complete
 from envdoctor.observe.recipe.files import RecipeFileError, read_files
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.statements import Statements
 
 __all__ = ["Recipe", "RecipeFileError", "read_recipe"]
+
+#: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
+_ON = ("true", "y", "1")
 
 
 class Recipe(NamedTuple):
@@ -34,7 +37,7 @@ def read_recipe(
     installed: Callable[[str], Value],
 ) -> Recipe:
     """Read the files that were given and those that they name; ``rows`` are those of the table recipe-formats,
-    ``installed`` gives the facts of the environment, for defaults that changed with a release.
+    ``installed`` gives the facts of the environment, for defaults that changed with a release and for variables.
 
     Raises :class:`RecipeFileError`.
     """
@@ -49,13 +52,20 @@ def read_recipe(
     ):
         statements.read(name, part, form)
     missing = tuple(one for file in files for one in file.missing)
+
+    def is_on(name: str) -> bool:
+        fact = statements.said.get(f"env.{name}")
+        return str(installed(f"env.{name}") if fact is None else fact.value).lower() in _ON
+
     there = [form for form in formats if form.name in statements.files]
     complete(statements, there, installed, [name for name, *_ in missing])
+    lenient = {form.name for form in there if is_on(form.row.get("lenient", ""))}
+    keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
     named = dict.fromkeys((name, form.name) for name, _, form in parts if form.name != "environment")
     listed: dict[str, Value] = {
-        "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in statements.keys)),
+        "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys)),
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in named)),
-        "recipe_key": Records(tuple(statements.keys)),
+        "recipe_key": Records(tuple(keys)),
     }
     facts = [fact for fact in statements.said.values() if registry.find(fact.key) is not None]
     facts += [Fact(key, value, ", ".join(given), "recipe") for key, value in listed.items()]

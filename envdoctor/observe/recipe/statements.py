@@ -13,7 +13,7 @@ from envdoctor.text.nearest import did_you_mean
 __all__ = ["HELPERS", "Statements", "joined"]
 
 #: Fields that are no facts of their own.
-HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres")} | {
+HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
     name: FactSpec(name, "number") for name in ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
 }
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.

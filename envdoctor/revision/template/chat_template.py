@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
@@ -26,6 +26,7 @@ from envdoctor.revision.json_files import read_json
 from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import Rendered, render
+from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 
 __all__ = ["AREA", "compare", "wants"]
 
@@ -37,7 +38,6 @@ _PROCESSOR = "chat_template.json"
 _FOLDER = "additional_chat_templates/"
 _LIMIT = 1 << 20
 _MOST = 20
-_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 #: From what everybody meets to what few do, with the kind of a difference that begins there.
 _KINDS = (
     ("chat", "rendering-changed"),
@@ -118,7 +118,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
         if isinstance(table, Unread):
             unread.append(table)
         elif table is not None and path == _TOKENIZER:
-            variables = _special_tokens(table.data)
+            variables = special_tokens(table.data)
             inline = _inline(table.data.get("chat_template"), path, unread)
         elif table is not None:
             inline_processor = _inline(table.data.get("chat_template"), path, unread)
@@ -132,35 +132,10 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
 
 
 def _inline(value: object, path: str, unread: list[Unread]) -> dict[str, _Template]:
-    """``chat_template`` of a JSON file: one text, a list of named texts, or a table of them."""
-    if value is None:
-        return {}
-    if isinstance(value, str):
-        return {"default": _Template(value, path)}
-    pairs: list[tuple[object, object]]
-    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        pairs = [(item.get("name"), item.get("template")) for item in value]
-    elif isinstance(value, dict):
-        pairs = list(value.items())
-    else:
-        pairs = [(None, None)]
-    found: dict[str, _Template] = {}
-    for name, text in pairs[:_MOST]:
-        if not isinstance(name, str) or not isinstance(text, str):
-            unread.append(Unread(path, "its chat_template is neither a text nor a list of named texts"))
-            return {}
-        found[name] = _Template(text, path)
-    return found
-
-
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in _VARIABLES:
-        value = config.get(name)
-        value = value.get("content") if isinstance(value, dict) else value
-        if isinstance(value, str):
-            found[name] = value[:200]
-    return found
+    found = templates_in(value)
+    if found is None:
+        unread.append(Unread(path, "its chat_template is neither a text nor a list of named texts"))
+    return {name: _Template(text, path) for name, text in list((found or {}).items())[:_MOST]}
 
 
 def _one_sided(name: str, before: _Template | None, after: _Template | None) -> list[Change]:

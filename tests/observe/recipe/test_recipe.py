@@ -92,7 +92,8 @@ def test_every_key_that_decides_about_memory_is_read_or_named_as_not_used(name):
 def test_what_the_table_says_are_values_of_registered_fields(form):
     meanings = [meaning for said in form.keys.values() for meaning in said]
     pairs = [(meaning.field, word) for meaning in meanings for word in ("", *meaning.words.values())]
-    pairs += [(row["field"], row["value"]) for row in form.row.get("versioned", ())]
+    rows = [*form.row.get("versioned", ()), *form.row.get("implied", ())]
+    pairs += [(row["field"], row["value"]) for row in rows]
     pairs += [("reference_model", word) for word in form.row.get("reference", {}).values()]
     for said in (form.row.get("says", {}), form.row.get("defaults", {}), *form.names.values()):
         pairs += [(field, word) for field, word in said.items() if field != "call"]
@@ -146,6 +147,39 @@ def test_defaults_say_whose_they_are_and_depend_on_the_release(tmp_path):
     assert value(recipe, "optimizer") == "adamw_torch_fused"
     newer = written(tmp_path, "output_dir: a\nbf16: true\n", transformers="5.0.0")
     assert value(newer, "reentrant") is False and value(newer, "optimizer") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "attention"),
+    [
+        ("--bf16", None),  # no release is known, and the default changed
+        ("--param_dtype fp16", "flash_attention_2"),
+        ("--image_key images", "flash_attention_2"),
+        ("--save_hf_model", "eager"),
+        ("--packing_samples", "flash_attention_2"),
+        ("--save_hf_model --flash_attn", "flash_attention_2"),
+    ],
+)
+def test_the_attention_of_openrlhf_follows_from_options_of_one_generation(tmp_path, flags, attention):
+    script = f"deepspeed --module openrlhf.cli.train_dpo --pretrain a/b --beta 0.1 --max_len 512 {flags}\n"
+    recipe = written(tmp_path, script, "train.sh")
+    assert value(recipe, "attn") == attention and keys(recipe, "unknown") == []
+    assert value(written(tmp_path, script, "train.sh", openrlhf="0.8.9"), "attn") == (attention or "eager")
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("template: qwen3\nexport_dir: merged\nexport_size: 5\nexport_device: cpu\n", "export"),
+        ("template: qwen3\ninfer_backend: huggingface\n", "infer"),
+        ("stage: sft\nfinetuning_type: lora\nuse_kt: true\nkt_config:\n  kt_backend: AMXBF16\n", "lora"),
+    ],
+)
+def test_what_llamafactory_merges_or_only_runs_is_no_training(tmp_path, text, method):
+    recipe = written(tmp_path, f"model_name_or_path: a/b\ntrust_remote_code: true\n{text}")
+    assert (value(recipe, "framework"), value(recipe, "method")) == ("llamafactory", method)
+    assert keys(recipe, "unknown") == []
+    assert value(recipe, "kernels") == (("ktransformers",) if "use_kt" in text else ())
 
 
 def test_adapters_have_no_defaults_where_there_are_none(tmp_path):

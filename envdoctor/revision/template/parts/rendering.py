@@ -61,7 +61,7 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
         "conversations": [conversation._asdict() for conversation in SUITE],
     }
     child = run_child(
-        own_python("envdoctor.payload.render_template", packages=True),
+        own_python("envdoctor.revision.template.parts.render_suite", packages=True),
         json.dumps(request).encode(),
         seconds=seconds,
         memory_mib=_MEMORY_MIB,

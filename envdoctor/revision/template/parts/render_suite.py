@@ -12,6 +12,8 @@ import json
 import sys
 from typing import Any
 
+from envdoctor.sandbox.templates import Refusal, template_environment
+
 __all__ = ["main"]
 
 #: Characters of a rendering that are handed back.
@@ -23,7 +25,7 @@ def main() -> None:
     """Read the request from standard input, write the answers."""
     request = json.loads(sys.stdin.buffer.read())
     try:
-        template = _environment().from_string(request["template"])
+        template = template_environment().from_string(request["template"])
     except Exception as error:
         _answer({"name": None, "problem": _problem(error)})
         return
@@ -39,7 +41,7 @@ def main() -> None:
             )
             answer.update(_summary(text))
         except Exception as error:
-            if type(error).__name__ == "_Refusal":
+            if isinstance(error, Refusal):
                 answer["refused"] = str(error)[:_MESSAGE]
             else:
                 answer["problem"] = _problem(error)
@@ -77,47 +79,3 @@ def _problem(error: Exception) -> str:
 def _answer(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
-
-
-def _environment() -> Any:
-    """The environment in which transformers renders chat templates, with everything that varies held still."""
-    from datetime import datetime
-
-    import jinja2
-    from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """``{% generation %}`` marks what the assistant said; the text is rendered as it is."""
-
-        tags = {"generation"}  # noqa: RUF012
-
-        def parse(self, parser: Any) -> Any:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    class _Refusal(jinja2.exceptions.TemplateError):
-        """The template said no."""
-
-    def raise_exception(message: Any) -> None:
-        raise _Refusal(str(message))
-
-    def tojson(
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: int | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
-    ) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-    def strftime_now(format: str) -> str:
-        return datetime(2024, 7, 26, 12, 0, 0).strftime(format)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = strftime_now
-    return environment

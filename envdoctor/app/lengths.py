@@ -1,0 +1,68 @@
+"""``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it."""
+
+from __future__ import annotations
+
+import os
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Sources
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.lengths.measuring import DataError, measure
+from envdoctor.lengths.section import DataSection
+from envdoctor.lengths.summary import fed_length, summary
+from envdoctor.lengths.tokenizer import tokenizer_in
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.reading.source import resolve
+from envdoctor.sandbox.target import Place
+
+__all__ = ["lengths_of"]
+
+
+def lengths_of(
+    data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
+) -> tuple[DataSection, list[Fact]]:
+    """The section of the report, and what it changes of the facts: ``recipe.max_length``. ``tokenizer`` names a folder
+    or a repository, None the model's.
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    folder = _folder(tokenizer, facts, sources, matrix)
+    shown = tokenizer or str(facts.value("model.name"))
+    found = tokenizer_in(folder, shown)
+    try:
+        measured = measure(os.path.join(sources.folder(), data), data, found, place)
+    except DataError as error:
+        raise JobError(str(error)) from None
+    section = summary(
+        measured,
+        path=data,
+        tokenizer=shown,
+        template=found.template is not None,
+        cutoff=_number(facts, "recipe.max_length"),
+        batch=_number(facts, "recipe.train_batch_size", "recipe.batch_size"),
+    )
+    length = fed_length(section, facts.value("recipe.packing") is True)
+    return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
+
+
+def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Matrix) -> str:
+    if tokenizer is None:
+        folder = facts.value("model.path")
+        if not isinstance(folder, str):
+            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
+        return os.path.join(sources.folder(), folder)
+    aliases = matrix.part("families", "organisations")
+    try:
+        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases)
+    except ObservationError as error:
+        raise UsageProblem(str(error).replace("--model", "--tokenizer", 1)) from None
+    if found.folder is None:
+        raise JobError(f"--tokenizer {tokenizer}: {found.missing}")
+    return found.folder
+
+
+def _number(facts: FactSet, *keys: str) -> int | None:
+    values = [value for key in keys if isinstance(value := facts.value(key), (int, float)) and value >= 1]
+    return int(values[0]) if values else None

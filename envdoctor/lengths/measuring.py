@@ -1,0 +1,149 @@
+"""The length of every row of a data file: some are tokenised, and the others are told from their sizes.
+
+A bounded child of envdoctor's reads the file and renders the chat template (``read_data.py``); a child of the target's
+interpreter tokenises (``payload/tokenizing.py``), with the target's release of ``tokenizers``.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.lengths.tokenizer import Tokenizer
+from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.target import Place, Task, run_in_target
+
+__all__ = ["DataError", "Measured", "measure"]
+
+#: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
+_SAMPLED = 1000
+_LONGEST = 500
+_READ_SECONDS = 60.0
+_READ_MIB = 2048
+#: Seconds after which no more of the largest rows are tokenised; a batch that has begun may end.
+_TOKENISE_SECONDS = 20.0
+_TOKENISE_LIMIT = 60.0
+_TOKENISE_MIB = 2000
+_ENDINGS = {
+    "timeout": f"could not be read, and put into the chat template, in {_READ_SECONDS:g} s",
+    "memory": "takes too much memory to be read",
+    "output-limit": "takes too much memory to be read",
+}
+
+
+class DataError(Exception):
+    """The file cannot be used; the message is one sentence that names it."""
+
+
+class Measured(NamedTuple):
+    """``lengths`` of all rows in tokens, in their order; none where tokens could not be counted. ``looked_at`` of them
+    were, and ``at_most`` is what the longest of the others can have; without lengths, the bytes of the longest text.
+    ``formats`` are those of the rows, the usual first, ``notes`` sentences about what was not counted as it is."""
+
+    lengths: Sequence[int]
+    rows: int
+    looked_at: int
+    at_most: int
+    formats: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measured:
+    """The lengths of the samples in the file at the absolute ``path``, ``shown`` as the user wrote it; of a row of
+    preferences the longer sample counts. Raises :class:`DataError`."""
+    data = _read(path, shown, tokenizer)
+    sizes, rows = data["sizes"], data["rows"]
+    notes = _notes(data)
+    if not rows:
+        number, why = data["unread"][0] if data["unread"] else (1, "is larger than all that is read")
+        raise DataError(f"--data {shown}: no row of it could be read; row {number} {why}")
+    answer = _tokenised(data, tokenizer, place)
+    usual = tuple(name for name, _ in Counter(data["formats"]).most_common())
+    if isinstance(answer, str):
+        most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
+        return Measured((), len(sizes), len(rows), most, usual, (f"tokens could not be counted: {answer}", *notes))
+    counts, most = answer
+    known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
+    return Measured(_of_all(sizes, known), len(sizes), len(known), most, usual, tuple(notes))
+
+
+def _read(path: str, shown: str, tokenizer: Tokenizer) -> dict[str, Any]:
+    request = {"path": path, "template": tokenizer.template, "variables": tokenizer.variables}
+    child = run_child(
+        own_python("envdoctor.lengths.read_data", packages=True),
+        json.dumps({**request, "sampled": _SAMPLED, "longest": _LONGEST}).encode(),
+        seconds=_READ_SECONDS,
+        memory_mib=_READ_MIB,
+        output_limit=256 << 20,
+    )
+    answer: dict[str, Any]
+    if child.status == "ok":
+        answer = json.loads(child.stdout)
+    else:
+        answer = {"problem": _ENDINGS.get(child.status, "could not be read: the child that reads it failed")}
+    if "problem" in answer:
+        raise DataError(f"--data {shown} {answer['problem']}")
+    return answer
+
+
+def _notes(data: Mapping[str, Any]) -> list[str]:
+    notes = []
+    looked = len(data["rows"]) + len(data["unread"])
+    if data["unread"]:
+        number, why = data["unread"][0]
+        unread = f"{len(data['unread']):,} of {looked:,} rows that were looked at cannot be used"
+        notes.append(f"{unread}; row {number} {why}")
+    if data["refused"]:
+        number, why = data["refused"][0]
+        text = f"the chat template refused {len(data['refused']):,} samples, of which the words alone were counted"
+        notes.append(f"{text}; row {number}: {why}")
+    return notes
+
+
+def _tokenised(data: Mapping[str, Any], tokenizer: Tokenizer, place: Place) -> tuple[list[int], int] | str:
+    """The tokens of the first of the rows, and the most that any other row can have; or why there are none."""
+    if tokenizer.file is None:
+        return tokenizer.missing
+    sizes, rows = data["sizes"], data["rows"]
+    there = {index for index, _ in rows}
+    job = {
+        "tokenizer": tokenizer.file,
+        "special": tokenizer.template is None,
+        "rows": [{"size": sizes[index], "texts": texts} for index, texts in rows],
+        "sampled": data["sampled"],
+        "beyond": max((size for index, size in enumerate(sizes) if index not in there), default=0),
+        "seconds": _TOKENISE_SECONDS,
+    }
+    task = Task("tokenizing.py", job, ("tokenizers",), _TOKENISE_LIMIT, _TOKENISE_MIB)
+    (answer,) = run_in_target([task], place)
+    counts: list[int] = []
+    most = 0
+    for record in answer.records:
+        if record["case"] == "lengths":
+            counts += record["lengths"]
+        elif record["case"] == "left":
+            most = record["most"]
+        else:
+            return str(record.get("problem") or record.get("skip") or record.get("error"))
+    if not counts:
+        return f"{answer.ending}: {answer.detail}"
+    return counts, most if answer.ending == "ok" else max(sizes)
+
+
+def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:
+    """Tokens of every row: where they were not counted, as dense as the counted row of the nearest size above, and no
+    more than the most that was counted."""
+    counted = sorted(known, key=sizes.__getitem__)
+    most = max(known.values())
+    steps = [sizes[index] for index in counted]
+    lengths = []
+    for index, size in enumerate(sizes):
+        count = known.get(index)
+        if count is None:
+            like = counted[min(bisect_left(steps, size), len(counted) - 1)]
+            count = min(most, round(known[like] * size / max(1, sizes[like])))
+        lengths.append(count)
+    return lengths

@@ -1,0 +1,159 @@
+"""What conda and pixi install: environment.yml with its pip section, explicit lists of files, pixi.lock."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
+from envdoctor.observe.documents.locks.requirements import Requirements
+from envdoctor.observe.documents.locks.yaml_text import Text, read_yaml
+from envdoctor.versions.names import valid_name
+from envdoctor.versions.pep440 import is_version
+
+__all__ = ["Conda", "read"]
+
+_OPEN = "{} says what is asked for, and conda adds what that requires"
+#: ``conda-forge::pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0``, ``pytorch 2.1.0 py3.10_0``, ``numpy>=1.26``
+_SPEC = r"(?:[\w./:-]+::)?([\w.-]+)\s*(?:(==?)|\s)?\s*([^\s=\[]*)(?:\s*(?:=|\s)\s*([^\s=\[]+))?"
+_FILE = r".*/([\w-]+)/([\w.+-]+)-([^-/]+)-([^-/]+?)\.(?:conda|tar\.bz2)(?:#.*)?\Z"
+#: The CUDA of a build: cuda12.1 of the channel pytorch, cuda120 and cuda_126 of conda-forge.
+_CUDA = r"(?:\A|_)cuda_?(1\d)\.?(\d)"
+_CPU = r"(?:\A|_)cpu(?:_|\Z)"
+_PLATFORMS = {
+    "linux-64": ("linux", "x86_64"),
+    "linux-aarch64": ("linux", "aarch64"),
+    "win-64": ("windows", "x86_64"),
+    "osx-64": ("darwin", "x86_64"),
+    "osx-arm64": ("darwin", "arm64"),
+}
+
+
+def read(text: str, path: str, wish: Wish) -> Lock:
+    """The packages of conda and of pip. Raises :class:`LockError`."""
+    found = Conda(path, wish)
+    if re.search(r"(?m)^@EXPLICIT\s*$", text):
+        lines = enumerate(text.splitlines(), 1)
+        found.files((line.strip(), f"{path}:{number}") for number, line in lines if "://" in line)
+        return found.lock()
+    pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
+    document = read_yaml(text[: pixi.start()] if pixi else text)
+    if not isinstance(document, dict):
+        raise LockError("holds no environment")
+    if isinstance(document.get("environments"), dict):
+        return _pixi(document["environments"], found, wish)
+    if not isinstance(document.get("dependencies"), list):
+        raise LockError("has no list of dependencies")
+    found.specs(document["dependencies"])
+    return found.lock()
+
+
+class Conda:
+    """Specifications and files of conda, and the requirements of pip beside them."""
+
+    def __init__(self, path: str, wish: Wish) -> None:
+        self._path, self._names = (
+            path,
+            {row["conda"]: row["name"] for row in wish.rows("packages", "package") if row.get("conda")},
+        )
+        self._packages: list[Locked] = []
+        self._facts: dict[str, Fact] = {}
+        self.pip = Requirements(path, wish)
+        self._python: str | None = None
+        self._whole = True
+        self.notes: list[str] = []
+
+    def specs(self, listed: Iterable[Any]) -> None:
+        """The entries of ``dependencies``."""
+        for entry in listed:
+            if isinstance(entry, Text):
+                self.spec(entry, f"{self._path}:{entry.line}")
+            elif isinstance(entry, dict) and isinstance(entry.get("pip"), list):
+                for line in entry["pip"]:
+                    if isinstance(line, Text):
+                        self.pip.line(line.strip(), self._path, f"{self._path}:{line.line}")
+
+    def spec(self, text: str, place: str) -> None:
+        """One specification, as people write it or as ``conda env export`` does."""
+        match = re.match(_SPEC, text)
+        name, operator, version, build = match.groups() if match else ("", "", "", "")
+        if not name:
+            self.notes.append(f"{place} is no specification that can be read")
+            return
+        plain = re.fullmatch(r"[\w.!+]+", version or "") is not None and "[" not in text and "*" not in version
+        exact = plain and (build is not None or operator == "==" or version.count(".") > 1)
+        self._whole = self._whole and exact and build is not None
+        said = text[len(name) :].strip() if version else ""
+        self._add(name, version if exact else "", build or "", place, said)
+        if plain and name == "python":
+            self._python = version
+
+    def files(self, urls: Iterable[tuple[str, str]]) -> None:
+        """Addresses of packages and wheels, each with its place."""
+        for url, place in urls:
+            match, wheel = re.match(_FILE, url), wheel_of(url)
+            if match is not None:
+                subdir, name, version, build = match.groups()
+                self._add(name, version, build, place)
+                self._python = version if name == "python" else self._python
+                for key, value in zip(("os.platform", "os.arch"), _PLATFORMS.get(subdir, ()), strict=False):
+                    self._facts.setdefault(key, Fact(key, value, self._path, "environment"))
+            elif wheel is not None and (valid := valid_name(wheel[0])) is not None:
+                self._packages.append(Locked(valid, wheel[1], place, wheel=wheel[2]))
+
+    def _add(self, conda: str, version: str, build: str, place: str, said: str = "") -> None:
+        name = valid_name(self._names.get(conda, conda))
+        if name is None or conda == "python":
+            return
+        known: str | Unknown = version if version and is_version(version) else Unknown(f"{place} names no version")
+        if said and not version:
+            known = Unknown(f"{place} asks for {said}, no one version")
+        self._packages.append(Locked(name, known, place, conda=True))
+        if name == "torch" or conda == "pytorch-cuda":
+            cuda = re.search(_CUDA, build) or (
+                re.match(r"(1\d)\.(\d)", version or said.lstrip("= ")) if conda != "pytorch" else None
+            )
+            value: Value = f"{cuda[1]}.{cuda[2]}" if cuda else ABSENT
+            if cuda or re.search(_CPU, build):
+                self._facts.setdefault("torch.cuda", Fact("torch.cuda", value, place, "environment"))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether conda installs nothing."""
+        return not self._packages
+
+    def lock(self) -> Lock:
+        """What was read."""
+        pip = self.pip.lock()
+        if not self._packages and not pip.packages:
+            raise LockError("names no package")
+        whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
+        return Lock(
+            [*self._packages, *pip.packages],
+            None if whole else _OPEN.format(self._path),
+            self._python,
+            tuple(self._facts.values()),
+            notes=(*self.notes[:5], *pip.notes),
+        )
+
+
+def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
+    name = next((one for one in wish.names if one in environments), "default")
+    if name not in environments:
+        raise LockError(f"has no environment {name!r}; there are {', '.join(environments)[:200]}")
+    packages = environments[name].get("packages") if isinstance(environments[name], dict) else None
+    platforms = packages if isinstance(packages, dict) else {}
+    system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
+    stated = system.lower(), machine.replace("AMD64", "x86_64")
+    wanted = [one for one in platforms if _PLATFORMS.get(one) == stated or not system]
+    if not wanted:
+        raise LockError(f"has nothing for {' '.join(stated)} in the environment {name!r}: {', '.join(platforms)[:200]}")
+    listed = platforms[wanted[0]]
+    tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
+    urls = [url for entry in tables for url in entry.values() if isinstance(url, Text)]
+    found.files((url, f"{found.pip.path}:{url.line}") for url in urls)
+    lock = found.lock()
+    others = ", ".join(one for one in environments if one != name)[:200]
+    return lock._replace(
+        notes=(*lock.notes, *([f"the environment {name} is judged, beside it are {others}"] if others else ()))
+    )

@@ -1,0 +1,204 @@
+"""Dockerfile: the base image by its tag (table images), and what RUN installs with pip, uv and conda, in order."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from envdoctor.facts.values import Fact, Unknown
+from envdoctor.observe.documents.locks.conda_lock import Conda
+from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish
+from envdoctor.observe.documents.locks.requirements import Requirements
+from envdoctor.versions.names import valid_name
+from envdoctor.versions.pep440 import is_version
+
+__all__ = ["read"]
+
+_OPEN = "{} says what is installed, and the image and the installers add more"
+_MOST_LINES = 20_000
+_VARIABLE = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"
+#: Behind these an install command of pip, uv or conda follows in the same line.
+_COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
+_ENDS = r"&&|\|\||[;|]|\n"
+_WITH_VALUE = (
+    *("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
+    *("-e", "--editable"),
+)
+#: Options whose value is no package, and says nothing of one.
+_SKIPPED = (
+    *("--target", "-t", "--prefix", "--root", "--python", "-p", "-n", "--name", "--channel", "--timeout", "--retries"),
+    *("--trusted-host", "--default-timeout", "--cache-dir", "--no-binary", "--only-binary", "--platform", "--file"),
+    *("--torch-backend", "--index-strategy", "--proxy", "--config-settings", "--progress-bar"),
+)
+
+
+class _Line(NamedTuple):
+    """An instruction with what it continues to, and the numbers of its lines in the file."""
+
+    word: str
+    text: str
+    first: int
+
+
+def read(text: str, path: str, wish: Wish) -> Lock:
+    """What the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
+    stages: dict[str, _Stage] = {}
+    stage = _Stage(path, wish, {})
+    arguments: dict[str, str] = {}
+    last: str | None = None
+    for line in _instructions(text):
+        if line.word == "FROM":
+            words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
+            if not words:
+                raise LockError(f"has a FROM without an image in line {line.first}")
+            base = stages.get(words[0].lower())
+            stage = base.copy() if base is not None else _Stage(path, wish, dict(arguments))
+            if base is None:
+                stage.image(words[0], f"{path}:{line.first}")
+            last = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else f"#{len(stages)}"
+            stages[last] = stage
+        elif line.word in ("ARG", "ENV"):
+            (stage.variables if last else arguments).update(_assigned(line.text, stage.variables))
+        elif line.word == "RUN" and last:
+            stage.run(line)
+    if last is None:
+        raise LockError("has no FROM")
+    return stage.lock()
+
+
+class _Stage:
+    """What is known of one stage; a later command stands above an earlier one."""
+
+    def __init__(self, path: str, wish: Wish, variables: dict[str, str]) -> None:
+        self._path, self._wish, self.variables = path, wish, variables
+        self._packages: dict[str, Locked] = {}
+        self._facts: dict[str, Fact] = {}
+        self._notes: list[str] = []
+        self._python: str | None = None
+
+    def copy(self) -> "_Stage":
+        """A stage that goes on from this one."""
+        other = _Stage(self._path, self._wish, dict(self.variables))
+        other._packages, other._facts = dict(self._packages), dict(self._facts)
+        other._notes, other._python = list(self._notes), self._python
+        return other
+
+    def image(self, named: str, place: str) -> None:
+        """The base image, by the table images."""
+        name, _, tag = named.partition("@")[0].rpartition(":")
+        name, tag = (name, tag) if name and "/" not in tag else (named, "latest")
+        name = name.removeprefix("docker.io/").removeprefix("library/")
+        for row in self._wish.rows("images"):
+            pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*)", re.escape(row["tag"])).replace(r"\*", ".*")
+            if row["image"] == name and (match := re.fullmatch(pattern, tag)):
+                for key, value in row["facts"].items():
+                    self._known(key, str(value).format(**match.groupdict()), place)
+                return
+        self._notes.append(f"{place}: what the image {named[:100]} has installed is not known")
+
+    def _known(self, key: str, value: str, place: str) -> None:
+        if key.startswith("pkg."):
+            self._packages[key[4:]] = Locked(key[4:], value, place)
+        elif key == "python.version":
+            self._python = value if value.count(".") else None
+        else:
+            self._facts[key] = Fact(key, value, place, "environment")
+
+    def run(self, line: _Line) -> None:
+        """The commands of one RUN."""
+        script = _filled(line.text, self.variables)
+        for command in re.finditer(_COMMAND, script):
+            end = re.compile(_ENDS).search(script, command.end())
+            words = script[command.end() : end.start() if end else len(script)]
+            try:
+                given = shlex.split(words.replace("\x00", " "), comments=True)
+            except ValueError:
+                continue
+            number = line.first + script.count("\x00", 0, command.start())
+            places = {word: number + words[: max(0, words.find(word))].count("\x00") for word in given}
+            self._command(command[0], given, {word: f"{self._path}:{at}" for word, at in places.items()})
+
+    def _command(self, command: str, words: list[str], places: dict[str, str]) -> None:
+        if "uninstall" in command:
+            for word in words:
+                self._packages.pop(valid_name(word) or "", None)
+            return
+        conda = re.search(r"\b(conda|mamba|micromamba)\b", command) is not None
+        found = Conda(self._path, self._wish) if conda else None
+        pip = Requirements(self._path, self._wish) if found is None else found.pip
+        waiting = iter(words)
+        for word in waiting:
+            if word in _SKIPPED or (conda and word == "-c"):
+                next(waiting, None)
+            elif word in _WITH_VALUE:
+                pip.line(f"{word} {next(waiting, '')}", self._path, places[word])
+            elif word.startswith("-") or (word[:1] in "./" and not word.endswith(".whl")):
+                if word.partition("=")[0] in _WITH_VALUE:
+                    pip.line(word, self._path, places[word])
+            elif found is not None:
+                found.spec(word, places[word])
+            else:
+                pip.line(word, self._path, places[word])
+        lock = found.lock() if found is not None else pip.lock()
+        self._notes += lock.notes
+        self._facts.update({fact.key: fact for fact in lock.facts})
+        self._python = lock.python or self._python
+        newest = {"-U", "--upgrade", "--force-reinstall"} & set(words)
+        for one in lock.packages:
+            there = self._packages.get(one.name)
+            if isinstance(one.version, Unknown) and there is not None and not newest:
+                continue  # what is there is kept where it is new enough
+            self._packages[one.name] = one
+
+    def lock(self) -> Lock:
+        """What was installed."""
+        if not self._packages and not self._facts:
+            raise LockError("installs no package with pip, uv or conda on an image that is known")
+        python = self._python if self._python and is_version(self._python) else None
+        facts, notes = tuple(self._facts.values()), tuple(dict.fromkeys(self._notes))
+        return Lock([*self._packages.values()], _OPEN.format(self._path), python, facts, notes=notes)
+
+
+def _instructions(text: str) -> Iterator[_Line]:
+    """Instructions with their continuations; NUL stands where a line of the file ends, a here-document's too."""
+    lines = text.splitlines()
+    if len(lines) > _MOST_LINES:
+        raise LockError(f"has more than {_MOST_LINES:,} lines")
+    number = 0
+    while number < len(lines):
+        first, parts = number + 1, [lines[number]]
+        number += 1
+        if not parts[0].strip() or parts[0].lstrip().startswith("#"):
+            continue
+        here = re.search(r"<<-?[\"']?(\w+)", parts[0])
+        while here and number < len(lines) and lines[number].strip() != here[1]:
+            parts.append(lines[number].removesuffix("\\") if lines[number].endswith("\\") else lines[number] + "\n")
+            number += 1
+        while not here and parts[-1].rstrip().endswith("\\") and number < len(lines):
+            comment = lines[number].lstrip().startswith("#")
+            parts[-1] = parts[-1].rstrip()[:-1]
+            parts.append(" \\" if comment else lines[number])
+            number += 1
+        word, _, rest = "\x00".join(parts).lstrip().partition(" ")
+        yield _Line(word.upper(), rest, first)
+
+
+def _filled(text: str, variables: dict[str, str]) -> str:
+    """The text with its variables; one that is not known stays as it is written."""
+
+    def value(match: re.Match[str]) -> str:
+        return variables.get(match[1] or match[3], match[2] if match[2] is not None else match[0])
+
+    return re.sub(_VARIABLE, value, text)
+
+
+def _assigned(text: str, variables: dict[str, str]) -> dict[str, str]:
+    """``NAME=value …`` or ``NAME value`` of ARG and ENV."""
+    plain = _filled(text.replace("\x00", " "), variables)
+    try:
+        words = shlex.split(plain)
+    except ValueError:
+        return {}
+    if words and "=" not in words[0]:
+        return {words[0]: " ".join(words[1:])} if len(words) > 1 else {}
+    return {name: value[:1000] for name, _, value in (word.partition("=") for word in words[:200])}

@@ -1,0 +1,155 @@
+"""What every format of lock gives: packages with the lines that name them, and when each counts."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.values import Fact, Unknown
+from envdoctor.observe.errors import ObservationError
+from envdoctor.versions.marker import NotAMarker, holds
+
+__all__ = [
+    "MOST_PACKAGES",
+    "Lock",
+    "LockError",
+    "Locked",
+    "Wish",
+    "counts",
+    "exact",
+    "left_out",
+    "line_of",
+    "minor",
+    "plain",
+    "wheel_of",
+    "with_python",
+]
+
+#: More than any environment has: the largest lock that was seen names 1,100.
+MOST_PACKAGES = 20_000
+_OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
+
+
+class LockError(ObservationError):
+    """The file cannot be used; the message is what follows its name in a sentence."""
+
+
+class Wish(NamedTuple):
+    """What is asked of a lock. ``markers`` are the variables of PEP 508 for the stated target, None for what nobody
+    stated; ``names`` the extras, groups or environments that are chosen. ``cwd`` is the caller's folder, ``rows`` gives
+    the rows of a table of the matrix, ``decided`` keeps what markers came to."""
+
+    markers: Mapping[str, str | None]
+    names: tuple[str, ...]
+    cwd: str
+    rows: Callable[..., Any]
+    decided: dict[str, bool | None]
+
+
+class Locked(NamedTuple):
+    """One package.
+
+    ``name`` is normalised, ``place`` is what a user edits (``uv.lock:412``), ``marker`` says when it counts.
+    ``requires`` are its requirements by PEP 508; ``declared``: as its metadata has them, otherwise the lock tells
+    names alone. ``wheel`` is the file name of the one wheel that would be installed. ``conda``: a package of conda;
+    ``rebuilt``: its wheel was built again by somebody, and may require something else than the released one.
+    """
+
+    name: str
+    version: str | Unknown
+    place: str
+    marker: str = ""
+    requires: tuple[str, ...] | None = None
+    declared: bool = False
+    requires_python: str = ""
+    wheel: str = ""
+    conda: bool = False
+    rebuilt: bool = False
+
+
+class Lock(NamedTuple):
+    """``incomplete`` says why more may be installed than is named; None when it is all. ``python`` is the version that
+    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are what it tells besides; ``overrides`` are packages of
+    which nobody's requirement counts; ``notes`` are sentences for the user."""
+
+    packages: list[Locked]
+    incomplete: str | None = None
+    python: str | None = None
+    facts: tuple[Fact, ...] = ()
+    overrides: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def counts(marker: str, wish: Wish) -> bool | None:
+    """Whether a marker holds for the target with the chosen extras; None when the target does not say."""
+    if marker not in wish.decided:
+        wish.decided[marker] = _holds(marker, wish) if marker else True
+    return wish.decided[marker]
+
+
+def _holds(marker: str, wish: Wish) -> bool | None:
+    python = wish.markers["python_version"]
+    whole = wish.markers["python_full_version"]
+    # Where only the minor release was stated, what holds for its first and for its last release holds.
+    releases = [whole] if whole or python is None else [f"{python}.0", f"{python}.99"]
+    try:
+        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": one}) for one in releases}
+    except NotAMarker:
+        return None
+    return answers.pop() if len(answers) == 1 else None
+
+
+def plain(marker: str, wish: Wish) -> str:
+    """The marker with its conditions on extras decided: as PEP 508 (``extra == 'gpu'``), uv (``extra ==
+    'extra-7-project-gpu'``, ``'group-…'``) and PEP 751 (``'gpu' in extras``) have them. What always holds is written
+    ``extra == ''``."""
+    if "extra" not in marker and "dependency_groups" not in marker:
+        return marker
+
+    def decided(match: re.Match[str]) -> str:
+        operator, one = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
+        chosen = any(one == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", one) for name in wish.names)
+        return "extra == ''" if chosen is (operator in ("==", "in")) else "extra != ''"
+
+    return re.sub(_OF_EXTRAS, decided, marker)
+
+
+def with_python(wish: Wish, python: str | None) -> Wish:
+    """The wish with the Python that the lock is made for, where none was stated."""
+    if python is None or wish.markers["python_version"] is not None:
+        return wish
+    return wish._replace(markers={**wish.markers, "python_version": minor(python)}, decided={})
+
+
+def minor(python: str) -> str:
+    """``3.11`` of ``3.11.9``."""
+    return ".".join(python.split(".")[:2])
+
+
+def exact(specifiers: str) -> str | None:
+    """The one version that specifiers allow (``==2.4.1``); None for a range."""
+    for clause in specifiers.split(","):
+        version = clause.strip().removeprefix("===").removeprefix("==").strip()
+        if clause.strip().startswith("==") and version and not version.endswith(".*"):
+            return version
+    return None
+
+
+def wheel_of(url: str) -> tuple[str, str, str] | None:
+    """Name, version and file name of the wheel that a URL or path leads to; None when it is none."""
+    from urllib.parse import unquote
+
+    file = unquote(url.partition("#")[0].partition("?")[0].replace("\\", "/").rpartition("/")[2])
+    parts = file.removesuffix(".whl").split("-")
+    return (parts[0], parts[1], file) if file.endswith(".whl") and len(parts) in (5, 6) else None
+
+
+def left_out(names: list[str]) -> str:
+    """A sentence about extras and groups that are not judged."""
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return f"extras and groups that nobody chose are left out: {', '.join(names[:6])}{more}"
+
+
+def line_of(text: str, needle: str) -> int:
+    """The line (from 1) of the first place where a document has these words; 0 when it has not."""
+    place = text.find(needle)
+    return text.count("\n", 0, place) + 1 if place >= 0 else 0

@@ -1,0 +1,177 @@
+"""``--lock FILE``: the format by the file's name or content, and its packages as the facts of an environment."""
+
+import os
+import re
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.installed import marker_values
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.observe.binaries.reading.built_for import said_by_tag
+from envdoctor.observe.documents.locks.lock import (
+    MOST_PACKAGES,
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    counts,
+    minor,
+    with_python,
+)
+from envdoctor.observe.documents.locks.text import read_text
+from envdoctor.versions.requirement import read_requirement
+
+__all__ = ["open_lock"]
+
+#: Formats by a pattern of the file's name, the first that fits: the module that reads it.
+_FORMATS = (
+    (r"(?i).*uv.*\.lock", "uv_lock"),
+    (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
+    (r"(?i).*Pipfile\.lock", "pipfile_lock"),
+    (r"sbom|.*\.json", "sbom"),
+    (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
+    (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
+    (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
+)
+#: What a virtual environment may begin with, and what locks leave out.
+_SEEDS = {"pip", "setuptools", "wheel"}
+_NAMED = r"(.+)\[([^][]*)\]\Z"
+
+
+def open_lock(
+    given: str, stated: FactSet, cwd: str, rows: Callable[..., Any], ledger: Ledger, *, option: str = "--lock"
+) -> tuple[FactSet, tuple[str, ...]]:
+    """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
+
+    ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
+    gives the rows of a table of the matrix; errors name the ``option``. Raises :class:`LockError`.
+    """
+    path, names = given, tuple[str, ...]()
+    if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
+        path, names = match[1], tuple(name.strip() for name in match[2].split(",") if name.strip())
+    markers = marker_values(stated.value)
+    wish = with_python(Wish(markers, names, cwd, rows, {}), markers["python_full_version"])
+    try:
+        text = read_text(os.path.join(cwd, path))
+        lock = _reader(path, text)(text, path, wish)
+    except LockError as error:
+        raise LockError(f"{option} {path}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise LockError(f"{option} {path}: is nested too deeply, or too large, to be read") from None
+    if len(lock.packages) > MOST_PACKAGES:
+        raise LockError(f"{option} {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+    return _facts(lock, path, with_python(wish, lock.python), ledger)
+
+
+def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
+    name = os.path.basename(path)
+    if "@EXPLICIT" in text:
+        name = "explicit.yml"
+    elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
+        name = "sbom"
+    module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
+    read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
+    return read
+
+
+def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger) -> tuple[FactSet, tuple[str, ...]]:
+    chosen, undecided = _chosen(lock, wish)
+    facts, notes = FactSet(), [*lock.notes]
+    if lock.python and wish.markers["python_version"] == minor(lock.python):
+        key = "python.version" if lock.python.count(".") > 1 else "python.minor"
+        facts.add(Fact(key, lock.python, path, "environment"))
+    items = []
+    for one in chosen.values():
+        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "environment"))
+        items.append(_dist(one, ledger, lock, chosen))
+    facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
+    if lock.incomplete is None:
+        facts.declare_complete("pkg", path)
+        for name in _SEEDS - set(chosen):
+            facts.add(Fact(f"pkg.{name}", Unknown("an environment may have it without its lock"), path, "environment"))
+    facts.update(lock.facts)
+    extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
+    built = [_extension(one) for one in chosen.values() if one.name in extensions and isinstance(one.version, str)]
+    said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
+    facts.add(Fact("extension", Records(said, "compiled files are known by the names of wheels alone"), path, ""))
+    if undecided:
+        notes.append(_depends(undecided, wish))
+    return facts, tuple(notes)
+
+
+def _depends(names: list[str], wish: Wish) -> str:
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
+    options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
+    return f"whether {shown} would be installed depends on the target" + (f": {options}" if options else "")
+
+
+def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
+    """One entry a package: those that count for the target. A package that counts perhaps, or twice with different
+    versions, has no version that is known."""
+    chosen: dict[str, Locked] = {}
+    undecided: dict[str, None] = {}
+    perhaps: dict[str, Locked] = {}
+    for one in lock.packages:
+        there = counts(one.marker, wish)
+        if there is None:
+            perhaps.setdefault(one.name, one)
+        elif there:
+            known = chosen.get(one.name)
+            if known is None or isinstance(known.version, Unknown):
+                chosen[one.name] = one
+            elif known.version != one.version and isinstance(one.version, str):
+                twice = Unknown(f"{known.place} and {one.place} ask for different versions")
+                chosen[one.name] = known._replace(version=twice)
+    for name, one in perhaps.items():
+        if name not in chosen:
+            undecided[name] = None
+            chosen[name] = one._replace(version=Unknown(f"{one.place} asks for it on some targets only"))
+    return chosen, list(undecided)
+
+
+def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
+    """The item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
+    item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
+    if one.conda:
+        return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
+    requires: tuple[str, ...] | Unknown = Unknown(f"what {one.name} requires is not known")
+    python = one.requires_python
+    released = ledger.package(one.name) if not one.declared and not one.rebuilt else None
+    if isinstance(one.version, str) and released is not None:
+        release, _, build = one.version.partition("+")
+        requires = released.items("requires", "*", release)
+        if isinstance(requires, tuple):
+            requires = tuple(line for line in requires if _is_asked(line, build, lock, names))
+        python = python or next((each.requires_python for each in released.releases if each.version == release), "")
+    if isinstance(requires, Unknown) and one.requires is not None:
+        requires = one.requires
+    tags = {"tags": ("-".join(one.wheel.removesuffix(".whl").split("-")[-3:]),)} if one.wheel else {}
+    return {**item, "requires": requires, "requires_python": python or ABSENT, **tags}
+
+
+def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool:
+    """Whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a platform
+    does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more ``names`` are
+    asked for, and overrides replace what others ask."""
+    name = read_requirement(line).name
+    if (build and "platform" in line.partition(";")[2]) or name in lock.overrides:
+        return False
+    return lock.incomplete is not None or name in names
+
+
+def _extension(one: Locked) -> dict[str, Value]:
+    said = said_by_tag(str(one.version).partition("+")[2])
+    python = one.wheel.split("-")[-3] if one.wheel else ""
+    return {
+        "package": one.name,
+        "version": one.version,
+        "built_torch": said.torch or ABSENT,
+        "built_cuda": said.cuda or ABSENT,
+        "built_says": "the name of its wheel" if one.wheel else "its local version",
+        "unresolved": ABSENT,
+        **({"python_tag": python} if python.startswith("cp") else {}),
+    }

@@ -1,0 +1,125 @@
+"""uv.lock: what ``uv sync`` would install for the target, by walking from the project through the dependencies."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.documents.locks.lock import (
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    counts,
+    left_out,
+    plain,
+    wheel_of,
+    with_python,
+)
+from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
+from envdoctor.versions.names import valid_name
+
+__all__ = ["read"]
+
+_ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
+#: The group that uv installs unless it is told otherwise.
+_DEFAULT = "dev"
+_OWN = ("virtual", "editable", "directory")
+
+
+def read(text: str, path: str, wish: Wish) -> Lock:
+    """The packages that are reached from the project. Raises :class:`LockError`."""
+    document, entries = read_packages(text, "package")
+    packages = [entry.table for entry in entries]
+    if document.get("version") != 1:
+        raise LockError("is no uv.lock of version 1, the only one that is known")
+    match = re.match(_ONE_PYTHON, str(document.get("requires-python", "")))
+    python = match[1] if match else None
+    walk = _Walk(packages, with_python(wish, python))
+    roots = walk.roots()
+    for root in roots:
+        for extra in ("", _DEFAULT, *wish.names):
+            walk.enter(root, extra, True)
+    walk.run()
+    found = []
+    for number, entry in enumerate(entries):
+        sure = walk.reached.get((number, ""), False)
+        if sure is not False and (number not in roots or "version" in entry.table):
+            found.append(_locked(entry, path, wish, sure=sure is True))
+    left = sorted({extra for root in roots for extra in _extras(packages[root])} - {_DEFAULT, *wish.names})
+    notes = [f"{left_out(left)}; --lock '{path}[{left[0]}]' takes one"] if left else []
+    manifest = document.get("manifest")
+    overrides = items(manifest.get("overrides")) if isinstance(manifest, dict) else []
+    replaced = tuple(str(one.get("name")) for one in overrides)
+    return Lock(found, None, python, overrides=replaced, notes=tuple(notes))
+
+
+class _Walk:
+    """What is reached, by package and extra: True where it is sure, None where the target does not say."""
+
+    def __init__(self, packages: list[dict[str, Any]], wish: Wish) -> None:
+        self._packages, self._wish = packages, wish
+        self._by_name: dict[str, list[int]] = {}
+        for number, package in enumerate(packages):
+            self._by_name.setdefault(str(package.get("name")), []).append(number)
+        self.reached: dict[tuple[int, str], bool | None] = {}
+        self._waiting: list[tuple[int, str]] = []
+
+    def roots(self) -> list[int]:
+        """The project; where it is not told which that is, every package of one's own, else all packages."""
+        sources = dict(enumerate(package.get("source") for package in self._packages))
+        own = {at: source for at, source in sources.items() if isinstance(source, dict) and set(source) & set(_OWN)}
+        return [at for at, source in own.items() if "." in source.values()] or list(own or sources)
+
+    def enter(self, number: int, extra: str, sure: bool | None) -> None:
+        """A package is asked for, with an extra of its own or without."""
+        known = self.reached.get((number, extra), False)
+        if known is False or (known is None and sure):
+            self.reached[number, extra] = sure
+            self._waiting.append((number, extra))
+
+    def run(self) -> None:
+        """Follow the dependencies of all that was entered."""
+        while self._waiting:
+            number, extra = self._waiting.pop()
+            sure = self.reached[number, extra]
+            for wanted in _dependencies(self._packages[number], extra):
+                there = counts(str(wanted.get("marker", "")), self._wish)
+                if there is False:
+                    continue
+                named = self._by_name.get(str(wanted.get("name")), [])
+                version = wanted.get("version")
+                fitting = [one for one in named if version is None or self._packages[one].get("version") == version]
+                for one in fitting:
+                    for name in ("", *words(wanted.get("extra"))):
+                        self.enter(one, name, (sure and there) if len(fitting) == 1 else None)
+
+
+def _extras(package: dict[str, Any]) -> Iterator[str]:
+    for table in ("optional-dependencies", "dev-dependencies"):
+        names = package.get(table)
+        yield from names if isinstance(names, dict) else ()
+
+
+def _dependencies(package: dict[str, Any], extra: str) -> list[dict[str, Any]]:
+    if not extra:
+        return items(package.get("dependencies"))
+    tables = (package.get(table) for table in ("optional-dependencies", "dev-dependencies"))
+    return [one for table in tables if isinstance(table, dict) for one in items(table.get(extra))]
+
+
+def _locked(entry: Entry, path: str, wish: Wish, *, sure: bool) -> Locked:
+    package, place = entry.table, f"{path}:{entry.line}" if entry.line else path
+    name, version, source = valid_name(str(package.get("name"))), package.get("version"), package.get("source")
+    if name is None:
+        raise LockError(f"names a package that is none: {str(package.get('name'))[:60]!r}")
+    wheel = wheel_of(str(source.get("url", ""))) if isinstance(source, dict) else None
+    requires = tuple(
+        f"{one.get('name')}{extras_of(words(one.get('extra')))}"
+        + (f" ; {plain(str(one['marker']), wish)}" if one.get("marker") else "")
+        for one in items(package.get("dependencies"))
+    )
+    known: str | Unknown = str(version) if version is not None else Unknown(f"{place} takes it from its source")
+    if not sure:
+        known = Unknown(f"{place} is for some targets only")
+    return Locked(name, known, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)

@@ -1,0 +1,34 @@
+"""What tokenizer_config.json says of chat templates, and of the tokens that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["special_tokens", "templates_in"]
+
+_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
+
+
+def templates_in(value: object) -> dict[str, str] | None:
+    """``chat_template`` by name: one text (``default``), a list of named texts, or a table of them; else None."""
+    if value is None or isinstance(value, str):
+        return {} if value is None else {"default": value}
+    pairs: list[tuple[object, object]] = [(None, None)]
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        pairs = [(item.get("name"), item.get("template")) for item in value]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    found = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
+    return found if len(found) == len(pairs) else None
+
+
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """The tokens of the configuration by the names that templates know."""
+    found: dict[str, str] = {}
+    for name in _VARIABLES:
+        value = config.get(name)
+        value = value.get("content") if isinstance(value, dict) else value
+        if isinstance(value, str):
+            found[name] = value[:200]
+    return found

@@ -1,0 +1,116 @@
+"""Dockerfiles: the image by its tag, then what RUN installs, in order, each with its line."""
+
+from __future__ import annotations
+
+import pytest
+from locking import LOCKS, opened
+
+from envdoctor.facts.values import NOT_GIVEN, Unknown
+from envdoctor.observe.documents.locks.lock import LockError
+
+
+@pytest.fixture
+def build(tmp_path):
+    def build(text):
+        (tmp_path / "Dockerfile").write_text(text)
+        return opened("Dockerfile", tmp_path, python="", platform="")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("image", "key", "value"),
+    [
+        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "pkg.torch", "2.4.1"),
+        ("docker.io/pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "torch.cuda", "12.1"),
+        ("vllm/vllm-openai:v0.8.5", "pkg.vllm", "0.8.5"),
+        ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "cuda.toolkit", "12.4.1"),
+        ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "os.libc_version", "2.35"),
+        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "cuda.toolkit", NOT_GIVEN),
+        ("python:3.11.9-slim", "python.version", "3.11.9"),
+        ("python:3.11", "python.minor", "3.11"),
+        ("python:3", "python.minor", NOT_GIVEN),
+    ],
+)
+def test_the_tag_of_an_image_says_what_is_in_it(build, image, key, value):
+    fact = build(f"# first\nFROM --platform=linux/amd64 {image}\nRUN pip install peft==0.12.0\n").facts.get(key)
+    assert fact.value == value and fact.origin in ("Dockerfile:2", "Dockerfile", "")
+
+
+def test_an_image_that_is_not_known_is_said(build):
+    found = build("FROM nvcr.io/nvidia/pytorch:24.08-py3\nRUN pip install peft==0.12.0\n")
+    assert found.notes == ("Dockerfile:1: what the image nvcr.io/nvidia/pytorch:24.08-py3 has installed is not known",)
+    assert found.version("torch") == NOT_GIVEN
+
+
+def test_each_package_stands_at_its_own_line_of_a_command(build):
+    found = build(
+        "FROM python:3.11-slim\nRUN apt-get update && \\\n    # comment\n    python3 -m pip install -U \\\n"
+        "      torch==2.4.1 --index-url https://download.pytorch.org/whl/cu121 \\\n      'peft[x]==0.12.0' && rm x\n"
+        "RUN uv pip install --system trl==0.9.6; conda install -y -c nvidia numpy=1.26.4\n"
+    )
+    assert found.facts.get("pkg.torch")[1:3] == ("2.4.1+cu121", "Dockerfile:5")
+    assert found.facts.get("pkg.peft")[1:3] == ("0.12.0", "Dockerfile:6")
+    assert found.facts.get("pkg.trl")[1:3] == ("0.9.6", "Dockerfile:7") and found.version("numpy") == "1.26.4"
+
+
+def test_a_later_command_stands_above_an_earlier_one(build):
+    image = "FROM pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel\n"
+    assert build(f"{image}RUN pip install torch==2.5.1\n").version("torch") == "2.5.1"
+    assert build(f"{image}RUN pip install torch\n").version("torch") == "2.4.1"
+    assert isinstance(build(f"{image}RUN pip install -U torch\n").version("torch"), Unknown)
+    assert build(f"{image}RUN pip uninstall -y torch\n").version("torch") == NOT_GIVEN
+
+
+def test_the_last_stage_counts_with_those_it_comes_from(build):
+    text = (
+        "FROM python:3.11 AS base\nRUN pip install peft==0.12.0\nFROM python:3.9 AS side\nRUN pip install trl==0.9.6\n"
+    )
+    found = build(text + "FROM base\nRUN pip install numpy==1.26.4\n")
+    assert [found.version(name) for name in ("peft", "numpy", "trl")] == ["0.12.0", "1.26.4", NOT_GIVEN]
+    assert found.facts.value("python.minor") == "3.11"
+
+
+def test_variables_have_the_values_that_the_file_gives(build):
+    text = "ARG T=2.4.1\nFROM pytorch/pytorch:${T}-cuda12.1-cudnn9-devel\nARG P=0.12.0\nENV N 1.26.4\n"
+    found = build(text + "RUN pip install peft==$P numpy==${N} trl==${TRL:-0.9.6} vllm==$GIVEN\n")
+    assert [found.version(name) for name in ("torch", "peft", "numpy", "trl")] == ["2.4.1", "0.12.0", "1.26.4", "0.9.6"]
+    assert found.notes == ("Dockerfile:5 is no requirement that can be read",) and found.version("vllm") == NOT_GIVEN
+
+
+def test_lists_beside_the_file_are_read(build, tmp_path):
+    (tmp_path / "requirements.txt").write_text("\npeft==0.12.0\n")
+    found = build("FROM python:3.11\nCOPY requirements.txt .\nRUN pip install -r requirements.txt -r gone.txt\n")
+    assert found.facts.get("pkg.peft").origin == "requirements.txt:2"
+    assert found.notes == ("Dockerfile:3: gone.txt cannot be read: No such file or directory",)
+
+
+def test_a_real_file_with_here_documents():
+    found = opened("qwen.Dockerfile", python="", platform="")
+    lines = (LOCKS / "qwen.Dockerfile").read_text().splitlines()
+    for name, version in (("torch", "2.1.2+cu121"), ("transformers", "4.36.0"), ("vllm", "0.2.7")):
+        assert found.version(name) == version and f"{name}==" in lines[found.place(name) - 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("RUN pip install torch==2.4.1\n", "has no FROM"),
+        ("FROM\n", "has a FROM without an image in line 1"),
+        ("FROM scratch\nRUN echo\n", "installs no package with pip, uv or conda on an image that is known"),
+        ("FROM python:3.11\n" + "RUN x\n" * 20_000, "has more than 20,000 lines"),
+        ("FROM python:3.11\nRUN pip install a==1 " + "a==1 " * 20_001 + "\n", "names more than 20,000 packages"),
+        ("FROM a\nFROM $" + "{X:-" * 1000, "installs no package"),
+    ],
+)
+def test_a_hostile_file_is_one_sentence(build, text, problem):
+    with pytest.raises(LockError) as error:
+        build(text)
+    assert str(error.value).startswith(f"--lock Dockerfile: {problem}")
+
+
+def test_commands_that_no_shell_would_read_are_passed_over(build):
+    assert (
+        build("FROM python:3.11\nRUN pip install 'torch==2.4.1\nRUN pip install peft==1.0\n").version("torch")
+        == NOT_GIVEN
+    )

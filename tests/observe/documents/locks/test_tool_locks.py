@@ -1,0 +1,290 @@
+"""Locks that tools write: what each would install for the target, with the line of each version."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from locking import LOCKS, opened
+
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Unknown
+from envdoctor.observe.documents.locks.lock import LockError
+
+#: File, package, its version, and how the line that is pointed at begins.
+REAL = [
+    ("h2o.requirements.txt", "transformers", "4.56.1", "transformers==4.56.1"),
+    ("open-instruct.uv.lock", "vllm", "0.19.1", 'version = "0.19.1"'),
+    ("georgian.poetry.lock", "sentencepiece", "0.1.99", 'version = "0.1.99"'),
+    ("swindoc.pdm.lock", "torchvision", "0.16.2", 'version = "0.16.2"'),
+    ("opendatahub.pylock.toml", "torch", "2.11.0", 'version = "2.11.0"'),
+    ("training-hub.Pipfile.lock", "torch", "2.10.0", '        "torch": {'),
+    ("simpo.environment.yml", "tokenizers", "0.15.2", "      - tokenizers==0.15.2"),
+    (
+        "sagemaker.gpu.env.out",
+        "torch",
+        "2.8.0",
+        "https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.8.0-cuda129",
+    ),
+    (
+        "cosmos-curator.pixi.lock[cluster]",
+        "huggingface-hub",
+        "1.21.0",
+        "      - pypi: https://index.example/huggingface_hub-1",
+    ),
+]
+UV = """version = 1
+requires-python = ">=3.10"
+
+[[package]]
+name = "app"
+version = "0.1.0"
+source = { virtual = "." }
+dependencies = [
+    { name = "torch", marker = "sys_platform == 'linux'" },
+    { name = "peft", extra = ["fast"] },
+]
+
+[package.optional-dependencies]
+gpu = [{ name = "flash-attn" }]
+
+[[package]]
+name = "torch"
+version = "2.6.0"
+
+[[package]]
+name = "peft"
+version = "0.15.0"
+
+[package.optional-dependencies]
+fast = [{ name = "numpy" }]
+
+[[package]]
+name = "numpy"
+version = "2.2.0"
+
+[[package]]
+name = "flash-attn"
+version = "2.7.4"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text, given=None, **target):
+        (tmp_path / name).write_text(text)
+        return opened(given or name, tmp_path, **target)
+
+    return write
+
+
+@pytest.mark.parametrize(("file", "package", "version", "line"), REAL)
+def test_a_real_lock_gives_versions_with_their_lines(file, package, version, line):
+    found = opened(file)
+    assert found.version(package) == version
+    assert (LOCKS / file.partition("[")[0]).read_text().splitlines()[found.place(package) - 1].startswith(line)
+
+
+@pytest.mark.parametrize("file", [file for file, *_ in REAL])
+def test_what_a_lock_does_not_name_is_not_installed(file):
+    assert opened(file).version("sglang") == ABSENT
+
+
+def test_what_environments_begin_with_may_be_there_without_the_lock():
+    assert isinstance(opened("open-instruct.uv.lock").version("pip"), Unknown)
+
+
+def test_of_the_builds_in_a_lock_of_uv_the_one_of_the_chosen_group_counts():
+    assert opened("open-instruct.uv.lock").version("torch") == "2.10.0"
+    found = opened("open-instruct.uv.lock[cuda12]")
+    assert found.version("torch") == "2.10.0+cu128" and found.version("flash-attn") == "2.8.3+cu128torch2.10"
+    (extension,) = [item for item in found.facts.value("extension") if item["package"] == "flash-attn"]
+    assert (extension["built_torch"], extension["python_tag"]) == ("2.10", "cp312")
+
+
+def test_the_python_of_a_lock_decides_its_markers_where_none_is_stated():
+    found = opened("open-instruct.uv.lock", python="")
+    assert found.facts.value("python.minor") == "3.12" and found.version("torch") == "2.10.0"
+
+
+def test_an_override_of_uv_counts_for_nobody():
+    requires = opened("open-instruct.uv.lock").requires("vllm")
+    assert isinstance(requires, tuple) and not any(line.startswith("transformers") for line in requires)
+
+
+def test_a_lock_of_uv_is_walked_from_the_project(write):
+    found = write("uv.lock", UV)
+    assert [found.version(name) for name in ("torch", "peft", "numpy")] == ["2.6.0", "0.15.0", "2.2.0"]
+    assert found.version("flash-attn") == ABSENT
+    assert found.notes == ("extras and groups that nobody chose are left out: gpu; --lock 'uv.lock[gpu]' takes one",)
+    assert write("uv.lock", UV, "uv.lock[gpu]").version("flash-attn") == "2.7.4"
+    assert write("uv.lock", UV, platform="windows-x86_64").version("torch") == ABSENT
+    assert isinstance(write("uv.lock", UV, python="", platform="").version("torch"), Unknown)
+
+
+def test_poetry_writes_requirements_that_count(write):
+    text = """[[package]]
+name = "trl"
+version = "0.9.6"
+optional = false
+python-versions = ">=3.8"
+
+[package.dependencies]
+torch = ">=1.4.0"
+numpy = {version = ">=1.18.2,<2.0.0", markers = "python_version < \\"3.13\\""}
+pin = "1.2"
+any = "*"
+extra = {version = "*", optional = true}
+
+[[package]]
+name = "vllm"
+version = "0.5.4"
+optional = true
+
+[extras]
+serve = ["vllm"]
+"""
+    found = write("poetry.lock", text)
+    wanted = ("torch>=1.4.0", 'numpy>=1.18.2,<2.0.0 ; python_version < "3.13"', "pin==1.2", "any")
+    assert found.requires("trl") == wanted and found.version("vllm") == ABSENT
+    assert found.notes == ("extras and groups that nobody chose are left out: serve",)
+    assert write("poetry.lock", text, "poetry.lock[serve]").version("vllm") == "0.5.4"
+
+
+def test_a_marker_of_poetry_and_of_pylock_decides(write):
+    text = '[[package]]\nname = "{}"\nversion = "1"\ngroups = ["main"]\nmarkers = {}\n'
+    by_group = text.format("colorama", '{ main = "sys_platform == \\"win32\\"" }')
+    assert write("poetry.lock", by_group).version("colorama") == ABSENT
+    extra = 'lock-version = "1.0"\n[[packages]]\nname = "vllm"\nversion = "0.9"\nmarker = "\'gpu\' in extras"\n'
+    assert write("pylock.toml", extra).version("vllm") == ABSENT
+    assert write("pylock.toml", extra, "pylock.toml[gpu]").version("vllm") == "0.9"
+
+
+def test_a_wheel_that_was_built_again_may_require_anything():
+    assert isinstance(opened("opendatahub.pylock.toml").requires("torch"), Unknown)
+
+
+def test_other_categories_of_pipenv_are_chosen_by_name(write):
+    entry = {"version": "==1.0"}
+    text = json.dumps({"default": {"a": entry}, "develop": {"b": {"file": "https://x.example/b-2-py3-none-any.whl"}}})
+    assert write("Pipfile.lock", text).version("b") == ABSENT
+    assert write("Pipfile.lock", text, "Pipfile.lock[develop]").version("b") == "2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("uv.lock", "version = 2\n[[package]]\nname = 'a'\n", "is no uv.lock of version 1, the only one that is known"),
+        ("uv.lock", "x = [", "is not TOML: Invalid value (at end of document)"),
+        ("uv.lock", "x = " + "[" * 100_000, "is nested too deeply to be read"),
+        ("uv.lock", "version = 1\n[[package]]\nname = '../x'\nversion = '1'\n", "names a package that is none: '../x'"),
+        ("poetry.lock", ".".join("a" * 5000) + " = 1", "a key has 200 parts or more"),
+        ("poetry.lock", "package = 1", "holds no [[package]]"),
+        ("Pipfile.lock", "[" * 100_000, "is nested too deeply, or too large, to be read"),
+        ("Pipfile.lock", "[]", 'holds no packages below "default"'),
+        ("pdm.lock", "[[package]]\nname = 'a'\n" * 20_001, "names more than 20,000 packages"),
+    ],
+)
+def test_a_hostile_lock_is_one_sentence(write, name, text, problem):
+    with pytest.raises(LockError) as error:
+        write(name, text)
+    assert str(error.value).startswith(f"--lock {name}: {problem}")
+
+
+def test_packages_that_depend_on_each_other_in_a_circle_end(write):
+    text = UV.replace('version = "2.6.0"', 'version = "2.6.0"\ndependencies = [{ name = "app" }, { name = "torch" }]')
+    assert write("uv.lock", text).version("torch") == "2.6.0"
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(LockError, match=r"--lock uv\.lock: cannot be read: No such file or directory"):
+        opened("uv.lock", tmp_path)
+    assert opened("h2o.requirements.txt").version("nothing") == ABSENT != NOT_GIVEN
+
+
+def conda(*specs, pip=()):
+    """An environment.yml."""
+    lines = ["dependencies:", *(f"  - {spec}" for spec in specs), *(["  - pip:"] if pip else ())]
+    return "\n".join([*lines, *(f"    - {line}" for line in pip)]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"),
+    [
+        ("pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0", "2.1.0"),
+        ("conda-forge::pytorch==2.1", "2.1"),
+        ("pytorch=2.1.0", "2.1.0"),
+        ("pytorch 2.1.0 py3.10_cpu_0", "2.1.0"),
+        ("pytorch=2.1", Unknown("environment.yml:2 asks for =2.1, no one version")),
+        ("pytorch>=2.1", Unknown("environment.yml:2 asks for >=2.1, no one version")),
+        ("pytorch", Unknown("environment.yml:2 names no version")),
+    ],
+)
+def test_a_specification_of_conda_is_a_version_or_a_range(write, spec, version):
+    assert write("environment.yml", conda(spec)).version("torch") == version
+
+
+@pytest.mark.parametrize(
+    ("specs", "cuda"),
+    [
+        (["pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0"], "12.1"),
+        (["pytorch=2.5.1=cuda126_py312h1234567_300"], "12.6"),
+        (["pytorch=2.1.0=py3.10_cpu_0"], ABSENT),
+        (["pytorch=2.1.0", "pytorch-cuda=11.8"], "11.8"),
+        (["pytorch=2.1.0"], NOT_GIVEN),
+    ],
+)
+def test_the_build_of_conda_says_the_cuda_of_torch(write, specs, cuda):
+    assert write("environment.yml", conda(*specs)).facts.value("torch.cuda") == cuda
+
+
+def test_the_pip_section_is_a_list_of_requirements_with_its_own_lines(write):
+    found = write("environment.yml", conda("python=3.10", "pip", pip=["torch==2.4.1", "peft>=0.12"]), python="")
+    assert found.facts.get("pkg.torch")[1:3] == ("2.4.1", "environment.yml:5") and found.version("trl") == NOT_GIVEN
+    assert found.reason("peft").startswith("environment.yml:6 asks for") and found.facts.value("python.minor") == "3.10"
+
+
+def test_an_exported_environment_has_all_there_is():
+    assert opened("simpo.environment.yml", python="", platform="").version("vllm") == ABSENT
+
+
+def test_an_explicit_list_says_its_platform():
+    facts = opened("sagemaker.gpu.env.out", python="", platform="").facts
+    assert [facts.value(key) for key in ("os.platform", "os.arch", "python.version", "torch.cuda")] == [
+        "linux",
+        "x86_64",
+        "3.12.13",
+        "12.9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("cosmos-curator.pixi.lock", "has no environment 'default'; there are cluster"),
+        ("cosmos-curator.pixi.lock[gpu]", "has no environment 'default'; there are cluster"),
+    ],
+)
+def test_an_environment_of_pixi_that_is_not_there_is_said(given, problem):
+    with pytest.raises(LockError) as error:
+        opened(given)
+    assert str(error.value) == f"--lock cosmos-curator.pixi.lock: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &x [1]\nb: *x\n", "uses an alias of YAML in line 2, and no lock does"),
+        ("[" * 100_000, "is nested more than 20 levels deep"),
+        ("- " * 100_000, "is nested more than 20 levels deep"),
+        ("a: b: c", "is not YAML: mapping values are not allowed"),
+        ("just words", "holds no environment"),
+        ("name: x", "has no list of dependencies"),
+        ("dependencies: []", "names no package"),
+        ("a" * (5 << 20), "is too large to be read as YAML"),
+        ("dependencies:\n" + "- a=1=0\n" * 20_001, "names more than 20,000 packages"),
+    ],
+)
+def test_hostile_yaml_is_one_sentence(write, text, problem):
+    with pytest.raises(LockError) as error:
+        write("environment.yml", text)
+    assert str(error.value).startswith(f"--lock environment.yml: {problem}")
