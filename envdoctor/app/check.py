@@ -16,6 +16,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.text.nearest import did_you_mean
 
@@ -99,7 +100,7 @@ def check(
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
     """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
-    if sources.code or gathered.target.kind in ("facts", "none", "root"):
+    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
         return []
     from shlex import quote
 

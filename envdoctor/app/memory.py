@@ -31,6 +31,7 @@ from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.tracing import Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
 from envdoctor.text.cache import cache_home
@@ -67,7 +68,7 @@ def memory(
     notices = list(gathered.notices)
     facts = gathered.facts
     python = facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
+    if gathered.target.kind in ("path", "root", *DOCUMENTS) or not isinstance(python, str):
         raise UsageProblem(
             f"{gathered.target.path} names no interpreter that can be started, and the model is traced in one: "
             "point at it with --python PATH"

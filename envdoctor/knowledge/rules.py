@@ -126,6 +126,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         **{name: data.get(name) for name in ("message", "why", "details")},
         "fix": [{**_FIX, **fix, "kind": _kind(fix)} for fix in data.get("fix", ())],
         "evidence": [{**entry, "checked": str(entry["checked"])} for entry in data.get("evidence", ())],
+        "symptom": data.get("symptom", []),
         "test": [{"name": None, "complete": [], **test} for test in data.get("test", ())],
     }
     return Rule(

@@ -6,11 +6,21 @@ from collections import Counter
 
 from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
 from envdoctor.judge.finding import SEVERITIES, NotChecked
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["advices", "closing_lines", "counts_line", "help_steps", "missing_words", "notice_lines", "verbose_lines"]
+__all__ = [
+    "advices",
+    "closing_lines",
+    "counts_line",
+    "help_steps",
+    "is_given",
+    "missing_words",
+    "notice_lines",
+    "verbose_lines",
+]
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -146,7 +156,7 @@ def advices(report: Report, page: Page) -> list[str]:
 
 def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
-    taken = {"environment"} if report.target.kind not in ("facts", "none") else set()
+    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         given = report.facts.value(entry.get("given_with", ""))
         if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):
@@ -162,12 +172,13 @@ def _advice(report: Report, name: str, page: Page) -> str:
         texts = {**texts, **beside}
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
-    open_ = [spec for spec in known if not _is_given(report, spec.key)]
+    open_ = [spec for spec in known if not is_given(report, spec.key)]
     named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
     return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
 
 
-def _is_given(report: Report, key: str) -> bool:
+def is_given(report: Report, key: str) -> bool:
+    """Whether a fact is known, a column of a list for each of its items."""
     records = report.registry.records_of(key)
     value = report.facts.value(records.key if records is not None else key)
     if isinstance(value, Records):

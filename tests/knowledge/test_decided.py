@@ -1,20 +1,40 @@
-"""Every claim about recipes that was collected is a rule, or it is said why not."""
+"""Everything that was collected from others is a rule, or it is said why not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from envdoctor.knowledge.matrix import load_source
+import pytest
+
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.judge.selftest import facts_of
+from envdoctor.knowledge.matrix import Matrix, load_source
 from envdoctor.knowledge.toml_files import load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
+COLLECTED = {"recipe-claims": 104, "incidents": 235}
 
 
-def test_each_claim_is_decided():
-    decided = load_toml(ROOT / "matrices" / "decided" / "recipe-claims.toml")["decided"]
-    matrix = load_source(ROOT / "matrices", source="test")
-    assert len(decided) == 104
-    for claim, decision in decided.items():
-        assert decision.keys() in ({"rules"}, {"nothing"}), claim
-        assert all(matrix.find(rule) is not None for rule in decision.get("rules", ["use-keyword-refused"])), claim
-        assert decision.get("rules") or len(decision["nothing"].split()) > 5, claim
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_source(ROOT / "matrices", source="test")
+
+
+@pytest.mark.parametrize("name", COLLECTED)
+def test_each_is_decided(name: str, matrix: Matrix):
+    decided = load_toml(ROOT / "matrices" / "decided" / f"{name}.toml")["decided"]
+    assert len(decided) == COLLECTED[name]
+    for one, decision in decided.items():
+        assert decision.keys() in ({"rules"}, {"rules", "seen"}, {"nothing"}), one
+        assert all(matrix.find(rule) is not None for rule in decision.get("rules", ["use-keyword-refused"])), one
+        assert decision.get("rules") or len(decision["nothing"].split()) > 5, one
+
+
+def test_what_general_rules_cover_they_find(matrix: Matrix):
+    decided = load_toml(ROOT / "matrices" / "decided" / "incidents.toml")["decided"]
+    rules = matrix.only(lambda rule: rule.scope == "environment")
+    for one, decision in decided.items():
+        if "seen" in decision:
+            found = judge(facts_of({"facts": decision["seen"], "complete": []}, matrix), rules, Policy()).findings
+            assert set(decision["rules"]) <= {finding.id for finding in found}, one

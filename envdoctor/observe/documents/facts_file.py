@@ -20,7 +20,7 @@ from envdoctor.facts.registry import (
 )
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.documents import read_bounded
+from envdoctor.text.documents import read_named
 from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
@@ -93,7 +93,7 @@ def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry
 
 def _load(place: Path, path: str) -> Any:
     try:
-        data = _standard_input() if path == "-" else read_bounded(place, _LARGEST)
+        data = read_named(place, path, _LARGEST)
         if data is None:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
         document = json.loads(data, object_pairs_hook=_without_repetition)
@@ -106,13 +106,6 @@ def _load(place: Path, path: str) -> Any:
     except ValueError as error:
         raise FactsFileError(f"{path}: {error}") from None
     return document
-
-
-def _standard_input() -> bytes | None:
-    import sys
-
-    data = sys.stdin.buffer.read(_LARGEST + 1)
-    return data if len(data) <= _LARGEST else None
 
 
 def _check_shape(document: object, path: str) -> None:
