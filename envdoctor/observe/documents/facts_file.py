@@ -23,7 +23,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
+__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
 
 SCHEMA = "envdoctor.facts/1"
 #: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
@@ -43,6 +43,13 @@ def read_facts_file(place: Path, registry: Registry, path: str = "") -> FactSet:
     """
     path = path or str(place)
     return facts_of_document(_load(place, path), path, registry)
+
+
+def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
+    """The file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
+    document: Mapping[str, Any] = _load(place, path)
+    _check_shape(document, path)
+    return document
 
 
 def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry) -> FactSet:
