@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
@@ -10,6 +9,7 @@ from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.finding_text import of_one_cause
 from envdoctor.report.header import gpu_groups
+from envdoctor.report.markdown_report import plain
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.privacy import public_facts, redact
@@ -18,7 +18,6 @@ __all__ = ["render"]
 
 #: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
 _LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -34,7 +33,7 @@ def render(report: Report, lang: str = "en") -> str:
     for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
         lines += [*_finding(findings, page), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
-    lines += [*(f"- {_text(note)}" for note in notes), ""] if notes else []
+    lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
     if not shown:
         lines += [page.say("Nothing in it is known to be wrong; {n} rule(s) were checked.", report.rules_checked), ""]
     lines += _missing(report, page)
@@ -64,7 +63,7 @@ def _table(report: Report, page: Page) -> Iterator[str]:
     yield f"| {page.say('fact')} | {page.say('value')} | {page.say('line')} |"
     yield "|---|---|---|"
     for _, key, words, line in rows[:_ROWS]:
-        yield f"| {_text(page.name(key))} | {_code(words)} | {line} |"
+        yield f"| {plain(page.name(key))} | {_code(words)} | {line} |"
     if len(rows) > _ROWS:
         yield f"| {page.say('{n} more fact(s)', len(rows) - _ROWS)} | | |"
 
@@ -72,21 +71,21 @@ def _table(report: Report, page: Page) -> Iterator[str]:
 def _finding(findings: list[Finding], page: Page) -> Iterator[str]:
     finding = findings[0]
     for one in dict.fromkeys(page.message(one) for one in findings):
-        yield f"**{finding.severity}**: {_text(one)} ({_code(finding.id)})"
+        yield f"**{finding.severity}**: {plain(one)} ({_code(finding.id)})"
     why = finding.why.in_language(page.lang)
     if why:
-        yield f"\n{_text(why)}"
+        yield f"\n{plain(why)}"
     yield ""
     for assumption in finding.assumed:
         words = page.say("{name} {value}", name=page.name(assumption.key), value=assumption.value)
         because = assumption.because.in_language(page.lang)
-        yield "- " + _text(page.say("assumed {fact}: {reason}", fact=words, reason=because))
+        yield "- " + plain(page.say("assumed {fact}: {reason}", fact=words, reason=because))
     for caveat in finding.caveats:
-        yield "- " + _text(page.sentence(str(caveat)))
+        yield "- " + plain(page.sentence(str(caveat)))
     offered = [fix for fix in finding.fixes if fix.withheld is None][:_FIXES]
     for number, fix in enumerate(offered):
         label = page.say("do") if number == 0 else page.say("or")
-        yield f"- {label}: {_text(fix.summary.in_language(page.lang))}"
+        yield f"- {label}: {plain(fix.summary.in_language(page.lang))}"
         if fix.commands:
             yield "\n".join(
                 ["  ```", *(f"  {line}" for command in fix.commands for line in command.split("\n")), "  ```"]
@@ -110,13 +109,8 @@ def _missing(report: Report, page: Page) -> Iterator[str]:
     if asked or unread:
         yield page.say("Not given, or not to be read from it:")
         yield ""
-    yield from (f"- {_text(redact(page.sentence(text)))}" for text in unread)
+    yield from (f"- {plain(redact(page.sentence(text)))}" for text in unread)
     yield from (line for _, line in sorted(asked))
-
-
-def _text(text: str) -> str:
-    """Text in which nothing is Markdown, a mention or a reference."""
-    return _SPECIAL.sub(r"\\\1", text).replace("@", "@\u200b").replace("#", "#\u200b")
 
 
 def _code(text: str) -> str:

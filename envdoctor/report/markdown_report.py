@@ -17,7 +17,7 @@ from envdoctor.report.plan_text import adds_to_fixes, plan_lines
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import section_lines
 
-__all__ = ["render"]
+__all__ = ["plain", "render"]
 
 #: Bytes of the whole text.
 _LARGEST = 900 * 1024
@@ -27,8 +27,8 @@ _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 def render(report: Report, lang: str = "en") -> str:
     """The whole report; findings that do not fit any more are counted."""
     page = Page(report.registry, lang)
-    blocks = [f"## envdoctor {report.command}", f"**{_plain(counts_line(report, page))}**"]
-    blocks += [f"> {_plain(page.say('Not judged'))}: {_plain(page.sentence(text))}" for text in report.unjudged]
+    blocks = [f"## envdoctor {report.command}", f"**{plain(counts_line(report, page))}**"]
+    blocks += [f"> {plain(page.say('Not judged'))}: {plain(page.sentence(text))}" for text in report.unjudged]
     blocks.append(_fenced(header_lines(report, page)))
     size = 0
     causes = of_one_cause(report.shown())
@@ -36,15 +36,15 @@ def render(report: Report, lang: str = "en") -> str:
         block = _cause(findings, page)
         size += len(block.encode())
         if size > _LARGEST // 2:
-            blocks.append(_plain(page.say("{n} more finding(s)", sum(map(len, causes[number:])))))
+            blocks.append(plain(page.say("{n} more finding(s)", sum(map(len, causes[number:])))))
             break
         blocks.append(block)
     plan = plan_lines(report, report.plan, page) if report.plan is not None and adds_to_fixes(report) else []
     blocks += [_fenced(lines) for lines in (plan, *section_lines(report, page)) if lines]
-    blocks += [f"{_SIGNS.get(level, '')} {_plain(page.sentence(text))}" for level, text in report.notices[:100]]
-    helps = [f"- {_plain(text)}" for text in advices(report, page)]
+    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:100]]
+    helps = [f"- {plain(text)}" for text in advices(report, page)]
     if helps:
-        summary = _plain(page.say("{n} rule(s) could not be checked", len(report.not_checked)))
+        summary = plain(page.say("{n} rule(s) could not be checked", len(report.not_checked)))
         blocks.append("\n".join(["<details><summary>" + summary + "</summary>\n", *helps, "\n</details>"]))
     return "\n\n".join(blocks) + "\n"
 
@@ -55,16 +55,16 @@ def _cause(findings: Sequence[Finding], page: Page) -> str:
     lines = [f"### {_SIGNS[finding.severity]} {finding.severity}: `{_code(finding.id)}`", ""]
     for one in findings[:20]:
         places = ", ".join(f"`{_code(str(place))}`" for place in one.locations)
-        found = _plain(page.separated(found_words(one, page.message(one), page)))
-        lines.append(f"- **{_plain(page.message(one))}**" + (f" ({places})" if places else ""))
+        found = plain(page.separated(found_words(one, page.message(one), page)))
+        lines.append(f"- **{plain(page.message(one))}**" + (f" ({places})" if places else ""))
         lines += [f"  <br>{found}"] if found else []
     if len(findings) > 20:
-        lines.append(f"- {_plain(page.say('{n} more', n=len(findings) - 20))}")
-    lines += ["", _plain(finding.why.in_language(page.lang))]
-    lines += [f"- {_plain(note)}" for note in finding_notes(finding, page)]
+        lines.append(f"- {plain(page.say('{n} more', n=len(findings) - 20))}")
+    lines += ["", plain(finding.why.in_language(page.lang))]
+    lines += [f"- {plain(note)}" for note in finding_notes(finding, page)]
     for fix in finding.fixes:
         if fix.withheld is None:
-            lines += ["", f"**{_plain(fix_words(fix, page))}**"]
+            lines += ["", f"**{plain(fix_words(fix, page))}**"]
             lines += ["", _fenced(fix.commands, "sh")] if fix.commands else []
     links = [f"{source.kind}: <{source.url}>" for source in finding.evidence if _is_address(source.url)]
     lines += ["", f"{finding.confidence}; " + ", ".join(links)] if links else []
@@ -75,7 +75,7 @@ def _is_address(url: str) -> bool:
     return re.fullmatch(r"https://[^\s<>]+", url) is not None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text with nothing in it that Markdown, HTML or GitHub (``@name``, ``#1``) would take for its own."""
     text = re.sub(r"([\\`*_{}\[\]#|~$!])", r"\\\1", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
