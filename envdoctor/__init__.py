@@ -8,13 +8,14 @@ directory is still on the path.
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "check", "collect_facts", "diff_revision", "explain", "pin"]
+__all__ = ["__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
 
 if TYPE_CHECKING:
     from envdoctor.app.check import check
     from envdoctor.app.diff_revision import diff_revision
     from envdoctor.app.explain import explain
     from envdoctor.app.facts import collect_facts
+    from envdoctor.app.guard import guard
     from envdoctor.app.pin import pin
 
 _LAZY = {
@@ -22,6 +23,7 @@ _LAZY = {
     "collect_facts": "envdoctor.app.facts",
     "diff_revision": "envdoctor.app.diff_revision",
     "explain": "envdoctor.app.explain",
+    "guard": "envdoctor.app.guard",
     "pin": "envdoctor.app.pin",
 }
 

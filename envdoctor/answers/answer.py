@@ -7,7 +7,7 @@ from typing import NamedTuple
 from envdoctor.judge.finding import Text
 from envdoctor.tracebacks.reading import Reading
 
-__all__ = ["Answer", "Asker", "Home", "Moved", "Named", "Way"]
+__all__ = ["Answer", "Asker", "Home", "Moved", "Named", "Suspect", "Way"]
 
 
 class Home(NamedTuple):
@@ -74,6 +74,22 @@ class Named(NamedTuple):
     applies: bool | None
 
 
+class Suspect(NamedTuple):
+    """A rule that may explain a log: its symptom stands in ``line`` (from 1), which says ``said``. ``applies`` is None
+    when the facts do not tell; ``missing`` are the keys that would. ``fix`` is the first of its fixes, ``source`` the
+    address of its first evidence ("" for none)."""
+
+    id: str
+    title: Text
+    applies: bool | None
+    line: int
+    said: str
+    why: Text
+    fix: Text | None
+    source: str
+    missing: tuple[str, ...] = ()
+
+
 class Answer(NamedTuple):
     """``known`` is False when nothing is known about the error. ``notes`` are codes of further remarks (``circular``,
     ``shadow``, ``mixed``, ``elsewhere``, ``lazy``) with what they are about."""
@@ -84,10 +100,11 @@ class Answer(NamedTuple):
     asker: Asker | None = None
     ways: tuple[Way, ...] = ()
     rules: tuple[Named, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     packages: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:
         """Whether there is anything to say beyond the message."""
-        return bool(self.homes or self.moved or self.ways or self.rules or self.notes)
+        return bool(self.suspects or self.homes or self.moved or self.ways or self.rules or self.notes)

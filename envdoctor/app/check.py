@@ -16,10 +16,12 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
+    from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
 
 __all__ = ["check"]
@@ -47,7 +49,17 @@ def check(
     matrix = matrix or load_matrix()
     policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix, links=True)
-    rules = matrix.only(lambda rule: rule.scope == "environment")
+    scopes = ["environment"]
+    peak: MemorySection | None = None
+    hint: list[Notice] = []
+    if any(True for _ in gathered.facts.below("recipe.")):
+        from envdoctor.app.memory import known_memory
+
+        facts, peak = known_memory(gathered.facts, sources or Sources(), matrix)
+        gathered = gathered._replace(facts=facts)
+        scopes += ["memory"] if peak is not None else []
+        hint = [] if peak is not None else [_not_predicted(sources or Sources())]
+    rules = matrix.only(lambda rule: rule.scope in scopes)
     judgement = judge(gathered.facts, rules, policy)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
@@ -55,7 +67,7 @@ def check(
     if probe:
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
-            rules = matrix.only(lambda rule: rule.scope in ("environment", "probe"))
+            rules = matrix.only(lambda rule: rule.scope in (*scopes, "probe"))
             judgement = judge(facts, rules, policy)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)
@@ -73,6 +85,7 @@ def check(
         *renamed,
         *ignore_notices(judgement, policy, matrix),
         *tried,
+        *hint,
     ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
@@ -92,6 +105,7 @@ def check(
         notices=notices,
         started=started,
         probe=section,
+        memory=peak,
         probe_commands=commands,
         unjudged=[missed.text for missed in gathered.unjudged],
     )
@@ -99,7 +113,7 @@ def check(
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
     """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
-    if sources.code or gathered.target.kind in ("facts", "none", "root"):
+    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
         return []
     from shlex import quote
 
@@ -127,9 +141,21 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
     names = _named_probes(judgement)
     if not names or not isinstance(gathered.facts.value("python.executable"), str) or _supposed(sources):
         return {}
+    return {name: _command("probe", sources, "--only", name) for name in names}
+
+
+def _not_predicted(sources: Sources) -> Notice:
+    """That nobody knows the peak of this recipe, and what would predict it."""
+    more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
+    command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
+    return Notice("note", f"whether this run fits into memory was not judged: {command}")
+
+
+def _command(command: str, sources: Sources, *more: str) -> str:
+    """Another command about the same environment, model and recipe."""
     from shlex import quote
 
-    words = ["envdoctor", "probe"]
+    words = ["envdoctor", command]
     words += ["--python", sources.python] if sources.python else []
     words += ["--model", sources.model] if sources.model else []
     for recipe in sources.recipe:
@@ -137,7 +163,7 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
     for assignment in (*sources.configured, *sources.assignments):
         if assignment.startswith("recipe."):
             words += ["--set", assignment]
-    return {name: " ".join(map(quote, [*words, "--only", name])) for name in names}
+    return " ".join(map(quote, [*words, *more]))
 
 
 def _supposed(sources: Sources) -> bool:

@@ -109,10 +109,13 @@ def load_configuration(path: Path) -> Configuration:
 
 def _complaints(said: Mapping[str, Any]) -> Iterable[str]:
     # Most projects have no configuration: they need no schema.
-    from envdoctor.knowledge.schema import DATE, TEXT, TEXTS, either, mapping, one_of, table, tables, text, value
+    from envdoctor.knowledge.schema import DATE, FLAG, TEXT, TEXTS, either, mapping, one_of, table, tables, text, value
 
     settings = value('a table such as { "recipe.batch_size" = 2 }', lambda given: isinstance(given, dict))
-    ignore = table({"id": TEXT, "reason": text("a reason", str.strip)}, {"until": DATE, "where": settings})
+    ignore = table(
+        {"id": TEXT, "reason": text("a reason", str.strip)},
+        {"until": DATE, "until-fixed": FLAG, "where": settings, "path": TEXT},
+    )
     return table(
         {},
         {
@@ -136,7 +139,15 @@ def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
         key: f"{value:g}" if isinstance(value, float) else _spelled(value)
         for key, value in _flat(entry.get("where", {}))
     }
-    return Ignore(entry["id"], entry["reason"], entry.get("until"), where, origin)
+    return Ignore(
+        id=entry["id"],
+        reason=entry["reason"],
+        until=entry.get("until"),
+        where=where,
+        origin=origin,
+        path=entry.get("path"),
+        until_fixed=entry.get("until-fixed", False),
+    )
 
 
 def _list(value: Any) -> list[str]:

@@ -1,17 +1,20 @@
-"""``envdoctor explain --error``: what is known of an error message, for given versions or for none."""
+"""``envdoctor explain --error`` and ``--log``: what is known of an error, for given versions or for none."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Answer
 from envdoctor.answers.answering import answer_to
 from envdoctor.answers.situation import Situation
+from envdoctor.answers.suspects import suspects_in
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.documents import read_named
+from envdoctor.tracebacks.pasted import numbered
 from envdoctor.tracebacks.reading import read_error
 
 __all__ = ["Explained", "explain_error", "text_of_option"]
@@ -35,27 +38,38 @@ class Explained(NamedTuple):
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.
 
-    GPUs and models are not looked at. Raises :class:`UsageProblem` for a text without a word, and what
-    :func:`~envdoctor.app.facts.collect_facts` raises.
+    Without ``sources`` what the text itself says of its environment counts. The model is not looked at. Raises
+    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises.
     """
     if not text.strip():
-        raise UsageProblem("--error: there is no text: give the message or the traceback, or - for standard input")
+        raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     reading = read_error(text)
-    if reading.failure is None:
-        return Explained(answer_to(reading, Situation(matrix, FactSet())), None)
-    gathered = collect_facts(sources._replace(gpu=False, model=None), matrix) if sources is not None else None
-    facts = gathered.facts if gathered is not None else FactSet()
-    return Explained(answer_to(reading, Situation(matrix, facts)), gathered)
+    first, lines = numbered(text)
+    gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
+    facts = gathered.facts if gathered is not None else _own_facts(text, matrix)
+    situation = Situation(matrix, facts)
+    answer = answer_to(reading, situation)
+    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
 
 
-def text_of_option(value: str) -> str:
-    """The text that ``--error`` gives: its value, or for ``-`` standard input. Raises :class:`JobError`."""
-    if value != "-":
-        return value
+def _own_facts(text: str, matrix: Matrix) -> FactSet:
+    """What a log says of the environment that wrote it."""
+    from envdoctor.derive import derive
+    from envdoctor.observe.documents.reports.report_file import report_facts
+
+    facts = report_facts(text, matrix, "log").facts
+    if list(facts):
+        derive(facts, matrix, None)
+    return facts
+
+
+def text_of_option(option: str, path: str) -> str:
+    """The text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
     try:
-        data = sys.stdin.buffer.read(_LARGEST + 1)
-    except OSError as error:
-        raise JobError(f"--error -: standard input cannot be read: {error.strerror or error}") from None
-    if len(data) > _LARGEST:
-        raise JobError(f"--error -: larger than {_LARGEST // 1024 // 1024} MiB: give its end, where the error stands")
+        data = read_named(Path(path), path, _LARGEST)
+    except (OSError, ValueError) as error:
+        raise JobError(f"{option} {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if data is None:
+        limit = _LARGEST // 1024 // 1024
+        raise JobError(f"{option} {path}: larger than {limit} MiB: give its end, where the error stands")
     return data.decode("utf-8", "replace")

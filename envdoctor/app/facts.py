@@ -15,7 +15,16 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
-from envdoctor.observe.sources import SOURCES, Ask, Environment, cut_short, notes_of, observe_environment, platform_name
+from envdoctor.observe.sources import (
+    DOCUMENTS,
+    SOURCES,
+    Ask,
+    Environment,
+    cut_short,
+    notes_of,
+    observe_environment,
+    platform_name,
+)
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
@@ -24,13 +33,13 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom`` and ``facts`` names
-    the environment (none: the default environment). ``target`` says for which machine it is judged: ``python``,
-    ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`). ``assignments`` are
-    ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file ``configured_in``, which
-    come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and folders of the user's own.
-    ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the working directory unless it is
-    given."""
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts`` and
+    ``report`` names the environment (none: the default environment). ``target`` says for which machine it is judged:
+    ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`).
+    ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
+    ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
+    folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
+    working directory unless it is given."""
 
     python: str | None = None
     path: str | None = None
@@ -38,6 +47,7 @@ class Sources(NamedTuple):
     lock: str | None = None
     sbom: str | None = None
     facts: str | None = None
+    report: str | None = None
     target: Mapping[str, str] = {}
     model: str | None = None
     recipe: Sequence[str] = ()
@@ -103,7 +113,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
-    if environment.target.kind != "facts":
+    if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code)
@@ -117,7 +127,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
     given = FactSet(_given(sources, matrix))
-    ask = Ask(sources.environ, sources.folder(), matrix.registry, given, matrix.rows, matrix.ledger)
+    ask = Ask(sources.environ, sources.folder(), matrix, given)
     return SOURCES[name].open(getattr(sources, name, None), ask)
 
 

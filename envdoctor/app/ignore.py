@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import date
 from pathlib import Path
 
 from envdoctor.app.configuration import find_configuration, load_configuration
@@ -12,6 +10,7 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import spell
+from envdoctor.judge.policy import Ignore
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, with_conditions
 from envdoctor.knowledge.toml_files import LARGEST, TomlError, parse_toml
@@ -21,9 +20,7 @@ from envdoctor.text.nearest import did_you_mean
 __all__ = ["demand_match", "write_ignore"]
 
 
-def write_ignore(
-    rule_id: str, reason: str, *, until: date | None, where: Mapping[str, str], start: Path, config: Path | None
-) -> Path:
+def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     """Append the entry to the project's configuration and return its path; a new envdoctor.toml when there is none.
 
     Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`.
@@ -33,17 +30,18 @@ def write_ignore(
     table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
     if path.exists():
         present = load_configuration(path)  # a file that is already wrong is not made worse
-        if any(entry.id == rule_id and dict(entry.where) == dict(where) for entry in present.ignores):
-            raise UsageProblem(f"{path}: {rule_id} is accepted there already; edit the entry to change it")
+        about = (entry.id, dict(entry.where), entry.path)
+        if any((one.id, dict(one.where), one.path) == about for one in present.ignores):
+            raise UsageProblem(f"{path}: {entry.id} is accepted there already; edit the entry to change it")
         data = Files().whole(str(path), LARGEST)
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:
             table = "tool.envdoctor.ignore"
-    entry = _entry(table, rule_id, reason, until, where)
+    text = _text(table, entry)
     if "\r\n" in before:
-        entry = entry.replace("\n", "\r\n")
+        text = text.replace("\n", "\r\n")
     line_end = "\r\n" if "\r\n" in before else "\n"
-    after = before.rstrip("\r\n") + (line_end * 2 if before.strip() else "") + entry
+    after = before.rstrip("\r\n") + (line_end * 2 if before.strip() else "") + text
     try:
         parse_toml(after.encode(), str(path))
     except TomlError as error:
@@ -77,13 +75,17 @@ def _project(start: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _entry(table: str, rule_id: str, reason: str, until: date | None, where: Mapping[str, str]) -> str:
-    lines = [f"[[{table}]]", f"id = {_quoted(rule_id)}", f"reason = {_quoted(reason)}"]
-    if until is not None:
-        lines.append(f"until = {until.isoformat()}")
-    if where:
-        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in where.items())
+def _text(table: str, entry: Ignore) -> str:
+    lines = [f"[[{table}]]", f"id = {_quoted(entry.id)}", f"reason = {_quoted(entry.reason)}"]
+    if entry.until is not None:
+        lines.append(f"until = {entry.until.isoformat()}")
+    if entry.until_fixed:
+        lines.append("until-fixed = true")
+    if entry.where:
+        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in entry.where.items())
         lines.append(f"where = {{ {pairs} }}")
+    if entry.path is not None:
+        lines.append(f"path = {_quoted(entry.path)}")
     return "\n".join(lines) + "\n"
 
 

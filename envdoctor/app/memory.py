@@ -28,14 +28,17 @@ from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import engine_of, settings_of
 from envdoctor.memory.section import MemorySection
 from envdoctor.memory.serving import predict_serving
-from envdoctor.memory.tracing import Tracer
+from envdoctor.memory.shipped import Shipped
+from envdoctor.memory.stored import Counted, stored_parameters
+from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
 from envdoctor.text.cache import cache_home
 
-__all__ = ["memory"]
+__all__ = ["known_memory", "memory"]
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -51,8 +54,9 @@ def memory(
     exit_zero: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, and judge it
-    against the free memory of the GPU. Where there is no number the report is incomplete (exit code 3).
+    """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, or by shipped
+    coefficients where it cannot be traced, and judge it against the free memory of the GPU. Where there is no number
+    the report is incomplete (exit code 3).
 
     ``data`` is a file of training data: its longest sample, as ``tokenizer`` (a folder, None: the model's) counts it
     and as the recipe cuts it, is the length. Without a model its lengths are all that is told.
@@ -67,14 +71,15 @@ def memory(
     notices = list(gathered.notices)
     facts = gathered.facts
     python = facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", "facts") or not isinstance(python, str):
+    startable = gathered.target.kind not in ("path", "root", *DOCUMENTS) and isinstance(python, str)
+    if data is not None and not startable:
         raise UsageProblem(
-            f"{gathered.target.path} names no interpreter that can be started, and the model is traced in one: "
+            f"{gathered.target.path} names no interpreter that can be started, and tokens are counted in one: "
             "point at it with --python PATH"
         )
     say = progress or (lambda text: None)
     with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
-        place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch), "")
+        place = Place(str(python), sources.environ, sources.folder(), os.path.realpath(scratch), "")
         alone = data is not None and not isinstance(facts.value("model.name"), str)
         if data is not None:
             say("counting tokens")
@@ -87,17 +92,14 @@ def memory(
         else:
             say("tracing the model")
             try:
-                model = model_of(_config(facts, sources), matrix.rows("native-types"))
-                cache = cache_home(sources.environ) if sources.cache else None
-                section = _engine(facts)(facts, model, Tracer(place, _versions(facts), cache))
+                section = _predicted(facts, sources, matrix, place if startable else None)
             except MemoryProblem as error:
                 notices.append(Notice("error", str(error)))
     if section is not None:
         if section["verdict"] is None:
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
             notices.append(Notice("warning", text))
-        facts = change(facts, _facts(section), matrix.registry)
-        derive(facts, matrix)
+        facts = _with_memory(facts, section, matrix)
     rules = matrix.only(lambda rule: rule.scope == "memory")
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
@@ -115,7 +117,41 @@ def memory(
     )
 
 
-def _engine(facts: FactSet) -> Callable[[FactSet, Model, Tracer], MemorySection]:
+def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
+    """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
+    by shipped coefficients, and the section of the report; None where nothing is known of it."""
+    try:
+        section = _predicted(facts, sources, matrix, None)
+    except (MemoryProblem, UsageProblem, JobError):
+        return facts, None
+    return _with_memory(facts, section, matrix), section
+
+
+def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
+    """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+    model = model_of(_config(facts, sources), matrix.rows("native-types"))
+    versions = _versions(facts)
+    cache = cache_home(sources.environ) if sources.cache else None
+    traced: Source = Tracer(place, versions, cache)
+    shipped: Source = Shipped(matrix.table("memory-forms"), versions["transformers"])
+    if (parameters := stored_parameters(_folder(facts, sources))) is not None:
+        # The installed code says itself what it loads of the files.
+        traced = Counted(traced, parameters) if model.nearest else traced
+        shipped = Counted(shipped, parameters)
+    return _engine(facts)(facts, model, FirstOf(traced, shipped))
+
+
+def _folder(facts: FactSet, sources: Sources) -> str:
+    return os.path.join(sources.folder(), str(facts.value("model.path")))
+
+
+def _with_memory(facts: FactSet, section: MemorySection, matrix: Matrix) -> FactSet:
+    facts = change(facts, _facts(section), matrix.registry)
+    derive(facts, matrix)
+    return facts
+
+
+def _engine(facts: FactSet) -> Callable[[FactSet, Model, Source], MemorySection]:
     return predict_serving if engine_of(settings_of(facts)) else predict
 
 
@@ -129,7 +165,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     if not isinstance(folder, str):
         raise missing
     try:
-        config = read_object(os.path.join(sources.folder(), folder), "config.json", name)
+        config = read_object(_folder(facts, sources), "config.json", name)
     except ObservationError as error:
         raise JobError(str(error)) from None
     if not isinstance(config, dict):
@@ -155,4 +191,4 @@ def _facts(section: MemorySection) -> list[Fact]:
         "memory.verdict": section["verdict"],
         "memory.phase": section["phase"],
     }
-    return [Fact(key, value, "memory", "derived") for key, value in values.items() if value is not None]
+    return [Fact(key, value, "memory", "memory") for key, value in values.items() if value is not None]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from envdoctor.judge.judging import Judgement
+from envdoctor.judge.policy import exit_code
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
@@ -41,7 +42,6 @@ def report_of(
 
     ``exit_zero`` turns 1 into 0 only. ``started`` is a reading of ``time.perf_counter()``.
     """
-    gated = any(finding.gate for finding in judgement.findings)
     return Report(
         command=command,
         target=target,
@@ -52,8 +52,9 @@ def report_of(
         findings=judgement.findings,
         not_checked=judgement.not_checked,
         rules_checked=judgement.rules_checked,
-        exit_code=3 if incomplete else (1 if gated and not exit_zero else 0),
+        exit_code=exit_code(judgement.findings, incomplete=incomplete, exit_zero=exit_zero),
         notices=tuple(notices),
+        passed=judgement.passed,
         plan=judgement.plan,
         revision=revision,
         probe=probe,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from envdoctor.app.baseline import stale
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
@@ -44,17 +45,17 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     known = matrix.origins() if policy.severities or policy.ignores else {}
 
     def present(rule_id: str, where: str) -> str:
-        retired = None if rule_id in known else matrix.retired(rule_id)
-        if retired is None or retired.now is None:
-            return rule_id
-        notices.append(Notice("note", f"{where} {rule_id} names {retired.now} by its former id"))
-        return retired.now
+        now = rule_id if rule_id in known else _now(rule_id, matrix)
+        if now != rule_id:
+            notices.append(Notice("note", f"{where} {rule_id} names {now} by its former id"))
+        return now
 
     for rule_id in policy.severities:
         if rule_id not in known and matrix.retired(rule_id) is None:
             hint = did_you_mean(rule_id, known, "`envdoctor matrix list` names them")
             raise UsageProblem(f"rules: {rule_id}: there is no such rule; {hint}")
     renamed = policy._replace(
+        baseline=policy.baseline and tuple(one._replace(id=_now(one.id, matrix)) for one in policy.baseline),
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(
             entry._replace(id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
@@ -63,13 +64,27 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     return renamed, notices
 
 
+def _now(rule_id: str, matrix: Matrix) -> str:
+    retired = matrix.retired(rule_id)
+    return rule_id if retired is None or retired.now is None else retired.now
+
+
 def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
-    """What to say of ignores that ended, name no rule, or matched nothing."""
+    """What to say of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
     for entry in judgement.expired:
-        yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back")
+        fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
+        release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
+        text = f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back"
+        if release:
+            text = f"{entry.origin}: the ignore of {entry.id} ended with {release}, which has the fix"
+        yield Notice("warning", text)
     known = matrix.origins() if policy.ignores else {}
     for entry in policy.ignores:
         if entry.id not in known:
             yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
     for entry in judgement.dead:
         yield Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")
+    gone = stale(policy.baseline or (), judgement.findings, judgement.passed)
+    if gone:
+        text = f"findings of the baseline that are gone: {len(gone)}; --write-baseline beside --baseline drops them"
+        yield Notice("note", text)

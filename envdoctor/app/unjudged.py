@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
 
 __all__ = ["Unjudged", "unjudged", "unknown_model"]
@@ -29,7 +30,7 @@ def unjudged(
     ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left.
     """
     found = [Unjudged(cut_short, asked=True)] if cut_short else []
-    if target.kind not in ("facts", "none"):
+    if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.value("dist")
         if isinstance(dists, Records) and not dists and dists.incomplete is None:
             found.append(Unjudged(f"no package is installed in {target.path}", asked=True))

@@ -1,4 +1,4 @@
-"""``envdoctor explain ID`` and ``envdoctor explain --error TEXT``."""
+"""``envdoctor explain ID``, ``envdoctor explain --error TEXT`` and ``envdoctor explain --log FILE``."""
 
 from __future__ import annotations
 
@@ -20,37 +20,59 @@ __all__ = ["command"]
 @click.command("explain")
 @click.argument("rule_id", metavar="ID", required=False)
 @click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
+@click.option("--log", metavar="FILE|-", help="The log of a run, or the traceback at its end; - is standard input.")
 @environment_options
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
 @configuration_options
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of --error."
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Of --error and --log.",
 )
 @click.option(
     "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
 )
 @click.pass_context
-def command(ctx: click.Context, /, rule_id: str | None, error: str | None, **options: Any) -> int:
+def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: str | None, **options: Any) -> int:
     """Print everything known about a rule, or about an error message.
 
     \b
     envdoctor explain torch-2-5-0-glm4-batch-nan
     envdoctor explain --error "cannot import name 'HybridCache' from 'transformers'" --python .venv/bin/python
     python train.py 2>&1 | tail -50 | envdoctor explain --error -
+    envdoctor explain --log train.log --report env.txt
 
     Of a rule: conditions, reasons, fixes, evidence, tests. Of an ImportError, an AttributeError or an unexpected
-    keyword argument: which releases have the name, where it went, what to install. Exit code 3: nothing is known.
+    keyword argument: which releases have the name, where it went, what to install. Of other errors and whole logs: the
+    rules whose symptoms stand in them. A log is judged for the environment that an option names, else for what it says
+    of its own. Exit code 3: nothing is known.
     """
-    if (rule_id is None) is (error is None):
-        raise click.UsageError("Missing argument 'ID', or --error TEXT: give one of them.", ctx)
+    if sum(given is not None for given in (rule_id, error, log)) != 1:
+        raise click.UsageError("Missing argument 'ID', --error TEXT or --log FILE: give one of them.", ctx)
     from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.color import choose_lang
 
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
-    if error is not None:
-        return _explain_error(error, configuration, matrix, lang, options)
+    if error is not None or log is not None:
+        from envdoctor.app.explain_error import text_of_option
+
+        text = (
+            text_of_option("--log", log)
+            if log is not None
+            else error
+            if error != "-"
+            else text_of_option("--error", "-")
+        )
+        here = log is None or any(
+            options[name] for name in ("python", "path", "root", "facts", "report", "assignments")
+        )
+        options["no_environment"] = options["no_environment"] or not here
+        return _explain_error(str(text), configuration, matrix, lang, options)
     return _explain_rule(str(rule_id), matrix, lang)
 
 
@@ -65,13 +87,13 @@ def _explain_rule(rule_id: str, matrix: Matrix, lang: str) -> int:
 
 
 def _explain_error(error: str, configuration: Configuration, matrix: Matrix, lang: str, options: dict[str, Any]) -> int:
-    from envdoctor.app.explain_error import explain_error, text_of_option
+    from envdoctor.app.explain_error import explain_error
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.color import choose_width
     from envdoctor.report.page import Page
 
     sources = None if options["no_environment"] else sources_of(configuration, options)
-    explained = explain_error(text_of_option(error), matrix, sources)
+    explained = explain_error(error, matrix, sources)
     gathered = explained.gathered
     target = gathered.target if gathered is not None else None
     if options["format_"] == "json":

@@ -31,6 +31,7 @@ _COMMANDS = {
     "diff-revision": "diff_revision",
     "pin": "pin",
     "facts": "facts",
+    "compare": "compare",
     "explain": "explain",
     "ignore": "ignore",
     "matrix": "matrix",
@@ -90,7 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()
     try:
         with ended_in_order():
-            result: Any = cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+            result: Any = cli.main(
+                args=list(arguments) if arguments is not None else None, prog_name="envdoctor", standalone_mode=False
+            )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:

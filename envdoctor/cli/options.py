@@ -48,6 +48,9 @@ def environment_options(function: Function) -> Function:
                 "--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."
             ),
             click.option(
+                "--report", metavar="FILE", help="Pasted report: env commands, pip list, prose; - is standard input."
+            ),
+            click.option(
                 "--set",
                 "assignments",
                 metavar="KEY=VALUE",
@@ -172,7 +175,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts")):
+    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts", "report")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -183,6 +186,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         lock=options.get("lock"),
         sbom=options.get("sbom"),
         facts=options["facts"],
+        report=options.get("report"),
         target={
             name: text for name in ("python", "platform", "gpu", "driver") if (text := options.get(f"target_{name}"))
         },

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +15,7 @@ from envdoctor.report.formats import names
 
 if TYPE_CHECKING:
     from envdoctor.app.configuration import Configuration
-    from envdoctor.judge.policy import Policy
+    from envdoctor.judge.policy import Known, Policy
     from envdoctor.report.report import Report
 
 __all__ = ["policy_of", "present", "report_options"]
@@ -22,6 +23,7 @@ __all__ = ["policy_of", "present", "report_options"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SEVERITIES = ["error", "warning", "note"]
+_FILE = click.Path(path_type=Path)
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
 
 
@@ -42,7 +44,16 @@ def report_options(function: Function) -> Function:
                 help="Lowest confidence that fails the run.  [reported]",
             ),
             click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
+            click.option("--baseline", metavar="FILE", type=_FILE, help="Findings that are known do not fail the run."),
+            click.option(
+                "--write-baseline",
+                metavar="FILE",
+                type=_FILE,
+                help="Accept what is found; beside --baseline only drop what is gone.",
+            ),
+            click.option("--only-new", is_flag=True, help="Show only what is not in the baseline."),
             click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
+            click.option("--statistics", "format_", flag_value="statistics", help="Only counts by rule."),
             click.option(
                 "--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."
             ),
@@ -67,12 +78,23 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
     """The gate and what the project accepts: command line over environment variables over configuration."""
     from envdoctor.judge.policy import Policy
 
+    if options["only_new"] and options["baseline"] is None:
+        raise click.UsageError("--only-new needs --baseline FILE, which says what is old")
     return Policy(
         fail_on=options["fail_on"] or configuration.fail_on or "error",
         fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",
         ignores=configuration.ignores,
         severities=configuration.severities,
+        baseline=_baseline(options),
     )
+
+
+def _baseline(options: dict[str, Any]) -> tuple[Known, ...] | None:
+    if options["baseline"] is None:
+        return None
+    from envdoctor.app.baseline import read_baseline
+
+    return read_baseline(options["baseline"])
 
 
 def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
@@ -84,6 +106,10 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     verbosity = options["verbose"] - options["quiet"]
     if verbosity > 0:
         report = replace(report, all_facts=True)
+    if options["write_baseline"] is not None:
+        report = _accepted(report, options)
+    if options["only_new"]:
+        report = replace(report, findings=tuple(one for one in report.findings if one.baseline != "unchanged"))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
     for name, path in parse_outputs(options["outputs"], names()):
         from envdoctor.app.whole_file import write_whole
@@ -94,6 +120,16 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     elif verbosity > -2:
         write_stdout(_on_terminal(report, lang, options["color"], verbosity, detail))
     return report.exit_code
+
+
+def _accepted(report: Report, options: dict[str, Any]) -> Report:
+    """The report after its findings were written as a baseline; they fail this run no more."""
+    from envdoctor.app.baseline import write_baseline
+
+    before = _baseline(options)
+    count = write_baseline(options["write_baseline"], report, before)
+    click.echo(f"{options['write_baseline']}: {count} finding(s) accepted", err=True)
+    return report if before is not None else replace(report, exit_code=0)
 
 
 def _on_terminal(report: Report, lang: str, color: str, verbosity: int, detail: str) -> str:

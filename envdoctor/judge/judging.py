@@ -19,10 +19,11 @@ from envdoctor.judge.finding import (
     Location,
     NotChecked,
     Plan,
+    fingerprint_of,
 )
 from envdoctor.judge.folding import elsewhere, fold, without_folded
 from envdoctor.judge.messages import fill, text_of, title_of
-from envdoctor.judge.policy import Ignore, Policy, fails_gate, ignore_reason
+from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
@@ -39,7 +40,7 @@ class Problem(NamedTuple):
 class Judgement(NamedTuple):
     """``facts`` are the judged ones. ``rules_checked`` counts the rules that got a yes or a no.
     ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
-    evaluated. ``plan`` is added by install, as the fixes are."""
+    evaluated. ``passed`` are the ids of the rules that do not apply. ``plan`` is added by install, as the fixes are."""
 
     facts: FactSet
     findings: tuple[Finding, ...]
@@ -48,6 +49,7 @@ class Judgement(NamedTuple):
     expired: tuple[Ignore, ...] = ()
     dead: tuple[Ignore, ...] = ()
     plan: Plan | None = None
+    passed: tuple[str, ...] = ()
 
 
 def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
@@ -57,6 +59,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         NotChecked(broken.id, "", {}, reason="; ".join(broken.problems)) for broken in matrix.broken
     ]
     decided: set[str] = set()
+    passed: list[str] = []
     for rule in matrix.rules:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
@@ -66,8 +69,11 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
             continue
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
+        passed += [] if outcome.holds else [rule.id]
     findings = [_finding(rule, match, facts, matrix, policy) for rule, match in applied]
-    findings, used, expired = _ignore(findings, policy)
+    findings, used, expired = _ignore(findings, policy, matrix)
+    if policy.baseline is not None:
+        findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
     stands_for = fold(findings, applied)
     for number, root in stands_for.items():
         findings[number] = findings[number]._replace(superseded_by=findings[root].id)
@@ -77,7 +83,9 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     gating = _gating(findings, stands_for, policy)
     findings = [finding._replace(gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
-    return Judgement(facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead)
+    return Judgement(
+        facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead, passed=tuple(passed)
+    )
 
 
 def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
@@ -126,7 +134,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         why=fill(text_of(texts["why"]), read),
         subjects=match.keys,
         facts=found,
-        fingerprint=_fingerprint(rule.id, item),
+        fingerprint=fingerprint_of(rule.id, item),
         assumed=tuple(
             Assumption(key, spell(read(key).value), text_of(because), default)
             for key, _, because, default in match.assumed
@@ -229,20 +237,14 @@ def _behind(keys: Iterable[str], facts: FactSet, registry: Registry) -> tuple[Lo
     return tuple(dict.fromkeys(filter(None, (Location.of(facts.get(key).origin) for key in behind))))
 
 
-def _fingerprint(rule_id: str, item: Mapping[str, str]) -> str:
-    """Names the finding across runs: rule and record, no path and no version."""
-    import hashlib  # 3 ms and 4 MiB: only a run with findings pays
-
-    parts = [rule_id, *(f"{key}={value}" for key, value in sorted(item.items()))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _ignore(findings: Iterable[Finding], policy: Policy) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
+def _ignore(
+    findings: Iterable[Finding], policy: Policy, matrix: Matrix
+) -> tuple[list[Finding], list[Ignore], list[Ignore]]:
     used: list[Ignore] = []
     expired: list[Ignore] = []
     result: list[Finding] = []
     for finding in findings:
-        accepted = ignore_reason(finding, policy)
+        accepted = ignore_reason(finding, policy, lambda rule_id: bool(matrix.fixed_in(rule_id)))
         if accepted is None:
             result.append(finding)
             continue

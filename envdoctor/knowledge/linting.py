@@ -13,6 +13,7 @@ from envdoctor.knowledge.ledger_schema import LARGEST, complaints
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
+from envdoctor.knowledge.symptoms import faults_of
 from envdoctor.knowledge.table_schemas import document_schema
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import ENGINES
@@ -45,6 +46,9 @@ def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
     yield from _evidence(rule, texts, today)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(rule, texts, matrix)
+    ordinary = matrix.part("ordinary-log", "log").get("lines", ())
+    for symptom in texts["symptom"]:
+        yield from (f"symptom: {fault}" for fault in faults_of(symptom, ordinary))
     for other in rule.explained_by:
         explaining = matrix.find(other)
         if explaining is None or not _has_columns(explaining.each, rule.explained_by[other], matrix):

@@ -106,6 +106,12 @@ class Matrix:
             texts: Mapping[str, Any] = json.loads(file.read(length))
         return texts
 
+    def fixed_in(self, rule_id: str) -> Mapping[str, str]:
+        """The first releases, by their fact keys, without the problem of a rule; empty when none are known."""
+        rule = self.find(rule_id)
+        found: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
+        return found
+
     def find(self, rule_id: str) -> Rule | None:
         """The rule of that id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)

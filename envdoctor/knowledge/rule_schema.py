@@ -147,6 +147,7 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             "details": _TRANSLATED,
             "fix": tables(_FIX),
             "evidence": tables(_EVIDENCE),
+            "symptom": tables(table({"lines": TEXTS, "seen": TEXT})),
             "test": tables(_TEST),
         },
     )

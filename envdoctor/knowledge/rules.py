@@ -47,10 +47,9 @@ class Rule(NamedTuple):
     ``explained_by`` maps rules with the same ``each`` to columns: a finding of such a rule (or an earlier one of this
     rule, where it names itself) about another record, at least as severe, stands for this one when the two records are
     known to agree in these columns.
-    ``scope`` is revision for rules about two revisions, probe for those about experiments, memory for those about a
-    prediction, watch for those about a training run, environment for all others. ``texts`` locates the texts: a
-    mapping, or
-    ``[offset, length]`` in the compiled file.
+    ``scope`` is drift for rules about several machines, revision for rules about two revisions, probe for those about
+    experiments, memory for those about a prediction, watch for those about a training run, environment for all others.
+    ``texts`` locates the texts: a mapping, or ``[offset, length]`` in the compiled file.
     """
 
     id: str
@@ -127,6 +126,7 @@ def parse_rule(rule_id: str, origin: str, data: Mapping[str, Any], registry: Reg
         **{name: data.get(name) for name in ("message", "why", "details")},
         "fix": [{**_FIX, **fix, "kind": _kind(fix)} for fix in data.get("fix", ())],
         "evidence": [{**entry, "checked": str(entry["checked"])} for entry in data.get("evidence", ())],
+        "symptom": data.get("symptom", []),
         "test": [{"name": None, "complete": [], **test} for test in data.get("test", ())],
     }
     return Rule(
@@ -157,6 +157,8 @@ def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Ite
         return "revision"
     if prefixes & {"probe", "import_run"}:
         return "probe"
+    if "drift" in prefixes:
+        return "drift"
     if "memory" in prefixes:
         return "memory"
     return "watch" if "watch" in prefixes else "environment"

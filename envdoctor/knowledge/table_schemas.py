@@ -42,6 +42,15 @@ _ANY_TEXT = text("a text", lambda given: True)
 _CC = text('a compute capability such as "8.6"', re.compile(r"\d{1,2}\.\d\Z").match)
 _ARCH = text('an architecture such as "sm_90" or "compute_90"', re.compile(r"(sm|compute)_\d{2,3}[af]?\Z").match)
 _STATEMENT = text("`import module` or `from module import name`", parse_statement)
+
+
+def _is_bounded(pattern: str) -> bool:
+    """A regular expression with the group ``value`` in which nothing repeats without end."""
+    plain = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", pattern))
+    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
+
+
+_PATTERN = text("a regular expression with the group `value` and bounded repetition", _is_bounded)
 _RELEASE_OR_RANGE = either(VERSION, SPECIFIER)
 _GPU_KINDS = ("data-center", "workstation", "consumer", "embedded")
 
@@ -110,6 +119,22 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "name": _rows({"old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="old"),
         "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
         "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
+    },
+    "memory-forms": {
+        "measured": table({"margin": NUMBER}),
+        "drift": mapping(TEXT, NUMBER),
+        "model": tables(
+            table(
+                {
+                    **{"key": TEXT, "tied": FLAG, "least": TEXTS, "modules": mapping(TEXT, TEXTS)},
+                    **{"linear": TEXT, "rest": TEXT},
+                }
+            ),
+            ["key"],
+        ),
+        "form": tables(
+            table({"releases": TEXTS, "jobs": TEXTS, "segment": TEXT, "operation": TEXT, "terms": mapping(TEXT, TEXT)})
+        ),
     },
     "native-types": {
         "row": _rows(
@@ -190,6 +215,16 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "until": mapping(VERSION, TEXTS),
         "never": table({"names": TEXTS}),
     },
+    "report-forms": {
+        "package": tables(table({"name": _NAME, "also": TEXTS}), ["name"]),
+        "label": tables(table({"labels": TEXTS, "fact": TEXT, "values": _PATTERN}, {"absent": TEXTS})),
+        "line": tables(
+            table({"pattern": _PATTERN}, {"has": TEXT, "fact": TEXT, "loose": FLAG, "table": FLAG, "known": FLAG})
+        ),
+        "system": tables(table({"platform": TEXT, "words": TEXTS}), ["platform"]),
+        "prose": table({"allowed": TEXTS, "doubt": TEXTS}),
+    },
+    "ordinary-log": {"log": table({"lines": TEXTS})},
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "withdrawn-releases": {
         "release": _rows(
@@ -224,7 +259,14 @@ _OTHERS: Mapping[str, Check] = {
                 TEXT,
                 table(
                     {"en": TEXT},
-                    {"zh": TEXT, "given_with": TEXT, "part_of": TEXTS, "keys": TEXTS, "beside": mapping(TEXT, TEXT)},
+                    {
+                        "zh": TEXT,
+                        "asks": WORDS,
+                        "given_with": TEXT,
+                        "part_of": TEXTS,
+                        "keys": TEXTS,
+                        "beside": mapping(TEXT, TEXT),
+                    },
                 ),
             ),
             "fact": mapping(

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.problem import MemoryProblem
 
-__all__ = ["Model", "model_of"]
+__all__ = ["MARGIN", "Model", "model_of"]
 
 #: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
 #: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
-_MARGIN = 0.3
+MARGIN = 0.3
 
 
 class Model(NamedTuple):
@@ -76,4 +76,4 @@ def model_of(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Mo
             f"not fit its config.json: {', '.join(dict.fromkeys(unlike))}"
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    return Model(native, named, _MARGIN, row)
+    return Model(native, named, MARGIN, row)

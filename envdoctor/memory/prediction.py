@@ -13,16 +13,16 @@ from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.sharding import sharing
-from envdoctor.memory.tracing import Trace, Tracer
+from envdoctor.memory.tracing import Source, Trace
 from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
 
-__all__ = ["predict", "rounded", "traced"]
+__all__ = ["level_of", "predict", "rounded", "said_of", "traced"]
 
 #: Traces of changes look at the one length that is asked.
 _SHORTEST = 16
 
 
-def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
+def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     plan, given = plan_of(facts), settings_of(facts, model.config.get("hidden_size"))
     base = {**model.job(plan.job), "config": model.config}
@@ -42,7 +42,7 @@ def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
         peak = max(peak, answer, key=lambda one: one.size)
 
     def needed(peak: Peak) -> Need:
-        return need_of(peak.size, peak.most(model.margin))
+        return need_of(peak.most(-trace.less), peak.most(model.margin + trace.more))
 
     need = needed(peak)
     gpu = gpu_of(facts.value("gpu"), int(given.get("world_size") or 1))
@@ -69,7 +69,7 @@ def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
             changes.append(change(saving, form.at(**{"batch": batch, "tokens": plan.tokens, **saving.job})))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
-        "level": model.level,
+        "level": level_of(model, trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -93,12 +93,26 @@ def predict(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
         ],
         "changes": changes,
         "serving": None,
-        "assumed": [*model.assumed(plan.job), *plan.assumed],
+        "assumed": [*said_of(model, trace, plan.job), *plan.assumed],
         "savers": list(plan.savers),
     }
 
 
-def traced(job: Mapping[str, Any], tracer: Tracer) -> Trace:
+def level_of(model: Model, trace: Trace) -> str:
+    """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
+    return "shipped" if trace.release else model.level
+
+
+def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
+    """What is to be said of where the answer comes from."""
+    shipped = (
+        f"nothing was traced here: this is by shipped coefficients of transformers {trace.release}; activations may "
+        f"take {trace.less:.0%} less to {trace.more:.0%} more"
+    )
+    return [*([shipped] if trace.release else []), *model.assumed(job)]
+
+
+def traced(job: Mapping[str, Any], tracer: Source) -> Trace:
     """The trace of one job. Raises :class:`MemoryProblem`."""
     (trace,) = tracer.run([job])
     if isinstance(trace, str):

@@ -95,7 +95,7 @@ def plan_of(facts: FactSet) -> Plan:
     stage = given.get("stage") or "sft"
     if training and stage not in ("sft", "pt", "dpo"):
         raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft and dpo")
-    batch = (training and given.get("train_batch_size")) or given.get("batch_size")
+    batch = _batch(facts, training)
     if not batch:
         batch = 1
         assumed.append("the batch size was not given: 1 was taken")
@@ -140,6 +140,13 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     elif method not in ("full", "lora", "qlora"):
         raise MemoryProblem(f"the memory of the method {method} is not predicted yet, only of full, lora and qlora")
     return str(method)
+
+
+def _batch(facts: FactSet, training: bool) -> int | None:
+    """Samples a step: for training those of training, unless somebody gave the batch size alone (``--set``)."""
+    names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
+    known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
+    return int(min(known, key=lambda one: one[0])[1]) if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:

@@ -15,11 +15,11 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.memory.closed_form import ClosedForm, kept_bytes
 from envdoctor.memory.model import Model
-from envdoctor.memory.prediction import rounded, traced
+from envdoctor.memory.prediction import level_of, rounded, said_of, traced
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import engine_of, plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
-from envdoctor.memory.tracing import Tracer
+from envdoctor.memory.tracing import Source
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
 
 __all__ = ["predict_serving"]
@@ -33,7 +33,7 @@ _SHARE = 0.9
 _GRAPHS = 1.0
 
 
-def predict_serving(facts: FactSet, model: Model, tracer: Tracer) -> MemorySection:
+def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     given, config = settings_of(facts), model.config
     length = given.get("max_model_len") or config.get("max_position_embeddings")
@@ -72,7 +72,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Tracer) -> MemorySecti
             "--set recipe.gpu_memory_utilization=absent"
         )
     return {
-        "level": model.level,
+        "level": level_of(model, trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -104,7 +104,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Tracer) -> MemorySecti
             "cache_tokens": max(0, int(left(asked) / cache * tokens)),
             "length": length,
         },
-        "assumed": [*model.assumed(plan.job), *assumed],
+        "assumed": [*said_of(model, trace, plan.job), *assumed],
         "savers": [],
     }
 

@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.text.cache import CacheFolder
 
-__all__ = ["Trace", "Tracer"]
+__all__ = ["FirstOf", "Source", "Trace", "Tracer"]
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
@@ -21,17 +21,43 @@ _MOST_KEPT = 200
 
 class Trace(NamedTuple):
     """What one job gave: ``model`` (depth, parameters, …), and its points: layers, tokens, and by segment of the step
-    the live bytes by what they hold, with the operation at the most."""
+    the live bytes by what they hold, with the operation at the most. Where it comes from shipped coefficients,
+    ``release`` is the transformers that they are of, and activations may take ``less`` or ``more`` by these shares."""
 
     model: Mapping[str, Any]
     points: tuple[Mapping[str, Any], ...]
+    release: str = ""
+    less: float = 0.0
+    more: float = 0.0
+
+
+class Source(Protocol):
+    """Where traces come from."""
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or the sentence that says why there is none."""
+
+
+class FirstOf(NamedTuple):
+    """Asks ``second`` for what ``first`` has not."""
+
+    first: Source
+    second: Source
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or why there is none, as far as the first says so."""
+        found = self.first.run(jobs)
+        left = [place for place, one in enumerate(found) if isinstance(one, str)]
+        for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
+            found[place] = one if isinstance(one, Trace) else found[place] or one
+        return found
 
 
 class Tracer:
-    """Runs jobs at ``place``. ``versions`` are those of the packages that decide; where one is not known, or names no
-    released code, nothing is taken from the cache or kept there."""
+    """Runs jobs at ``place``; without one it knows what is in the cache alone. ``versions`` are those of the packages
+    that decide; where one is not known, or names no released code, nothing is taken from the cache or kept there."""
 
-    def __init__(self, place: Place, versions: Mapping[str, str | None], cache: str | None) -> None:
+    def __init__(self, place: Place | None, versions: Mapping[str, str | None], cache: str | None) -> None:
         self._place = place
         self._versions = versions
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
@@ -45,7 +71,9 @@ class Tracer:
             if kept is not None:
                 found[place] = _trace([json.loads(line) for line in kept.splitlines()])
         left = [place for place in range(len(jobs)) if place not in found]
-        if left:
+        if self._place is None:
+            found.update(dict.fromkeys(left, ""))
+        elif left:
             tasks = [self._task(jobs[place]) for place in left]
             for place, answer in zip(left, run_in_target(tasks, self._place), strict=True):
                 found[place] = self._taken(jobs[place], answer)

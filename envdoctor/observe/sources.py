@@ -6,21 +6,30 @@ runs on this machine, so that what the machine says holds for it.
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Records
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
 from envdoctor.observe.target import Target
 from envdoctor.text.files import Spent
 
 if TYPE_CHECKING:
-    from envdoctor.knowledge.ledger import Ledger
     from envdoctor.observe.locate.layout import Layout
 
-__all__ = ["SOURCES", "Ask", "Environment", "Source", "cut_short", "notes_of", "observe_environment", "platform_name"]
+__all__ = [
+    "DOCUMENTS",
+    "SOURCES",
+    "Ask",
+    "Environment",
+    "Source",
+    "cut_short",
+    "notes_of",
+    "observe_environment",
+    "platform_name",
+]
 
 
 class Environment(NamedTuple):
@@ -34,15 +43,13 @@ class Environment(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Who asks: the caller's variables and folder, the registry that documents are checked against, the facts that were
-    typed (a lock says what would be installed for a stated target), and what is known of released packages."""
+    """Who asks: the caller's variables and folder, the matrix, which documents are read by, and the facts that were
+    typed (a lock says what would be installed for a stated target)."""
 
     environ: Mapping[str, str]
     cwd: str
-    registry: Registry
+    matrix: Matrix
     given: FactSet
-    rows: Callable[..., Any]
-    ledger: "Ledger"
 
 
 class Source(NamedTuple):
@@ -81,7 +88,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
 
     name = str(given)
     try:
-        facts = read_facts_file(Path(ask.cwd, name), ask.registry, name)
+        facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name)
     except ObservationError as error:
         raise ObservationError(f"--facts {error}") from None
     return Environment(Target("facts", name, "--facts"), False, facts)
@@ -91,10 +98,22 @@ def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
         from envdoctor.observe.documents.locks.opening import open_lock
 
-        facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.rows, ask.ledger, option=f"--{kind}")
+        facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.matrix.rows, ask.matrix.ledger, option=f"--{kind}")
         return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
 
     return open_
+
+
+def _report(given: str | None, ask: Ask) -> Environment:
+    from envdoctor.observe.documents.reports.report_file import read_report
+
+    name = str(given)
+    try:
+        read = read_report(Path(ask.cwd, name), ask.matrix, name)
+    except ObservationError as error:
+        error.args = (f"--report {error}",)
+        raise
+    return Environment(Target("report", name, "--report"), False, read.facts, notes=read.notes)
 
 
 _ENVIRONMENT = {"en": "Environment", "zh": "环境"}
@@ -107,7 +126,11 @@ SOURCES: dict[str, Source] = {
     "lock": Source("--lock", {"en": "Lock file", "zh": "锁文件"}, _document("lock")),
     "sbom": Source("--sbom", {"en": "SBOM", "zh": "SBOM"}, _document("sbom")),
     "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
+    "report": Source("--report", {"en": "Report", "zh": "环境报告"}, _report),
 }
+
+#: Sources that describe an environment of somewhere else; a lock is one of the project at hand.
+DOCUMENTS = ("facts", "report")
 
 
 def observe_environment(environment: Environment, request: Request, rooms: Iterable[str] = ()) -> FactSet:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked
+from envdoctor.judge.finding import SEVERITIES, NotChecked
+from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["closing_lines", "help_steps", "notice_lines", "verbose_lines"]
+__all__ = [
+    "advices",
+    "closing_lines",
+    "counts_line",
+    "help_steps",
+    "is_given",
+    "missing_words",
+    "notice_lines",
+    "verbose_lines",
+]
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -45,11 +55,9 @@ def notice_lines(report: Report, page: Page, color: bool) -> list[str]:
 def closing_lines(report: Report, page: Page) -> list[str]:
     """Counts of findings and rules, then help for the rules that could not be checked, then the next commands."""
     shown = report.shown()
-    lines = page.items(_counts(report, shown, page), "", "", " " if page.lang == "en" else "")
-    for text in _help(report, page):
+    lines = page.items(_counts(report, page), "", "", " " if page.lang == "en" else "")
+    for text in advices(report, page):
         lines += page.lines(text)
-    if report.command == "check" and any(True for _ in report.facts.below("recipe.")):
-        lines += page.lines(page.say("Whether this run fits into memory was not judged."), "", "  ")
     if not shown or page.verbosity > 0:
         text = page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
         lines += page.lines(text, "", "  ")
@@ -90,7 +98,7 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 
 def verbose_lines(report: Report, page: Page) -> list[str]:
     """With -v: the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, _reason(entry, page)) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, missing_words(entry, page)) for entry in report.not_checked]
     ignored = [(f.severity, f.id, f.ignored) for f in report.findings if f.ignored is not None]
     twins = [(f.severity, f.id, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
     lines: list[str] = []
@@ -105,8 +113,13 @@ def verbose_lines(report: Report, page: Page) -> list[str]:
     return lines
 
 
-def _counts(report: Report, shown: tuple[Finding, ...], page: Page) -> list[str]:
-    by_severity = Counter(finding.severity for finding in shown)
+def counts_line(report: Report, page: Page) -> str:
+    """The findings by severity, and how many rules were and could not be checked."""
+    return (" " if page.lang == "en" else "").join(_counts(report, page))
+
+
+def _counts(report: Report, page: Page) -> list[str]:
+    by_severity = Counter(finding.severity for finding in report.shown())
     errors, warnings, notes = (by_severity[level] for level in ("error", "warning", "note"))
     parts = [page.say("{n} error(s)", errors)] if errors else []
     parts += [page.say("{n} warning(s)", warnings)] if warnings else []
@@ -124,7 +137,8 @@ def _counts(report: Report, shown: tuple[Finding, ...], page: Page) -> list[str]
     ]
 
 
-def _help(report: Report, page: Page) -> list[str]:
+def advices(report: Report, page: Page) -> list[str]:
+    """What would help how many of the rules that could not be checked, in the order of how much it helps."""
     texts: list[str] = []
     helped = 0
     taken = _taken(report)
@@ -140,7 +154,7 @@ def _help(report: Report, page: Page) -> list[str]:
 
 def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
-    taken = {"environment"} if report.target.kind not in ("facts", "none") else set()
+    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         given = report.facts.value(entry.get("given_with", ""))
         if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):
@@ -156,12 +170,13 @@ def _advice(report: Report, name: str, page: Page) -> str:
         texts = {**texts, **beside}
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
-    open_ = [spec for spec in known if not _is_given(report, spec.key)]
+    open_ = [spec for spec in known if not is_given(report, spec.key)]
     named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
     return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
 
 
-def _is_given(report: Report, key: str) -> bool:
+def is_given(report: Report, key: str) -> bool:
+    """Whether a fact is known, a column of a list for each of its items."""
     records = report.registry.records_of(key)
     value = report.facts.value(records.key if records is not None else key)
     if isinstance(value, Records):
@@ -169,7 +184,7 @@ def _is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def _reason(entry: NotChecked, page: Page) -> str:
+def missing_words(entry: NotChecked, page: Page) -> str:
     """What was missing, by reason; of a list of things the list itself, not each of its columns."""
     if entry.reason is not None:
         return page.sentence(entry.reason)

@@ -37,6 +37,7 @@ def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
         "moved": [_data(moved) for moved in answer.moved],
         **({"asker": _data(answer.asker)} if answer.asker is not None else {}),
         "ways": [_data(way) for way in answer.ways],
+        "suspects": [_data(suspect) for suspect in answer.suspects],
         "rules": [_data(rule) for rule in answer.rules],
         "notes": [{"code": code, "about": about} for code, about in answer.notes],
         **({"target": cleaned(target)._asdict()} if target is not None else {}),

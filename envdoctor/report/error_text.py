@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
+from envdoctor.answers.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
@@ -14,7 +14,7 @@ from envdoctor.report.page import LABEL, Page
 
 __all__ = ["render"]
 
-_LONGEST_MESSAGE = 300
+_LONGEST_MESSAGE, _MISSING = 300, 4
 _NOTES = {
     "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an "
     "import in a circle, stands further up in the traceback",
@@ -35,7 +35,10 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     lines = page.lines(shortened(said, _LONGEST_MESSAGE), "", "  ")
     if not answer.known:
         return "\n".join([*lines, *page.lines(_not_known(answer, page), "  ", "  ")])
-    lines += [line for group in _parts(answer, page) for line in group]
+    for suspect in answer.suspects:
+        lines += ["", *_suspect(suspect, page)]
+    parts = [line for group in _parts(answer, page) for line in group]
+    lines += ["", *parts] if answer.suspects and parts else parts
     if target is not None and facts is not None:
         lines += ["", *target_lines(target, cleaned(facts), page)]
     elif any(home.releases is not None for home in answer.homes):
@@ -43,10 +46,27 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     return "\n".join(lines)
 
 
+def _suspect(suspect: Suspect, page: Page) -> Iterator[str]:
+    title = suspect.title.in_language(page.lang)
+    yield from page.lines(page.say("{name}: {value}", name=f"rule[{suspect.id}]", value=title), "", "  ")
+    said = page.say("{name}: {value}", name=page.say("line {n}", suspect.line), value=shortened(suspect.said, 200))
+    yield from page.labelled("  " + page.say("seen"), said)
+    yield from page.labelled("  " + page.say("why"), suspect.why.in_language(page.lang))
+    if suspect.applies:
+        yield from page.labelled("  " + page.say("applies"), page.say("yes, by the facts that are known"))
+    elif suspect.missing:
+        names = page.separated([page.name(key) for key in suspect.missing[:_MISSING]])
+        yield from page.labelled("  " + page.say("applies"), page.say("not known without: {names}", names=names))
+    if suspect.fix is not None:
+        yield from page.labelled("  " + page.say("do"), suspect.fix.in_language(page.lang))
+    if suspect.source:
+        yield from page.labelled("  " + page.say("proof"), suspect.source)
+
+
 def _not_known(answer: Answer, page: Page) -> str:
     if answer.reading.failure is None:
         return page.say(
-            "Not known: it is none of ImportError, ModuleNotFoundError, AttributeError and unexpected keyword argument"
+            "Not known: no symptom of a rule, and none of ImportError, AttributeError and unexpected keyword argument"
         )
     return page.say("Not known: nothing about this is known of released packages")
 

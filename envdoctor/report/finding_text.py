@@ -15,7 +15,7 @@ from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines
 from envdoctor.report.page import Page
 
-__all__ = ["finding_lines", "of_one_cause"]
+__all__ = ["finding_lines", "finding_notes", "finding_text", "fix_words", "found_words", "of_one_cause"]
 
 _TEXT = " " * 9  # where the text behind the labels begins
 _LONG = 20  # characters that nobody wants to read twice
@@ -53,7 +53,7 @@ def finding_lines(
     why = finding.why.in_language(page.lang)
     if why:
         lines += page.lines(why, _label("why"), _TEXT)
-    for note in _notes(finding, page):
+    for note in finding_notes(finding, page):
         lines += page.lines(note, _label("note"), _TEXT)
     command_width = None if windows else page.width
     lines += _fixes(findings, command_width, page)
@@ -66,6 +66,11 @@ def finding_lines(
     return lines
 
 
+def finding_text(finding: Finding, page: Page) -> str:
+    """Everything about one finding in lines of plain text; the first one is the message."""
+    return "\n".join(line.removeprefix("  ") for line in finding_lines([finding], page)[1:])
+
+
 def _label(word: str) -> str:
     return f"  {word:<5}  "
 
@@ -75,7 +80,7 @@ def _said(findings: Sequence[Finding], page: Page) -> list[str]:
     cases: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
         message = page.message(finding)
-        cases.setdefault(message, {}).setdefault(tuple(_found(finding, message, page)), []).append(finding)
+        cases.setdefault(message, {}).setdefault(tuple(found_words(finding, message, page)), []).append(finding)
     every = [set(found) for found in (words for case in cases.values() for words in case)]
     common = [word for word in next(iter(next(iter(cases.values())))) if all(word in words for words in every)]
     alone = len(every) == 1
@@ -94,7 +99,7 @@ def _said(findings: Sequence[Finding], page: Page) -> list[str]:
     return lines + (page.items(common, _label("found"), _TEXT) if common and not alone else [])
 
 
-def _found(finding: Finding, message: str, page: Page) -> list[str]:
+def found_words(finding: Finding, message: str, page: Page) -> list[str]:
     """The facts that made the rule apply, in words; not those that tell apart the records of one message."""
     record = _record(finding, page)
     known = [fact for fact in finding.facts if fact.value != "unknown"]
@@ -151,7 +156,8 @@ def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
     return [page.say("for {item}", item=text)] if text else []
 
 
-def _notes(finding: Finding, page: Page) -> list[str]:
+def finding_notes(finding: Finding, page: Page) -> list[str]:
+    """What is to be said of how sure it is, and of whether it can fail the run."""
     notes = []
     for taken in finding.assumed:
         fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
@@ -160,6 +166,8 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     if finding.settled_by and not finding.gate and finding.status == "active":
         command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
         notes.append(page.say("say what is so, and it is certain: {command}", command=command))
+    if finding.baseline == "unchanged":
+        notes.append(page.say("in the baseline: it does not fail the run"))
     if finding.status == "preview":
         notes.append(page.say("a preview rule: it never fails the run"))
     return notes
@@ -172,7 +180,7 @@ def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -
     offered = [[finding.fixes[number] for finding in findings] for number in places]
     lines: list[str] = []
     for number, fixes in enumerate(offered):
-        lines += page.lines(_summary(fixes[0], page), _label("fix") if number == 0 else "     or  ", _TEXT)
+        lines += page.lines(fix_words(fixes[0], page), _label("fix") if number == 0 else "     or  ", _TEXT)
         commands = list(dict.fromkeys(command for fix in fixes for command in fix.commands))
         for command in commands if page.verbosity > 0 else commands[:_MOST]:
             lines += command_lines(command, command_width, _TEXT, _TEXT)
@@ -180,12 +188,13 @@ def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -
         reason = page.say("none offered here: {reason}", reason=withheld[0][1])
         lines += page.lines(reason, _label("fix"), _TEXT)
     for fix, reason in withheld if page.verbosity > 0 else ():
-        text = page.say("not offered: {fix}: {reason}", fix=_summary(fix, page), reason=reason)
+        text = page.say("not offered: {fix}: {reason}", fix=fix_words(fix, page), reason=reason)
         lines += page.lines(text, _label("note"), _TEXT)
     return lines
 
 
-def _summary(fix: OfferedFix, page: Page) -> str:
+def fix_words(fix: OfferedFix, page: Page) -> str:
+    """The fix in words, with the changes that its own words do not name."""
     text = fix.summary.in_language(page.lang)
     words = re.findall(r"[A-Za-z0-9_.+-]+", text)
     settings = _settings(fix.set, words, page)

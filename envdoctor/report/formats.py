@@ -1,4 +1,4 @@
-"""The report formats by name: ``json`` is ``json_report.py``, so a new format is one new file ``<name>_report.py``."""
+"""The report formats by name: ``issue-comment`` is ``issue_comment_report.py``, so a new format is one new file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names() -> tuple[str, ...]:
         from importlib.resources import files as resources
 
         files = [entry.name for entry in resources("envdoctor.report").iterdir()]
-    found = {name[: -len(_SUFFIX)] for name in files if name.endswith(_SUFFIX)}
+    found = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
     return (_USUAL, *sorted(found - {_USUAL}))
 
 
@@ -48,5 +48,5 @@ def load(name: str) -> Renderer:
     """
     if name not in names():
         raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
-    render: Renderer = import_module(f"envdoctor.report.{name}_report").render
+    render: Renderer = import_module(f"envdoctor.report.{name.replace('-', '_')}_report").render
     return render

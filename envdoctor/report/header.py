@@ -13,6 +13,7 @@ from envdoctor.report.page import LABEL, Page
 from envdoctor.report.report import Report
 
 __all__ = [
+    "at_a_glance",
     "environment_lines",
     "gpu_groups",
     "header_lines",
@@ -42,6 +43,24 @@ def header_lines(report: Report, page: Page) -> list[str]:
         if text:
             lines += page.labelled(label, text)
     return lines
+
+
+def at_a_glance(report: Report, page: Page) -> list[tuple[str, list[str]]]:
+    """What was judged as labels with their items, without those of which nothing is to be said."""
+    facts, target = report.facts, report.target
+    label = SOURCES.get(target.kind, SOURCES["default"]).label[page.lang]
+    chosen = ""
+    if target.because and not target.because.startswith("--"):
+        chosen = page.say("chosen: {reason}", reason=page.sentence(target.because))
+    rows = [
+        (label, [target.path, python_words(facts, page), *system_words(facts), chosen]),
+        (page.say("Packages"), _packages(report, page)),
+        (page.say("GPU and driver"), _machine(facts, page)),
+        (page.say("Model"), [_model(facts, page)]),
+        (page.say("Code"), [_code(facts, page)]),
+        (page.say("Recipe"), [_recipe(facts, page)]),
+    ]
+    return [(name, items) for name, texts in rows if (items := [text for text in texts if text])]
 
 
 def environment_lines(report: Report, page: Page) -> list[str]:

@@ -10,7 +10,7 @@ from envdoctor.report.page import LABEL, Page
 if TYPE_CHECKING:
     from envdoctor.memory.section import MemorySaving, MemorySection
 
-__all__ = ["memory_lines"]
+__all__ = ["change_words", "free_words", "gib", "memory_lines", "peak_words", "term_name"]
 
 #: Columns of the longer bar.
 _BAR = 50
@@ -47,27 +47,19 @@ _PHASES = {
 }
 
 
-def memory_lines(section: MemorySection, page: Page) -> list[str]:
-    """The section of the report, without a blank line around it."""
-    low, high = map(_gib, section["process_gib"])
-    size = _gib(section["allocated_gib"])
+def memory_lines(section: MemorySection, page: Page, *, brief: bool = False) -> list[str]:
+    """The section of the report, without a blank line around it; ``brief``: of what fits no more than that it does."""
+    low, high = map(gib, section["process_gib"])
+    size = gib(section["allocated_gib"])
     if section["serving"] is None:
         amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", size=size, low=low, high=high)
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", size=size, high=high)
     lines = page.labelled(page.say("Memory"), amount)
     if section["verdict"] is not None:
-        lines += page.labelled("", _free(section, page))
-        lines += [" " * LABEL + line for line in _bars(section, page)]
-    lines += page.labelled(page.say("Peak"), _peak(section, page))
-    terms = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in section["terms"]]
-    listed = terms if page.verbosity > 0 else terms[:_MOST_TERMS]
-    lines += page.items(listed, pad(page.say("Largest"), LABEL), " " * LABEL)
-    if section["serving"] is not None:
-        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
-        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
-        lines += page.labelled(page.say("KV cache"), text)
-    lines += _listed(page.say("Changes"), [_change(change, page) for change in section["changes"]], page)
+        lines += page.labelled("", free_words(section, page))
+    if not brief or section["verdict"] not in ("fits", None):
+        lines += _details(section, page)
     taken = [page.sentence(text) for text in section["assumed"]]
     taken += [
         page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
@@ -75,21 +67,37 @@ def memory_lines(section: MemorySection, page: Page) -> list[str]:
     return lines + _listed(page.say("Assumed"), taken, page)
 
 
+def _details(section: MemorySection, page: Page) -> list[str]:
+    """The bars, where the peak is and what holds it, and what would lower it."""
+    lines = [" " * LABEL + line for line in _bars(section, page)] if section["verdict"] is not None else []
+    lines += page.labelled(page.say("Peak"), peak_words(section, page))
+    terms = [f"{term_name(term['name'], page)} {gib(term['gib'])}" for term in section["terms"]]
+    listed = terms if page.verbosity > 0 else terms[:_MOST_TERMS]
+    lines += page.items(listed, pad(page.say("Largest"), LABEL), " " * LABEL)
+    if section["serving"] is not None:
+        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
+        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
+        lines += page.labelled(page.say("KV cache"), text)
+    return lines + _listed(page.say("Changes"), [change_words(change, page) for change in section["changes"]], page)
+
+
 def _listed(label: str, texts: list[str], page: Page) -> list[str]:
     return [line for place, text in enumerate(texts) for line in page.labelled("" if place else label, text)]
 
 
-def _free(section: MemorySection, page: Page) -> str:
+def free_words(section: MemorySection, page: Page) -> str:
+    """What is free on which GPU, and whether it is enough."""
     return page.say(
         "{free} of {total} GiB are free on {gpu}: {verdict}",
-        free=_gib(section["free_gib"] or 0.0),
-        total=_gib(section["total_gib"] or 0.0),
+        free=gib(section["free_gib"] or 0.0),
+        total=gib(section["total_gib"] or 0.0),
         gpu=section["gpu"],
         verdict=page.say(_VERDICTS[str(section["verdict"])]),
     )
 
 
-def _peak(section: MemorySection, page: Page) -> str:
+def peak_words(section: MemorySection, page: Page) -> str:
+    """In which phase and operation the peak is, and of what batch."""
     what = page.say(
         "{layers} layers, batch {batch} x {tokens} tokens",
         layers=section["layers"],
@@ -110,13 +118,20 @@ def _bars(section: MemorySection, page: Page) -> list[str]:
     return [f"{pad(name, width)}|{bar}|" for name, bar in zip(names, bars, strict=True)]
 
 
-def _change(change: MemorySaving, page: Page) -> str:
+def change_words(change: MemorySaving, page: Page) -> str:
+    """The settings of a change, the size with it, and whether it fits."""
     settings = [
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
     ]
     verdict = page.say(_VERDICTS[change["verdict"]])
-    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
+    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=gib(change["gib"]), verdict=verdict)
 
 
-def _gib(size: float) -> str:
+def term_name(name: str, page: Page) -> str:
+    """What a part of the peak is called."""
+    return page.say(_TERMS[name])
+
+
+def gib(size: float) -> str:
+    """A size in GiB, with one digit from 1 on and two below."""
     return f"{size:.1f}" if size >= 1 else f"{size:.2f}"

@@ -7,7 +7,7 @@ from envdoctor.report.layout import command_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["adds_to_fixes", "plan_lines"]
+__all__ = ["adds_to_fixes", "plan_ends", "plan_lines"]
 
 
 def adds_to_fixes(report: Report) -> bool:
@@ -22,9 +22,8 @@ def adds_to_fixes(report: Report) -> bool:
 
 def plan_lines(report: Report, plan: Plan, page: Page, *, windows: bool = False) -> list[str]:
     """What is changed, what it ends, and the commands. ``windows``: commands stay on one line."""
-    cleared, left = _named(report, plan.clears), _named(report, plan.leaves)
-    ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
-    lines = page.lines(f"{ends}: {page.separated(_ids(cleared))}", "", "  ")
+    left = _named(report, plan.leaves)
+    lines = page.lines(plan_ends(report, plan, page), "", "  ")
     for key, value in plan.set.items():
         lines += page.lines(page.say("{name}: {value}", name=page.name(key), value=page.value(key, value)), "  ")
     for command in plan.commands:
@@ -34,6 +33,13 @@ def plan_lines(report: Report, plan: Plan, page: Page, *, windows: bool = False)
     elif left:
         lines += page.lines(page.say("It leaves: {findings}", findings=page.separated(_ids(left))), "  ")
     return lines
+
+
+def plan_ends(report: Report, plan: Plan, page: Page) -> str:
+    """What the plan ends, in one line."""
+    cleared = _named(report, plan.clears)
+    ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
+    return f"{ends}: {page.separated(_ids(cleared))}"
 
 
 def _named(report: Report, fingerprints: tuple[str, ...]) -> list[Finding]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe
     from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 
-__all__ = ["catalogue_text", "probe_lines"]
+__all__ = ["catalogue_text", "group_lines", "probe_lines", "row_words", "where_words"]
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "garbage")
 #: Groups that are told before "and N more".
@@ -31,14 +31,15 @@ def catalogue_text(probes: Iterable[Probe]) -> str:
 
 def probe_lines(section: ProbeSection, page: Page) -> list[str]:
     """The section of the report, without a blank line around it."""
-    lines = _where(section, page)
+    lines = page.items(where_words(section, page), pad(page.say("Experiments"), LABEL), " " * LABEL)
     if section["unusable"] is not None:
         return lines
-    lines += [_counted(row, page) for row in _rows(section["probes"], page.verbosity)]
+    rows = row_words(section["probes"], page)
+    lines += [f"  {pad(what, 28)} {pad(counted, 28)} {seconds}" for what, counted, seconds in rows]
     groups = section["groups"]
     listed = groups if page.verbosity > 0 else groups[:_MOST_GROUPS]
     for group in listed:
-        lines += _group(group, page)
+        lines += group_lines(group, page)
     if len(listed) < len(groups):
         lines.append("  " + page.say("{n} more", n=len(groups) - len(listed)))
     for entry in section["skipped"] if page.verbosity > 0 else ():
@@ -53,7 +54,7 @@ def probe_lines(section: ProbeSection, page: Page) -> list[str]:
     return lines
 
 
-def _where(section: ProbeSection, page: Page) -> list[str]:
+def where_words(section: ProbeSection, page: Page) -> list[str]:
     """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
     build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
     words = [str(device.get("name") or section["device"] or "")]
@@ -65,8 +66,7 @@ def _where(section: ProbeSection, page: Page) -> list[str]:
     words += [section["suite"], page.say("{n} case(s)", section["cases"]), _seconds(section["seconds"], page)]
     if section["peak_mib"]:
         words.append(page.say("at most {mib} MiB each", mib=f"{section['peak_mib']:.0f}"))
-    words = [shortened(word, 100) for word in words if word]
-    return page.items(words, pad(page.say("Experiments"), LABEL), " " * LABEL)
+    return [shortened(word, 100) for word in words if word]
 
 
 class _Row(NamedTuple):
@@ -90,10 +90,14 @@ def _rows(children: Sequence[ProbeChild], verbosity: int) -> list[_Row]:
     return list(rows.values())
 
 
-def _counted(row: _Row, page: Page) -> str:
-    counts = [_times(row.counts[verdict], verdict, page) for verdict in _COUNTED if row.counts[verdict]]
-    text = page.separated(counts + [page.value("probe.verdict", ending) for ending in row.endings]) or page.say("noted")
-    return f"  {pad(row.what, 28)} {pad(text, 28)} {_seconds(row.seconds, page)}"
+def row_words(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
+    """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
+    words = []
+    for row in _rows(children, page.verbosity):
+        counts = [_times(row.counts[verdict], verdict, page) for verdict in _COUNTED if row.counts[verdict]]
+        said = page.separated(counts + [page.value("probe.verdict", ending) for ending in row.endings])
+        words.append((row.what, said or page.say("noted"), _seconds(row.seconds, page)))
+    return words
 
 
 def _times(number: int, verdict: str, page: Page) -> str:
@@ -104,7 +108,7 @@ def _seconds(seconds: float, page: Page) -> str:
     return page.say("{t} s", t=f"{seconds:.1f}")
 
 
-def _group(group: ProbeGroup, page: Page) -> list[str]:
+def group_lines(group: ProbeGroup, page: Page) -> list[str]:
     """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
     words = (group["name"], group["device"], group["dtype"], group["backend"], group["model"])
     times = f" x {group['wrong']}" if group["wrong"] > 1 else ""

@@ -42,8 +42,8 @@ class Report:
     """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no. ``plan`` is
-    one set of changes for the errors among them.
+    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no, ``passed`` names
+    those with a no. ``plan`` is one set of changes for the errors among them.
     ``revision``, ``probe``, ``data`` and ``memory`` are what a comparison, the experiments, a look at the training data
     and a prediction found besides; ``probe_commands`` say how to run the experiments that findings name. ``unjudged``
     are sentences about what a reader would take for judged. ``all_facts``: documents
@@ -61,6 +61,7 @@ class Report:
     rules_checked: int
     exit_code: int
     notices: tuple[Notice, ...] = ()
+    passed: tuple[str, ...] = ()
     plan: Plan | None = None
     revision: "RevisionSection | None" = None
     probe: "ProbeSection | None" = None

@@ -11,7 +11,7 @@ from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
 from envdoctor.revision.comparer import AREAS, Change
 
-__all__ = ["DETAILS", "revision_header", "revision_summary", "verdict"]
+__all__ = ["DETAILS", "amount_words", "revision_header", "revision_summary", "verdict"]
 
 #: How much of the changes is told: counts, those worth a line, or every single one with all tensors.
 DETAILS = ("stat", "usual", "all")
@@ -129,7 +129,7 @@ def _amounts(
     old, new = amounts["old"][by], amounts["new"][by]
     label = page.say("Parameters")
     if by == "dtype":
-        return page.labelled(label, f"{_dtypes(old)} -> {_dtypes(new)}")
+        return page.labelled(label, f"{amount_words(old)} -> {amount_words(new)}")
     lines: list[str] = []
     for name in dict.fromkeys([*old, *new]):
         before, after = (f"{side[name][1]:,}" if name in side else page.say("none") for side in (old, new))
@@ -146,7 +146,8 @@ def _short(number: int, unit: str) -> str:
     return f"{number} {unit}".rstrip()
 
 
-def _dtypes(side: Mapping[str, tuple[int, int, int]]) -> str:
+def amount_words(side: Mapping[str, tuple[int, int, int]]) -> str:
+    """Parameters and bytes by dtype: ``F16 6.24 G (12.5 GB)``."""
     return ", ".join(
         f"{dtype} {_short(parameters, '')} ({_short(size, 'B')})" for dtype, (_, parameters, size) in side.items()
     )

@@ -7,7 +7,7 @@ from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
+__all__ = ["render", "section_lines"]
 
 
 def render(
@@ -40,22 +40,8 @@ def render(
             blocks.append(environment_lines(report, page))
     if report.findings:
         blocks += _findings(report, page, color)
-    if report.revision is not None and verbosity >= 0:
-        from envdoctor.report.revision_text import revision_summary
-
-        blocks.append(revision_summary(report, page, "all" if verbosity > 0 else detail))
-    if report.probe is not None and verbosity >= 0:
-        from envdoctor.report.probe_text import probe_lines
-
-        blocks.append(probe_lines(report.probe, page))
-    if report.data is not None and verbosity >= 0:
-        from envdoctor.report.data_text import data_lines
-
-        blocks.append(data_lines(report.data, page))
-    if report.memory is not None and verbosity >= 0:
-        from envdoctor.report.memory_text import memory_lines
-
-        blocks.append(memory_lines(report.memory, page))
+    if verbosity >= 0:
+        blocks += section_lines(report, page, "all" if verbosity > 0 else detail)
     if verbosity > 0:
         blocks.append(_facts(report, page))
         blocks.append(verbose_lines(report, page))
@@ -64,6 +50,28 @@ def render(
         blocks.append(closing_lines(report, page))
     text = "\n\n".join("\n".join(line.rstrip(" ") for line in block) for block in blocks if block)
     return text + "\n" if text else ""
+
+
+def section_lines(report: Report, page: Page, detail: str = "usual") -> list[list[str]]:
+    """What a comparison, the experiments, the training data and a prediction add to the findings, a block each."""
+    blocks = []
+    if report.revision is not None:
+        from envdoctor.report.revision_text import revision_summary
+
+        blocks.append(revision_summary(report, page, detail))
+    if report.probe is not None:
+        from envdoctor.report.probe_text import probe_lines
+
+        blocks.append(probe_lines(report.probe, page))
+    if report.data is not None:
+        from envdoctor.report.data_text import data_lines
+
+        blocks.append(data_lines(report.data, page))
+    if report.memory is not None:
+        from envdoctor.report.memory_text import memory_lines
+
+        blocks.append(memory_lines(report.memory, page, brief=report.command == "check"))
+    return blocks
 
 
 def _findings(report: Report, page: Page, color: bool) -> list[list[str]]:

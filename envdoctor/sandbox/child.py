@@ -72,6 +72,7 @@ def run_child(
     stdin: bytes = b"",
     *,
     seconds: float,
+    patience: float = 1.0,
     memory_mib: int,
     output_limit: int,
     confined: bool = True,
@@ -81,6 +82,9 @@ def run_child(
     until: Callable[[], bool] = lambda: False,
 ) -> ChildResult:
     """Run ``argv``, give it ``stdin``, and wait for at most ``seconds``; never raises for what the child does.
+
+    With ``patience`` the child has ``seconds`` of processor time, and so many times as long on the clock: where it only
+    computes, a busy machine is no reason to end it.
 
     The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
     ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has ``memory_mib`` MiB of address
@@ -111,7 +115,7 @@ def run_child(
         return ChildResult("failed", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
     child = _Child(process, stdin, output_limit, on_line)
     try:
-        status = child.watch(started + seconds, 0 if confined else memory_mib << 20, until)
+        status = child.watch(started + seconds * patience, 0 if confined else memory_mib << 20, until)
     finally:
         end_all(process.pid, mark)
         child.close()

@@ -85,7 +85,8 @@ def _limit(memory_mib: int, seconds: int) -> None:
         kind = getattr(resource, name, None)
         try:
             if kind is not None:
-                resource.setrlimit(kind, (value, value))
+                # At the hard limit of time a process is killed, as for want of memory; at the soft one it is told why.
+                resource.setrlimit(kind, (value, value + (name == "RLIMIT_CPU")))
         except (OSError, ValueError):
             pass  # the limit is lower already, or this system has it in name only
 

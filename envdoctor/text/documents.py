@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["read_bounded"]
+__all__ = ["read_bounded", "read_named"]
 
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
@@ -33,6 +33,16 @@ def read_bounded(
         return _read(descriptor, limit, stat.S_ISFIFO(status.st_mode), until_a_writer, until_the_end)
     finally:
         os.close(descriptor)
+
+
+def read_named(place: Path, name: str, limit: int) -> bytes | None:
+    """The same of what the user named: ``-`` is standard input."""
+    if name != "-":
+        return read_bounded(place, limit)
+    import sys
+
+    data = sys.stdin.buffer.read(limit + 1)
+    return data if len(data) <= limit else None
 
 
 def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_the_end: float) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["lines_of"]
+__all__ = ["lines_of", "numbered", "visible"]
 
 #: The end of a text decides, because Python names the error last: characters, lines, and characters of a line.
 _CHARACTERS, _LINES, _LINE = 1 << 20, 20_000, 2_000
@@ -28,18 +28,26 @@ def lines_of(text: str) -> list[str]:
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
-    text = _BREAKS.sub("\n", text[-_CHARACTERS:])
-    return [_plain(line[:_LINE]) for line in text.split("\n")[-_LINES:]]
+    return numbered(text)[1]
+
+
+def numbered(text: str) -> tuple[int, list[str]]:
+    """The same with the number (from 1) that the first of them has in the text."""
+    left = text[: max(0, len(text) - _CHARACTERS)].count("\n")
+    lines = _BREAKS.sub("\n", text[-_CHARACTERS:]).split("\n")
+    kept = [_plain(line[:_LINE]) for line in lines[-_LINES:]]
+    return left + len(lines) - len(kept) + 1, kept
+
+
+def visible(line: str) -> str:
+    """The line without colours, control and hidden characters."""
+    if not (line.isascii() and line.isprintable()):
+        line = _HIDDEN.sub("", _CSI.sub("", line))
+    return _LOST_CSI.sub("", line) if "[" in line else line
 
 
 def _plain(line: str) -> str:
-    line = line.rstrip()
-    if not (line.isascii() and line.isprintable()):
-        line = _HIDDEN.sub("", _CSI.sub("", line)).translate(_QUOTES)
-    elif "`" in line:
-        line = line.translate(_QUOTES)
-    if "[" in line:
-        line = _LOST_CSI.sub("", line)
+    line = visible(line.rstrip()).translate(_QUOTES)
     for _ in range(3):
         found = _PREFIX.match(line)
         if found is None:

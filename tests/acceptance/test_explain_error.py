@@ -129,7 +129,7 @@ def test_files_in_front_of_an_installed_package(answer, text, code, about):
 @pytest.mark.parametrize(
     "text",
     [
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
+        "IndexError: Invalid key: 19 is out of bounds for size 0",
         "RuntimeError: Expected all tensors to be on the same device",
         "ModuleNotFoundError: No module named 'my_project'",
         "TypeError: train() got an unexpected keyword argument 'lr'",

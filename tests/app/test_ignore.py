@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from envdoctor.app.configuration import load_configuration
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.ignore import write_ignore
+from envdoctor.judge.policy import Ignore
 
 
-def ignore(start, rule="some-rule", reason="we patched it", until=None, where=None, config=None):
-    return write_ignore(rule, reason, until=until, where=where or {}, start=start, config=config)
+def ignore(start, rule="some-rule", reason="we patched it", until=None, where=None, config=None, **more):
+    return write_ignore(Ignore(rule, reason, until, where or {}, **more), start=start, config=config)
 
 
 def test_without_any_configuration_a_new_file_is_written(tmp_path):
@@ -26,6 +27,11 @@ def test_without_any_configuration_a_new_file_is_written(tmp_path):
     (entry,) = load_configuration(path).ignores
     assert (entry.id, entry.reason, entry.until) == ("some-rule", "we patched it", date(2027, 1, 31))
     assert entry.where == {"gpu.name": 'Tesla "T4"'}
+
+
+def test_a_path_and_until_fixed_are_read_back(tmp_path):
+    (entry,) = load_configuration(ignore(tmp_path, path="experiments", until_fixed=True)).ignores
+    assert (entry.path, entry.until_fixed) == ("experiments", True)
 
 
 def test_a_second_entry_stands_beside_the_first(tmp_path):

@@ -30,12 +30,26 @@ FINDING = Finding("r", "active", "error", "upstream", "crash", Text("m"), Text("
 
 
 @pytest.mark.parametrize(
-    ("severity", "confidence", "status", "ignored", "superseded"),
-    list(product(SEVERITIES, CONFIDENCES, ("active", "preview"), (None, "known"), (None, "other"))),
+    ("severity", "confidence", "status", "ignored", "superseded", "baseline"),
+    list(
+        product(
+            SEVERITIES,
+            CONFIDENCES,
+            ("active", "preview"),
+            (None, "known"),
+            (None, "other"),
+            (None, "new", "unchanged"),
+        )
+    ),
 )
-def test_the_gate_table(severity, confidence, status, ignored, superseded):
+def test_the_gate_table(severity, confidence, status, ignored, superseded, baseline):
     finding = FINDING._replace(
-        severity=severity, confidence=confidence, status=status, ignored=ignored, superseded_by=superseded
+        severity=severity,
+        confidence=confidence,
+        status=status,
+        ignored=ignored,
+        superseded_by=superseded,
+        baseline=baseline,
     )
     for fail_on, fail_confidence in product(SEVERITIES, CONFIDENCES):
         fails = (
@@ -44,6 +58,7 @@ def test_the_gate_table(severity, confidence, status, ignored, superseded):
             and status == "active"
             and ignored is None
             and superseded is None
+            and baseline != "unchanged"
         )
         assert fails_gate(finding, Policy(fail_on, fail_confidence)) is fails
 

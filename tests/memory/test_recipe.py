@@ -69,6 +69,17 @@ def test_autocast(recipe: dict[str, Any], expected: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, 4), ({"recipe.batch_size": 1}, 1), ({"recipe.batch_size": 1, "recipe.train_batch_size": 2}, 2)],
+)
+def test_a_batch_size_that_was_given_comes_before_that_of_the_file(given: dict[str, Any], expected: int) -> None:
+    known = {**BASE, "recipe.train_batch_size": 4, "recipe.batch_size": 8, "model.dtype": "bfloat16"}
+    facts = FactSet(Fact(key, value, "train.yaml:1", "recipe") for key, value in known.items())
+    facts.update(Fact(key, value, "--set", "given") for key, value in given.items())
+    assert plan_of(facts).job["batch"] == expected
+
+
+@pytest.mark.parametrize(
     ("recipe", "expected"),
     [({}, True), ({"batch_size": 1}, False), ({"packing": True}, False), ({"attn": "flash_attention_2"}, False)],
 )

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.memory.closed_form import ClosedForm
+from envdoctor.memory.shipped import Shipped
 from envdoctor.memory.tracing import Trace, Tracer
 from envdoctor.sandbox.target import Place, Task, run_in_target
 
@@ -102,6 +104,15 @@ def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(place: Plac
         assert isinstance(missing, str) and missing.startswith("the model could not be traced")
     (missing,) = Tracer(nowhere, VERSIONS, str(home)).run([{**asked, "batch": 2}])
     assert isinstance(missing, str)
+
+
+def test_shipped_coefficients_say_what_the_trace_says(place: Place) -> None:
+    small = {**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14}
+    lora = {**LORA, "lora_dropout": 0.0, "target_modules": "all-linear", "modules_to_save": None, "use_dora": None}
+    asked = jobs({"lora": lora, "amp": "bfloat16"}, {"lora": None, "checkpointing": True}, data=small, tokens=(512,))
+    traces = Tracer(place, {"torch": None}, None).run(asked)
+    shipped = Shipped(load_matrix().table("memory-forms"), "5.23.0").run(asked)
+    assert sizes(shipped, 512) == pytest.approx(sizes(traces, 512), rel=0.03)
 
 
 @pytest.mark.slow

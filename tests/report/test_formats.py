@@ -23,7 +23,7 @@ def test_every_format_renders_a_report_that_ends_with_a_newline(report: Report) 
 
 @pytest.mark.parametrize("name", ["yaml", "", "../json", "json_report", "os"])
 def test_an_unknown_format_is_refused_with_the_list(name: str) -> None:
-    with pytest.raises(formats.UnknownFormatError, match="terminal, json"):
+    with pytest.raises(formats.UnknownFormatError, match="there are terminal, concise"):
         formats.load(name)
 
 

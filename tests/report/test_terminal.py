@@ -52,7 +52,6 @@ def test_the_last_lines_count_and_say_what_would_help(report: Report) -> None:
         "  then 1 more: give --recipe FILE, or describe the run: --set recipe.attn=sdpa\n"
         "    --set recipe.method=lora\n"
         "  2 rules for other reasons: see -v\n"
-        "Whether this run fits into memory was not judged.\n"
         "Details: envdoctor explain ID    Accept: envdoctor ignore ID --reason ...\n"
         "Wrong? envdoctor facts --for-issue\n"
     )
@@ -173,8 +172,7 @@ def test_ignored_and_superseded_findings_are_not_shown(report: Report) -> None:
 def test_all_well_names_the_matrix(report: Report) -> None:
     text = render(replace(report, findings=(), not_checked=(), exit_code=0), width=80)
     assert text.endswith(
-        "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\n"
-        "Whether this run fits into memory was not judged.\nMatrix 2026.11.20 (bundled).\n"
+        "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\nMatrix 2026.11.20 (bundled).\n"
     )
 
 

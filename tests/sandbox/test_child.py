@@ -44,6 +44,13 @@ def test_a_child_that_does_not_end_is_ended_at_the_deadline(code: str, confined:
 
 
 @linux
+def test_a_patient_parent_counts_the_processor_time_of_the_child() -> None:
+    waits = python("import time; time.sleep(1.5); print('done')", seconds=0.5, patience=600)
+    assert (waits.status, waits.stdout) == ("ok", b"done\n")
+    assert python("while True: pass", seconds=0.5, patience=600).status == "timeout"
+
+
+@linux
 def test_too_much_memory_is_told_apart() -> None:
     assert python("bytearray(10**9)", memory_mib=256).status == "memory"
     held = "import time; x = bytearray(600 << 20); x[::4096] = b'1' * len(x[::4096]); time.sleep(60)"

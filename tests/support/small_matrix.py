@@ -23,7 +23,7 @@ MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 
 
 def rule_document(**parts: Any) -> dict[str, Any]:
-    """A whole rule as its TOML document; ``parts`` replace the defaults, those of ``rule`` one by one."""
+    """A whole rule as its TOML document; ``parts`` replace the defaults, those of ``rule`` one by one (None: none)."""
     head = {
         "status": "active",
         "severity": "error",
@@ -39,7 +39,7 @@ def rule_document(**parts: Any) -> dict[str, Any]:
         "message": {"en": "torch {pkg.torch} fails"},
         "why": {"en": "it was built so"},
         **parts,
-        "rule": {**head, **parts.get("rule", {})},
+        "rule": {key: value for key, value in {**head, **parts.get("rule", {})}.items() if value is not None},
     }
 
 

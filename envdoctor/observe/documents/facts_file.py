@@ -20,10 +20,10 @@ from envdoctor.facts.registry import (
 )
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.documents import read_bounded
+from envdoctor.text.documents import read_named
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "read_facts_file"]
+__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
 
 SCHEMA = "envdoctor.facts/1"
 #: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
@@ -43,6 +43,13 @@ def read_facts_file(place: Path, registry: Registry, path: str = "") -> FactSet:
     """
     path = path or str(place)
     return facts_of_document(_load(place, path), path, registry)
+
+
+def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
+    """The file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
+    document: Mapping[str, Any] = _load(place, path)
+    _check_shape(document, path)
+    return document
 
 
 def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry) -> FactSet:
@@ -86,7 +93,7 @@ def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry
 
 def _load(place: Path, path: str) -> Any:
     try:
-        data = _standard_input() if path == "-" else read_bounded(place, _LARGEST)
+        data = read_named(place, path, _LARGEST)
         if data is None:
             raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
         document = json.loads(data, object_pairs_hook=_without_repetition)
@@ -99,13 +106,6 @@ def _load(place: Path, path: str) -> Any:
     except ValueError as error:
         raise FactsFileError(f"{path}: {error}") from None
     return document
-
-
-def _standard_input() -> bytes | None:
-    import sys
-
-    data = sys.stdin.buffer.read(_LARGEST + 1)
-    return data if len(data) <= _LARGEST else None
 
 
 def _check_shape(document: object, path: str) -> None:

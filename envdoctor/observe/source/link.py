@@ -26,7 +26,7 @@ KEYS = ("link", "link_read")
 NEEDS = ("dist",)
 
 _CHILD = "envdoctor.observe.source.reading.followed"
-_SECONDS = 60.0
+_SECONDS, _PATIENCE = 60.0, 5.0
 _MEMORY_MIB = 1536
 _OUTPUT = 8 << 20
 _ENDINGS = {
@@ -56,6 +56,7 @@ def observe(request: Request) -> list[Fact]:
         own_python(_CHILD),
         json.dumps(asked).encode(),
         seconds=_SECONDS,
+        patience=_PATIENCE,
         memory_mib=_MEMORY_MIB,
         output_limit=_OUTPUT,
     )

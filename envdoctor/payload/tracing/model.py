@@ -6,6 +6,7 @@ Only classes that transformers itself has are built: code of the model's reposit
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import torch
@@ -78,14 +79,25 @@ def cut_config(config: Any, layers: int) -> Any:
     return config
 
 
+@functools.lru_cache(maxsize=1)
 def one_sample_a_row() -> None:
-    """Have transformers take each row of a batch for one sample. It reads positions to find out, which have no values
-    here, and would build a mask that no such run has."""
+    """Have transformers take each row of a batch for one sample, and a mask for one that hides something. It reads
+    positions and masks to find out, which have no values here; by positions it would build a mask that no such run
+    has."""
     try:
         from transformers import masking_utils
     except ImportError:  # releases before 4.53 ask for no positions
+        from transformers.modeling_attn_mask_utils import AttentionMaskConverter
+
+        AttentionMaskConverter._ignore_causal_mask_sdpa = staticmethod(
+            lambda attention_mask, *args, **kwargs: attention_mask is None
+        )
         return
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    usual = masking_utils._ignore_causal_mask_sdpa
+    masking_utils._ignore_causal_mask_sdpa = lambda padding_mask, *args, **kwargs: (
+        padding_mask is None and usual(padding_mask, *args, **kwargs)
+    )
 
 
 def build(config: Any, job: dict[str, Any]) -> Any:
@@ -98,6 +110,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     for part in {id(one): one for one in (config, _text(config))}.values():
         setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
     config.use_cache = not job["training"]
+    torch.set_default_dtype(dtype)  # older releases do not read it from the configuration
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])

@@ -64,7 +64,7 @@ def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
     """The model's outputs under the recipe's autocast, and in float32 then, as accelerate hands them on."""
     if job["amp"] is None:
         return model(**inputs)
-    with torch.autocast("cpu", dtype=getattr(torch, job["amp"])):
+    with torch.autocast(next(model.parameters()).device.type, dtype=getattr(torch, job["amp"])):
         outputs = model(**inputs)
     for name in list(outputs):
         value = outputs[name]

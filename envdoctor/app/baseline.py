@@ -1,0 +1,72 @@
+"""A baseline: the findings that a project has today and means to live with, so that only new ones fail its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.whole_file import write_whole
+from envdoctor.judge.finding import SEVERITIES, Finding
+from envdoctor.judge.policy import Known
+from envdoctor.report.report import Report
+from envdoctor.text.files import Files, because_of
+
+__all__ = ["SCHEMA", "read_baseline", "stale", "write_baseline"]
+
+SCHEMA = "envdoctor.baseline/1"
+_LARGEST = 16 << 20
+
+
+def read_baseline(path: Path) -> tuple[Known, ...]:
+    """The findings of the file. Raises :class:`UsageProblem`: a gate that cannot be read does not stand open."""
+    try:
+        document = json.loads(Files().whole(str(path), _LARGEST))
+    except OSError as error:
+        hint = "" if path.exists() else "; --write-baseline writes one"
+        raise UsageProblem(f"{path}: cannot be read: {because_of(error)}{hint}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageProblem(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageProblem(f'{path}: "schema": "{SCHEMA}" is expected; --write-baseline writes it')
+    entries = document.get("findings")
+    if not isinstance(entries, list):
+        raise UsageProblem(f"{path}: findings: a list is expected")
+    return tuple(_known(path, number, entry) for number, entry in enumerate(entries))
+
+
+def _known(path: Path, number: int, entry: Any) -> Known:
+    found = entry if isinstance(entry, dict) else {}
+    name, item, severity = found.get("id"), found.get("item", {}), found.get("severity")
+    texts = isinstance(item, dict) and all(isinstance(value, str) for value in item.values())
+    if not isinstance(name, str) or not texts or severity not in SEVERITIES:
+        raise UsageProblem(f"{path}: findings[{number}]: id, item (a table of texts) and severity are expected")
+    return Known(name, item, severity)
+
+
+def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
+    """Entries that match nothing although their rule was evaluated."""
+    found = {finding.fingerprint for finding in findings}
+    decided = {finding.id for finding in findings}.union(passed)
+    return [one for one in baseline if one.id in decided and one.fingerprint not in found]
+
+
+def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> int:
+    """Write what the project lives with from now on, and return how many findings that are.
+
+    Without a baseline so far, all findings that are not ignored; with one, what is left of it: an update never accepts
+    a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
+    """
+    if report.status != "complete":
+        raise JobError(f"{path}: not written: the run is incomplete, so that it does not know every finding")
+    if before is None:
+        kept = [Known(one.id, one.item, one.severity) for one in report.findings if one.ignored is None]
+    else:
+        gone = stale(before, report.findings, report.passed)
+        kept = [one for one in before if one not in gone]
+    entries = [{"id": one.id, "item": dict(one.item), "severity": one.severity} for one in kept]
+    entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))  # type: ignore[attr-defined]
+    write_whole(path, json.dumps({"schema": SCHEMA, "findings": entries}, indent=1) + "\n")
+    return len(entries)

@@ -1,0 +1,60 @@
+"""``envdoctor compare``: do the machines of a job agree with each other?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import working_directory
+from envdoctor.app.reporting import report_of
+from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.install.fixes import with_fixes
+from envdoctor.judge.judging import judge
+from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.observe.documents.drift import drift_between
+from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
+from envdoctor.observe.target import Target
+from envdoctor.report.report import Report
+
+__all__ = ["compare"]
+
+
+def compare(
+    files: Sequence[str], *, policy: Policy | None = None, matrix: Matrix | None = None, exit_zero: bool = False
+) -> Report:
+    """Compare facts files, one a machine, and judge what differs; a machine is called by the name of its file.
+
+    Raises :class:`UsageProblem` for fewer than two files, :class:`JobError` for one that cannot be read.
+    """
+    started = time.perf_counter()
+    if len(set(files)) < 2:
+        raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
+    matrix = matrix or load_matrix()
+    policy, renamed = under_present_names(policy or Policy(), matrix)
+    here = working_directory() or Path("/")
+    stems = [Path(name).stem for name in files]
+    names = stems if len(set(stems)) == len(stems) else list(files)
+    try:
+        documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
+    except FactsFileError as error:
+        raise JobError(str(error)) from None
+    shared, drift = drift_between(documents, matrix.registry)
+    facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
+    rules = matrix.only(lambda rule: rule.scope == "drift")
+    judgement = with_fixes(judge(facts, rules, policy), rules)
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return report_of(
+        "compare",
+        Target("facts", f"{names[0]}, {names[1]}{more}", "--facts"),
+        judgement,
+        matrix,
+        incomplete=False,
+        exit_zero=exit_zero,
+        notices=[*renamed, *ignore_notices(judgement, policy, matrix)],
+        started=started,
+    )

@@ -1,0 +1,113 @@
+"""``envdoctor.guard()``: the check as the first line of a training script, never stopped by a fault of envdoctor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envdoctor.report.report import Report
+
+__all__ = ["Stopped", "guard"]
+
+_FAIL_ON = ("error", "warning", "note")
+
+
+class Stopped(SystemExit):
+    """Findings at the gate: the script ends with exit code 1, as ``envdoctor check`` does. ``report`` has them."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(1)
+        self.report = report
+
+
+def guard(
+    model: str | None = None,
+    recipe: str | Sequence[str] = (),
+    *,
+    code: str | Sequence[str] = (),
+    settings: Mapping[str, object] | None = None,
+    fail_on: str | None = "error",
+) -> Report | None:
+    """Judge the interpreter that runs this script, for a model and a recipe, before anything expensive is done.
+
+    ``model``, ``recipe`` and ``code`` are as for ``envdoctor check``; what is not given is taken from the project's
+    configuration, and so are its ignores. ``settings`` are facts such as ``{"recipe.batch_size": 4}``. ``fail_on`` is
+    the lowest severity that stops the script; None only tells. What was found is written to standard error by the first
+    process of a machine (``LOCAL_RANK``); every process judges for itself.
+
+    Raises :class:`Stopped` for findings at the gate, ``ValueError`` for a wrong ``fail_on``. Whatever else goes wrong,
+    a model that is not known or a fault of envdoctor, is said, and the script goes on; then None is returned, or the
+    incomplete report.
+    """
+    if fail_on is not None and fail_on not in _FAIL_ON:
+        raise ValueError(f"fail_on={fail_on!r}: {', '.join(_FAIL_ON)} or None is expected")
+    report = None
+    try:
+        report = _checked(model, _list(recipe), _list(code), settings or {}, fail_on)
+        _say(_text(report))
+    except Exception as error:
+        _say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
+    if report is not None and report.exit_code == 1:
+        raise Stopped(report)
+    return report
+
+
+def _checked(
+    model: str | None, recipe: Sequence[str], code: Sequence[str], settings: Mapping[str, object], fail_on: str | None
+) -> Report:
+    from envdoctor.app.check import check
+    from envdoctor.app.configuration import Configuration, find_configuration, load_configuration
+    from envdoctor.app.facts import Sources, working_directory
+    from envdoctor.judge.policy import Policy
+    from envdoctor.knowledge.matrix import load_matrix
+
+    here = working_directory()
+    path = find_configuration(here) if here is not None else None
+    known = load_configuration(path) if path is not None else Configuration()
+    sources = Sources(
+        model=model if model is not None else known.model,
+        recipe=recipe or [str(one) for one in known.recipe],
+        code=code or [str(one) for one in known.code],
+        configured=known.assignments,
+        configured_in=path.name if path is not None else "configuration",
+        assignments=[f"{key}={_spelled(value)}" for key, value in settings.items()],
+    )
+    policy = Policy(
+        fail_on=fail_on or "error",
+        fail_confidence=known.fail_confidence or "reported",
+        ignores=known.ignores,
+        severities=known.severities,
+    )
+    return check(sources, policy=policy, matrix=load_matrix(known.matrix), exit_zero=fail_on is None)
+
+
+def _text(report: Report) -> str:
+    """The findings in full when the script stops, else a line each, and what the run knows of its own state."""
+    from envdoctor.report.concise_report import render as concise
+    from envdoctor.report.terminal_report import render as in_full
+
+    if report.exit_code == 1:
+        return in_full(report) + "envdoctor: the script stops here; envdoctor.guard(fail_on=None) only tells"
+    state = "not all could be judged, " if report.status != "complete" else ""
+    unjudged = "".join(f"not judged: {text}\n" for text in report.unjudged)
+    return f"{unjudged}{concise(report)}envdoctor: {state}the script goes on"
+
+
+def _say(text: str) -> None:
+    """Write to standard error, which may be closed or refuse what it is given."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        try:
+            print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr, flush=True)
+        except (OSError, ValueError, AttributeError):
+            pass
+
+
+def _spelled(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _list(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value

@@ -1,0 +1,93 @@
+"""Symptoms of rules: what people see in a log when the rule is the cause.
+
+A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
+pieces; case, quotes and blanks do not count. All of them must be there. Nothing is a regular expression, so a log takes
+time in proportion to its length whatever stands in it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Log", "Seen", "faults_of", "letters", "seen_in"]
+
+#: Letters and digits that a symptom must have in all, and each of its lines.
+_LEAST, _LEAST_LINE = 10, 4
+#: Lines that hold the first piece of a text and are looked at to the end.
+_LOOKS = 200
+
+
+class Log(NamedTuple):
+    """A log as lower-case lines, and all of them joined."""
+
+    lines: Sequence[str]
+    text: str
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> "Log":
+        """Of the lines as they were written."""
+        lowered = [_plain(line) for line in lines]
+        return cls(lowered, "\n".join(lowered))
+
+
+class Seen(NamedTuple):
+    """A symptom that was found: the place of its last line (from 0), and how much it says (letters)."""
+
+    place: int
+    letters: int
+
+
+def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
+    """The symptom that says most among those in the log; None when there is none of them."""
+    found: list[Seen] = []
+    for symptom in symptoms:
+        places = [_last(log, _plain(text).split("*")) for text in symptom["lines"]]
+        if all(place is not None for place in places):
+            found.append(Seen(max(place for place in places if place is not None), letters(symptom)))
+    return max(found, key=lambda one: one.letters, default=None)
+
+
+def letters(symptom: Mapping[str, Any]) -> int:
+    """The letters and digits of a symptom."""
+    return sum(char.isalnum() for text in symptom["lines"] for char in text)
+
+
+def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[str]:
+    """What is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
+    if letters(symptom) < _LEAST or any(sum(map(str.isalnum, text)) < _LEAST_LINE for text in symptom["lines"]):
+        yield f"{symptom['lines']}: fewer than {_LEAST} letters (a line: {_LEAST_LINE}) may stand in any log"
+    if any(not piece.strip() for text in symptom["lines"] for piece in text.split("*")):
+        yield f"{symptom['lines']}: * stands between two texts"
+    elif seen_in(Log.of(symptom["seen"].split("\n")), [symptom]) is None:
+        yield f"{symptom['lines']}: not in `seen`"
+    elif seen_in(Log.of(ordinary), [symptom]) is not None:
+        yield f"{symptom['lines']}: stands in logs of healthy runs too (table ordinary-log)"
+
+
+def _plain(text: str) -> str:
+    """Lower case; single blanks; every quote the same, because forums bend them and Markdown eats backticks."""
+    return " ".join(text.lower().replace("`", "'").split())
+
+
+def _last(log: Log, pieces: Sequence[str]) -> int | None:
+    """The last line in which the pieces stand one behind the other."""
+    end = len(log.text)
+    for _ in range(_LOOKS):
+        start = log.text.rfind(pieces[0], 0, end)
+        if start < 0:
+            return None
+        line_start = log.text.rfind("\n", 0, start) + 1
+        line_end = log.text.find("\n", start)
+        if _in_order(log.text[line_start : line_end if line_end >= 0 else len(log.text)], pieces):
+            return log.text.count("\n", 0, line_start)
+        end = line_start
+    return None
+
+
+def _in_order(line: str, pieces: Sequence[str]) -> bool:
+    place = 0
+    for piece in pieces:
+        place = line.find(piece, place)
+        if place < 0:
+            return False
+        place += len(piece)
+    return True

@@ -1,0 +1,71 @@
+"""How many parameters the files of a model hold, by their safetensors headers alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.hub.local import LocalSnapshot
+from envdoctor.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
+from envdoctor.hub.snapshot import FileEntry
+from envdoctor.memory.tracing import Source, Trace
+from envdoctor.text.files import Files
+
+__all__ = ["Counted", "stored_parameters"]
+
+#: As transformers names them; what lies beside them is an adapter's or an optimizer's.
+_WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
+#: What a model has beside the language model (a tower for images) is not what differs from the nearest type.
+_ALIKE = 0.1
+
+
+class Counted(NamedTuple):
+    """Traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
+
+    source: Source
+    parameters: int
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or why there is none."""
+        return [one if isinstance(one, str) else self._counted(one) for one in self.source.run(jobs)]
+
+    def _counted(self, trace: Trace) -> Trace:
+        share = self.parameters / float(trace.model["parameters"])
+        if abs(share - 1) > _ALIKE:
+            return trace
+        points = []
+        for point in trace.points:
+            segments = {}
+            for name, (size, operation, terms) in point["segments"].items():
+                weights = terms.get("weights", 0.0) * (share - 1)
+                segments[name] = [size + weights, operation, {**terms, "weights": terms.get("weights", 0.0) + weights}]
+            points.append({**point, "segments": segments})
+        model = {"parameters": self.parameters, "weight_bytes": trace.model["weight_bytes"] * share}
+        return trace._replace(model={**trace.model, **model}, points=tuple(points))
+
+
+def stored_parameters(folder: str) -> int | None:
+    """The number of values of all tensors; None where a file is not there, or one is not as the format asks."""
+    try:
+        found = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
+        places = {name: os.path.join(folder, name) for name in found}
+        files = {name: FileEntry(name, os.stat(place).st_size, None) for name, place in places.items()}
+    except OSError:
+        return None
+    expected = {int(match[1] or 1) for match in found.values()}
+    if expected != {len(found)}:
+        return None
+    shapes = {}
+    snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, "it is not there")
+    for name, data in snapshot.headers(list(files)).items():
+        try:
+            header = parse_header(data, files[name].size) if isinstance(data, bytes) else None
+        except HeaderError:
+            return None
+        if header is None:
+            return None
+        shapes.update({tensor: one.shape for tensor, one in header.tensors.items()})
+    return sum(map(math.prod, shapes.values()))

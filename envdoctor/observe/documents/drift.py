@@ -1,0 +1,117 @@
+"""What differs between machines, from the facts files that each of them wrote."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.registry import FactTypeError, Registry, parse_value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
+
+__all__ = ["drift_between"]
+
+#: Nodes that are named for one value before "and N more".
+_NAMED = 8
+#: The GPUs of a machine are compared by these columns, in any order.
+_GPU = ("name", "memory_gib")
+
+Document = Mapping[str, Any]
+
+
+def drift_between(documents: Mapping[str, Document], registry: Registry) -> tuple[list[Fact], Records]:
+    """The facts of all nodes, unknown where they differ, and a record for each that does.
+
+    ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
+    path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
+    may differ, is not known on every node.
+    """
+    seen: dict[str, dict[str, Any]] = {}
+    for node, document in documents.items():
+        for key, raw in _compared(document, registry):
+            seen.setdefault(key, {})[node] = raw
+    shared: list[Fact] = []
+    first = next(iter(documents.values()))["facts"]
+    items: list[dict[str, Value]] = []
+    unknown: set[str] = set()
+    for key, by_node in seen.items():
+        missing = [node for node in documents if node not in by_node and not _known_absent(documents[node], key)]
+        unknown.update(missing)
+        values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
+        value: Value = Unknown("it differs between the machines")
+        if len(set(values.values())) > 1:
+            items.append({"key": key, "values": _by_value(values), "agrees": _agreement(set(values.values()))})
+        elif missing:
+            continue
+        else:
+            value = _raw_parsed(registry.find(key), first.get(key))
+        shared.append(Fact(key, value, "the facts files", "given"))
+    reason = f"not every fact is known on {_node_names(sorted(unknown))}" if unknown else None
+    return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
+
+
+def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
+    for key, raw in document["facts"].items():
+        if key == "gpu" and isinstance(raw, list):
+            yield key, _raw_gpus(raw)
+            continue
+        spec = registry.find(key)
+        if (
+            spec is not None
+            and spec.type != "records"
+            and spec.privacy == "public"
+            and registry.records_of(key) is None
+        ):
+            yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
+
+
+def _raw_gpus(raw: Sequence[Any]) -> str:
+    kinds = Counter(
+        " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one) for one in raw
+    )
+    return ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items())) or "none"
+
+
+def _known_absent(document: Document, key: str) -> bool:
+    """Whether a key that is not in the file is known to be absent."""
+    return key.partition(".")[0] in document.get("complete", ())
+
+
+def _raw_parsed(spec: Any, raw: Any) -> Value:
+    try:
+        return parse_value(spec, list(raw) if isinstance(raw, tuple) else raw) if raw is not None else ABSENT
+    except FactTypeError:
+        return str(raw)
+
+
+def _raw_spelled(key: str, raw: Any, registry: Registry) -> str:
+    if raw is None or raw == "absent":
+        return spell(ABSENT)
+    return raw if key == "gpu" else spell(_raw_parsed(registry.find(key), raw))
+
+
+def _by_value(values: Mapping[str, str]) -> str:
+    """``2.5.0 on 6 nodes; 2.4.1 on node3``: the most common value first, with the nodes of the others named."""
+    by_value: dict[str, list[str]] = {}
+    for node, value in values.items():
+        by_value.setdefault(value, []).append(node)
+    first, *others = sorted(by_value.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    words = [f"{first[0]} on {_node_names(first[1]) if len(first[1]) == 1 else f'{len(first[1])} nodes'}"]
+    return "; ".join([*words, *(f"{value} on {_node_names(nodes)}" for value, nodes in others)])
+
+
+def _node_names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _agreement(values: set[str]) -> int:
+    """How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03."""
+    numbers = [re.findall(r"\d+", value.partition("+")[0]) for value in values]
+    count = 0
+    for parts in zip(*numbers, strict=False):
+        if len(set(parts)) > 1:
+            break
+        count += 1
+    return count

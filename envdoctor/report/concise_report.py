@@ -1,0 +1,19 @@
+"""The report with one line a finding, as compilers write theirs, for logs and editors."""
+
+from __future__ import annotations
+
+from envdoctor.report.closing import counts_line
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+
+def render(report: Report, lang: str = "en") -> str:
+    """``train.yaml:9: error[id] message``, then the counts; a finding without a place begins with ``-``."""
+    page = Page(report.registry, lang)
+    lines = [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
+    for finding in report.shown():
+        place = str(finding.locations[0]) if finding.locations else "-"
+        lines.append(f"{place}: {finding.severity}[{finding.id}] {page.message(finding)}")
+    return "\n".join([*lines, counts_line(report, page)]) + "\n"

@@ -1,0 +1,52 @@
+"""The report as annotations of a GitHub workflow: commands that a step prints.
+
+The runner keeps 10 of a type in a step and 4,096 characters of each (actions/runner: ExecutionContext.cs); values are
+escaped as its own toolkit does (actions/toolkit: command.ts).
+"""
+
+from __future__ import annotations
+
+from envdoctor.judge.finding import SEVERITIES, Finding
+from envdoctor.report.closing import counts_line
+from envdoctor.report.finding_text import finding_text
+from envdoctor.report.layout import shortened
+from envdoctor.report.page import Page
+from envdoctor.report.places import project_place
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+_MOST, _LONGEST = 10, 4_096
+_TYPES = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render(report: Report, lang: str = "en") -> str:
+    """An annotation for each finding, the worst first; of more than ten the last one counts the others."""
+    page = Page(report.registry, lang)
+    shown = report.shown()
+    lines = [f"::error::{_data(text)}" for level, text in report.notices if level == "error"][: _MOST // 2]
+    room = {"error": _MOST - len(lines)}
+    for severity in reversed(SEVERITIES):
+        findings = [finding for finding in shown if finding.severity == severity]
+        most = room.get(severity, _MOST)
+        listed = findings if len(findings) <= most else findings[: most - 1]
+        lines += [_annotation(finding, page) for finding in listed]
+        if len(listed) < len(findings):
+            lines.append(f"::{_TYPES[severity]}::" + page.say("{n} more finding(s)", len(findings) - len(listed)))
+    return "\n".join([*lines, counts_line(report, page)]) + "\n"
+
+
+def _annotation(finding: Finding, page: Page) -> str:
+    place = project_place(finding)
+    properties = {"file": place.path, "line": str(place.line)} if place is not None else {}
+    named = ",".join(f"{key}={_property(value)}" for key, value in {**properties, "title": finding.id}.items())
+    return f"::{_TYPES[finding.severity]} {named}::{_data(finding_text(finding, page))}"
+
+
+def _data(text: str) -> str:
+    text = shortened(text, _LONGEST)
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

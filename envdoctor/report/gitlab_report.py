@@ -1,0 +1,32 @@
+"""The report as GitLab's Code Quality (https://docs.gitlab.com/ci/testing/code_quality/)."""
+
+from __future__ import annotations
+
+import json
+
+from envdoctor.report.page import Page
+from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+_SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
+
+
+def render(report: Report, lang: str = "en") -> str:
+    """A list of what is shown; GitLab does not show ``check_name``, so the description begins with it."""
+    page = Page(report.registry, lang)
+    shown = report.shown()
+    issues = []
+    for finding, fingerprint in zip(shown, unique_fingerprints(shown), strict=True):
+        place = project_place(finding) or PROJECT
+        issues.append(
+            {
+                "description": f"{finding.id}: {page.message(finding)}",
+                "check_name": finding.id,
+                "fingerprint": fingerprint,
+                "severity": _SEVERITIES[finding.severity],
+                "location": {"path": place.path, "lines": {"begin": place.line}},
+            }
+        )
+    return json.dumps(issues, ensure_ascii=True, indent=1) + "\n"

@@ -1,0 +1,117 @@
+"""A comment for an issue, as a maintainer would post it: facts, findings with their evidence, what was not given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
+from envdoctor.judge.finding import Finding
+from envdoctor.report.closing import help_steps, is_given
+from envdoctor.report.finding_text import of_one_cause
+from envdoctor.report.header import gpu_groups
+from envdoctor.report.markdown_report import plain
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report
+from envdoctor.text.privacy import public_facts, redact
+
+__all__ = ["render"]
+
+#: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
+_LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3
+
+
+def render(report: Report, lang: str = "en") -> str:
+    """Markdown in which no text from outside can be a link, a mention or a heading. Below the limit of a comment."""
+    page = Page(report.registry, lang)
+    lines = [
+        page.say("What this report says of the environment, as envdoctor reads it:"),
+        "",
+        *_table(report, page),
+        "",
+    ]
+    shown = report.shown()
+    for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
+        lines += [*_finding(findings, page), ""]
+    notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
+    lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
+    if not shown:
+        lines += [page.say("Nothing in it is known to be wrong; {n} rule(s) were checked.", report.rules_checked), ""]
+    lines += _missing(report, page)
+    text = "\n".join(lines)
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST].rpartition("\n\n")[0] + "\n\n" + page.say("The rest is left out.")
+    return text.rstrip("\n") + "\n"
+
+
+def _table(report: Report, page: Page) -> Iterator[str]:
+    facts = public_facts(report.facts, report.registry)
+    order = [f"pkg.{name}" for name in report.registry.first("pkg")]
+    place = {key: number for number, key in enumerate([*order, *(spec.key for spec in report.registry)])}
+    rows = []
+    for fact in report.facts:
+        value = facts.value(fact.key)
+        if fact.source == "given" and not isinstance(value, Unknown):
+            groups = gpu_groups(facts) if fact.key == "gpu" else []
+            words = page.separated(groups) if isinstance(value, Records) else spell(value)
+            absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")
+            origin = place_of(fact.origin)
+            line = str(origin[1]) if origin is not None and report.target.kind == "report" else ""
+            rows.append(
+                (place.get(fact.key, len(place)), fact.key, absent if isinstance(value, Absent) else words, line)
+            )
+    rows.sort()
+    yield f"| {page.say('fact')} | {page.say('value')} | {page.say('line')} |"
+    yield "|---|---|---|"
+    for _, key, words, line in rows[:_ROWS]:
+        yield f"| {plain(page.name(key))} | {_code(words)} | {line} |"
+    if len(rows) > _ROWS:
+        yield f"| {page.say('{n} more fact(s)', len(rows) - _ROWS)} | | |"
+
+
+def _finding(findings: list[Finding], page: Page) -> Iterator[str]:
+    finding = findings[0]
+    for one in dict.fromkeys(page.message(one) for one in findings):
+        yield f"**{finding.severity}**: {plain(one)} ({_code(finding.id)})"
+    why = finding.why.in_language(page.lang)
+    if why:
+        yield f"\n{plain(why)}"
+    yield ""
+    for assumption in finding.assumed:
+        words = page.say("{name} {value}", name=page.name(assumption.key), value=assumption.value)
+        because = assumption.because.in_language(page.lang)
+        yield "- " + plain(page.say("assumed {fact}: {reason}", fact=words, reason=because))
+    for caveat in finding.caveats:
+        yield "- " + plain(page.sentence(str(caveat)))
+    offered = [fix for fix in finding.fixes if fix.withheld is None][:_FIXES]
+    for number, fix in enumerate(offered):
+        label = page.say("do") if number == 0 else page.say("or")
+        yield f"- {label}: {plain(fix.summary.in_language(page.lang))}"
+        if fix.commands:
+            yield "\n".join(
+                ["  ```", *(f"  {line}" for command in fix.commands for line in command.split("\n")), "  ```"]
+            )
+    links = [f"[{source.kind}]({source.url})" for source in finding.evidence if source.url.startswith("https://")]
+    if links:
+        yield f"- {page.say('proof')}: {page.separated(links[:_PROOFS])} ({finding.confidence})"
+
+
+def _missing(report: Report, page: Page) -> Iterator[str]:
+    """What would make more rules decidable, with the command that prints it, and what could not be read."""
+    steps = [(name, count) for names, count in help_steps(report.not_checked) for name in names]
+    asked = []
+    for name, count in dict(reversed(steps)).items():
+        advice = report.registry.help_texts.get(name, {})
+        asks, keys = advice.get("asks"), advice.get("keys", ())
+        if asks and not (keys and all(is_given(report, key) for key in keys)):
+            more = page.say("{n} more rule(s)", count)
+            asked.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
+    unread = [notice.text for notice in report.notices if notice.level == "warning"]
+    if asked or unread:
+        yield page.say("Not given, or not to be read from it:")
+        yield ""
+    yield from (f"- {plain(redact(page.sentence(text)))}" for text in unread)
+    yield from (line for _, line in sorted(asked))
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("`", "'").replace("|", "/") + "`"

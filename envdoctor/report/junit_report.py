@@ -1,0 +1,71 @@
+"""The report as JUnit XML, for Jenkins' strict schema and GitLab's reader.
+
+A case for each rule, so that a dashboard shows trends: what fails the run failed, another finding passed with its text,
+what was ignored or could not be checked was skipped. The case ``run`` is the run itself: there is always one case, and
+GitLab tells cases apart by their names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from envdoctor.judge.finding import Finding
+from envdoctor.report.finding_text import finding_text
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report
+
+__all__ = ["render"]
+
+#: Jenkins keeps 100,000 characters of a failing case.
+_LONGEST = 100_000
+
+
+def render(report: Report, lang: str = "en") -> str:
+    """One suite; texts are in the language, names are not."""
+    page = Page(report.registry, lang)
+    name = f"envdoctor.{report.command}"
+    suite = Element("testsuite", name=name)
+    _run(_case(suite, name, "run"), report, page)
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        by_rule.setdefault(finding.id, []).append(finding)
+    for rule, findings in by_rule.items():
+        _judged(_case(suite, name, rule), findings, page)
+    for entry in report.not_checked:
+        if entry.id not in by_rule:
+            reason = "; ".join(f"{key}: {why}" for key, why in entry.missing.items())
+            SubElement(_case(suite, name, entry.id), "skipped", message=entry.reason or reason)
+    for rule in report.passed:
+        _case(suite, name, rule)
+    for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(kind, str(sum(1 for _ in suite.iter(tag))))
+    indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+
+
+def _case(suite: Element, classname: str, name: str) -> Element:
+    return SubElement(suite, "testcase", classname=classname, name=name)
+
+
+def _run(case: Element, report: Report, page: Page) -> None:
+    said = [*report.unjudged, *(f"{notice.level}: {notice.text}" for notice in report.notices)]
+    text = "\n".join(map(page.sentence, said))
+    if report.status != "complete":
+        SubElement(case, "error", type="incomplete", message="the check could not be finished").text = text
+    elif text:
+        SubElement(case, "system-out").text = text
+
+
+def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
+    failing = [finding for finding in findings if finding.gate]
+    told = [finding for finding in findings if finding.ignored is None and finding.superseded_by is None]
+    text = "\n\n".join(finding_text(finding, page) for finding in failing or told)[:_LONGEST]
+    if failing:
+        SubElement(case, "failure", type=failing[0].severity, message=page.message(failing[0])).text = text
+    elif told:
+        SubElement(case, "system-out").text = text
+    else:
+        first = findings[0]
+        reason = f"ignored: {first.ignored}" if first.ignored else f"same cause as {first.superseded_by}"
+        SubElement(case, "skipped", message=reason)

@@ -1,0 +1,101 @@
+"""Machines of one job, by the facts files that each of them wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.facts.values import Unknown
+from envdoctor.observe.documents.drift import drift_between
+
+SAME: dict[str, Any] = {
+    "pkg.torch": "2.5.0+cu118",
+    "pkg.nvidia-nccl-cu12": "2.27.5",
+    "python.version": "3.11.9",
+    "driver.version": "550.54.15",
+    "model.revision": "8599336",
+    "os.platform": "linux",
+    "gpu": [{"name": "A100", "cc": "8.0", "memory_gib": 79.1, "uuid": "GPU-1", "index": 0}],
+}
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    given = {key.replace("__", "."): value for key, value in changed.items()}
+    facts = {key: value for key, value in {**SAME, **given}.items() if value is not ...}
+    return {"schema": "envdoctor.facts/1", "facts": facts, "complete": ["pkg"]}
+
+
+def drift(matrix: Any, *documents: dict[str, Any]) -> Any:
+    return drift_between({f"node{number}": one for number, one in enumerate(documents)}, matrix.registry)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"pkg__torch": "2.4.1"}, "2.5.0+cu118 on 2 nodes; 2.4.1 on node2"),
+        ({"pkg__rich": "14.0"}, "absent on 2 nodes; 14.0 on node2"),
+        ({"gpu": [{"name": "H100", "memory_gib": 80}]}, "1 x A100 79.1 GiB on 2 nodes; 1 x H100 80 GiB on node2"),
+        ({"gpu": []}, "1 x A100 79.1 GiB on 2 nodes; none on node2"),
+        ({"gpu": [{**SAME["gpu"][0], "uuid": "GPU-2"}]}, None),
+        ({"environment__path": "/somewhere/else"}, None),
+        ({}, None),
+    ],
+)
+def test_what_differs_is_told_with_its_nodes(matrix: Any, changed: dict[str, Any], told: str | None) -> None:
+    _, records = drift(matrix, document(), document(), document(**changed))
+    assert [item["values"] for item in records] == ([told] if told else [])
+
+
+def test_what_is_not_known_everywhere_makes_the_list_incomplete(matrix: Any) -> None:
+    shared, records = drift(matrix, document(), document(driver__version=...), document(python__version="3.12.1"))
+    assert [item["key"] for item in records] == ["python.version"]
+    assert records.incomplete == "not every fact is known on node1"
+    values = {fact.key: fact.value for fact in shared}
+    assert "driver.version" not in values and values["os.platform"] == "linux"
+    assert isinstance(values["python.version"], Unknown)
+
+
+@pytest.mark.parametrize(("old", "new", "agrees"), [("3.11.9", "3.11.8", 2), ("3.11.9", "3.12.9", 1), ("3.11", "2", 0)])
+def test_how_far_versions_agree(matrix: Any, old: str, new: str, agrees: int) -> None:
+    _, records = drift(matrix, document(python__version=old), document(python__version=new))
+    assert records.items[0]["agrees"] == agrees
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Any:
+    def write(**documents: Any) -> list[str]:
+        for name, text in documents.items():
+            content = text if isinstance(text, str) else json.dumps(text)
+            (tmp_path / f"{name}.json").write_text(content, encoding="utf-8")
+        return [f"{name}.json" for name in documents]
+
+    return write
+
+
+def test_drift_that_breaks_a_job_fails_and_names_the_node(run: Any, nodes: Any) -> None:
+    files = nodes(a=document(), b=document(), c=document(**{"pkg__nvidia-nccl-cu12": "2.27.3", "pkg__torch": "2.4.1"}))
+    done = run("compare", *files, "--no-config")
+    assert done.code == 1
+    assert "error[nodes-differ-in-nccl]" in done.out and "2.27.5 on 2 nodes; 2.27.3 on c" in done.out
+    assert "torch not known (it differs between the machines)" in done.out
+    assert run("compare", *files, "--no-config", "--lang", "zh").out.count("各机器") > 1
+
+
+def test_other_drift_is_a_note_and_none_is_none(run: Any, nodes: Any) -> None:
+    files = nodes(a=document(), b=document(python__version="3.11.8"), c=document())
+    done = run("compare", *files, "--no-config", "--format", "json")
+    assert done.code == 0 and [one["id"] for one in done.json["findings"]] == ["nodes-differ"]
+    same = run("compare", files[0], files[2], "--no-config", "--format", "concise")
+    assert same.code == 0 and same.out.startswith("No findings. 5 rules checked")
+
+
+def test_a_file_that_cannot_be_read_ends_the_run_and_is_named(run: Any, nodes: Any) -> None:
+    files = nodes(a=document(), b=document(pkg__torch="2.4.1"), c="[" * 50_000)
+    done = run("compare", *files, "--no-config")
+    assert done.code == 3 and "c.json: nested too deeply" in done.err
+    few = run("compare", "a.json", "nowhere.json", "--no-config")
+    assert few.code == 3 and "nowhere.json: cannot be read" in few.err
+    assert run("compare", "a.json", "--no-config").code == 2

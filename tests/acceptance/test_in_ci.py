@@ -1,0 +1,97 @@
+"""What a pipeline is given: the action, GitLab's component, the hook, completion, and the examples of each."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+from workflows import run_steps
+
+from envdoctor.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+EXAMPLE = yaml.safe_load((ROOT / "examples/ci/github-workflow.yml").read_text(encoding="utf-8"))
+
+
+def parsed(words: list[str]) -> None:
+    """Let click take the words of a command; it raises for one that it does not know."""
+    command = cli.get_command(click.Context(cli), words[0])
+    assert command is not None
+    command.make_context(words[0], words[1:])
+
+
+def test_the_action_fits_its_schema_and_takes_its_inputs_as_variables() -> None:
+    schema = json.loads((ROOT / "tests/schemas/github-action.json").read_text(encoding="utf-8"))
+    Draft7Validator(schema).validate(ACTION)
+    *_, check = ACTION["runs"]["steps"]
+    passed = set(re.findall(r"inputs\.([a-z-]+)", " ".join(check["env"].values())))
+    assert passed == set(ACTION["inputs"]) and "${{" not in check["run"]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A runner's folder with this envdoctor where the action installs one."""
+    program = tmp_path / "envdoctor" / "bin" / "envdoctor"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m envdoctor "$@"\n')
+    program.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_example_workflow(installed: Path) -> None:
+    root = installed / "checkout"
+    root.mkdir()
+    for name in ("action.yml", "fixtures/environments/glm4-batch-nan.json"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    steps: list[dict[str, Any]] = EXAMPLE["jobs"]["envdoctor"]["steps"]
+    action = yaml.safe_load((root / "action.yml").read_text(encoding="utf-8"))
+    action["runs"]["steps"].pop(0)  # envdoctor is there already
+    (root / "action.yml").write_text(yaml.safe_dump(action), encoding="utf-8")
+    ran = run_steps(steps, {}, root, installed)
+    assert ran["envdoctor"].code == 1, ran
+    assert re.search(r"(?m)^::error title=torch-2-5-0-glm4-batch-nan::torch 2\.5\.0", ran["envdoctor"].out)
+    assert "exit code 1\ntorch-2-5-0-glm4-batch-nan" in ran["What the step found"].out
+    assert (installed / "summary.md").read_text(encoding="utf-8").startswith("## envdoctor check")
+    assert (root / "envdoctor.sarif").is_file() and (root / "envdoctor.html").is_file()
+
+
+def test_the_component_of_gitlab_runs_a_command_that_there_is() -> None:
+    head, job = yaml.safe_load_all((ROOT / "templates/check.yml").read_text(encoding="utf-8"))
+    example = yaml.safe_load((ROOT / "examples/ci/gitlab-ci.yml").read_text(encoding="utf-8"))["include"][0]
+    assert set(example["inputs"]) <= set(head["spec"]["inputs"]) and (ROOT / example["local"]).is_file()
+    job = job["envdoctor"]
+    assert not re.search(r"\$\[\[", " ".join(job["script"]))
+    words = job["script"][1].replace('"$(command -v "$IN_PYTHON")"', "python3")
+    parsed(shlex.split(words.replace("$IN_ARGUMENTS", example["inputs"]["arguments"]))[1:])
+    written = set(re.findall(r"--output \w+=(\S+)", words))
+    assert set(job["artifacts"]["reports"].values()) | set(job["artifacts"]["paths"]) == written
+
+
+def test_the_hook_runs_a_command_that_there_is() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    example = yaml.safe_load((ROOT / "examples/ci/pre-commit-config.yaml").read_text(encoding="utf-8"))
+    (used,) = example["repos"][0]["hooks"]
+    assert used["id"] == hook["id"] and hook["language"] == "python" and hook["pass_filenames"] is False
+    for arguments in (hook["args"], used["args"]):
+        parsed([*shlex.split(hook["entry"]), *arguments][1:])
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("envdoctor di", "diff-revision"), ("envdoctor check --base", "--baseline")]
+)
+def test_a_shell_completes_commands_and_options(run: Any, words: str, offered: str) -> None:
+    count = str(len(words.split()) - 1)
+    asked = {"_ENVDOCTOR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
+    assert f"plain,{offered}" in run(env=asked).out

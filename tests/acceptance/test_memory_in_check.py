@@ -1,0 +1,58 @@
+"""``check`` says whether the run fits where that is known without starting anything, and what would tell where not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODELS = Path(__file__).parents[2] / "fixtures" / "memory"
+RECIPE = """\
+per_device_train_batch_size: 8
+gradient_checkpointing: false
+bf16: true
+optim: adamw_torch
+"""
+
+
+@pytest.fixture
+def check(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    (tmp_path / "train.yaml").write_text(RECIPE)
+    facts = {"pkg.torch": "2.13.0", "pkg.transformers": "5.23.0", "pkg.peft": "0.21.0", "python.version": "3.11.9"}
+    (tmp_path / "facts.json").write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": facts}))
+
+    def ask(*words: str, model: str = "llama-3-8b") -> Any:
+        given = ["--facts", "facts.json", "--recipe", "train.yaml", "--model", str(MODELS / model)]
+        given += ["--set", "recipe.max_length=2048", "--set", "recipe.method=lora", "--set", "recipe.load_dtype=bf16"]
+        return run("check", "--no-config", *given, "--set", "recipe.lora_targets=all-linear", *words)
+
+    return ask
+
+
+def test_it_does_not_fit_by_shipped_coefficients(check: Callable[..., Any]) -> None:
+    answer = check("--set", "gpu.name=A6000", "--format", "json")
+    report = answer.json
+    section = report["sections"]["memory"]
+    assert (answer.code, section["level"], section["verdict"]) == (1, "shipped", "does-not-fit")
+    assert "does-not-fit" in {finding["id"] for finding in report["findings"]}
+    assert any(change["verdict"] == "fits" for change in section["changes"])
+    text = check("--set", "gpu.name=A6000").out
+    assert "error[does-not-fit]" in text and "shipped coefficients of transformers 5." in text
+    assert "recipe.gradient_checkpointing=true" in text
+
+
+def test_a_smaller_batch_on_the_command_line_fits(check: Callable[..., Any]) -> None:
+    answer = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1")
+    assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in answer.out and "does-not-fit" not in answer.out
+
+
+def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "falcon", "hidden_size": 64}))
+    answer = check("--set", "gpu.name=A6000", "--quiet", model=str(tmp_path))
+    assert "envdoctor memory" not in answer.out
+    text = " ".join(check("--set", "gpu.name=A6000", model=str(tmp_path)).out.split())
+    assert "whether this run fits into memory was not judged: envdoctor memory --model" in text
+    assert "--recipe train.yaml --set recipe.max_length=2048" in text

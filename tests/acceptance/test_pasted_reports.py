@@ -1,0 +1,77 @@
+"""A maintainer's round trip: a pasted report judged, answered in Markdown, and a log joined with its facts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "envdoctor/report/schemas/error.schema.json").read_text(encoding="utf-8"))
+REPORT = """\
+- `transformers` version: 4.48.0
+- Platform: Linux-5.15.0-91-generic-x86_64-with-glibc2.35
+- Python version: 3.10.12
+- PyTorch version (GPU?): 2.5.0+cu118 (True)
+
+I tried torch 2.4.1 too
+"""
+
+
+@pytest.fixture
+def report(tmp_path):
+    path = tmp_path / "issue.txt"
+    path.write_text(REPORT, encoding="utf-8")
+    return path
+
+
+def test_a_report_is_judged_like_any_other_source(run, report):
+    done = run("check", "--no-config", "--report", report, "--model", "THUDM/glm-4-9b-chat-hf", "--format", "json")
+    found = {finding["id"]: finding for finding in done.json["findings"]}
+    assert done.code == 1
+    assert found["torch-2-5-0-glm4-batch-nan"]["locations"][0] == {"path": "issue.txt", "line": 4}
+
+
+def test_the_comment_has_facts_evidence_and_what_to_ask_for(run, report):
+    report.write_text(
+        "NCCL_DEBUG=INFO\n" + REPORT.replace("\n\n", "\nNCCL_DEBUG=`@everyone`|[x](y)\n\n"), encoding="utf-8"
+    )
+    options = ("--model", "THUDM/glm-4-9b-chat-hf", "--format", "issue-comment")
+    done = run("check", "--no-config", "--report", report, *options)
+    assert "| torch | `2.5.0+cu118` | 5 |" in done.out
+    assert "[issue](https://github.com/zai-org/GLM-4/issues/724)" in done.out
+    assert "speaks of torch" not in done.out  # the fact is known from another line
+    assert "`nvidia-smi`" in done.out and "| `'@everyone'/[x](y)` | 6 |" in done.out
+
+
+def test_facts_name_the_line_and_errors_are_sentences(run, report, tmp_path):
+    assert "issue.txt:3" in run("facts", "--no-config", "--report", report).out
+    empty = tmp_path / "empty.txt"
+    empty.write_text("hello\n")
+    for path, code in ((empty, 3), (tmp_path / "none.txt", 2), (tmp_path, 2)):
+        done = run("check", "--no-config", "--report", path)
+        assert done.code == code and done.err.startswith("envdoctor: --report ") and done.err.count("\n") == 1
+
+
+def test_a_log_is_explained_and_the_facts_of_a_report_decide(run, report, tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text(
+        "step 1\n" * 30 + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n"
+    )
+
+    def suspects(*more):
+        done = run("explain", "--no-config", "--log", log, "--format", "json", *more)
+        jsonschema.validate(done.json, SCHEMA)
+        return [(one["id"], one.get("applies"), one["line"]) for one in done.json["suspects"]]
+
+    assert {name for name, _, _ in suspects()} == {f"driver-too-old-for-cuda-{major}" for major in (11, 12, 13)}
+    assert suspects("--report", report, "--set", "driver.version=418.40") == [("driver-too-old-for-cuda-11", True, 31)]
+
+
+def test_a_log_that_no_rule_is_about_is_not_explained(run, tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("ZeroDivisionError: division by zero\n")
+    done = run("explain", "--no-config", "--log", log)
+    assert done.code == 3 and "Not known" in done.out

@@ -1,0 +1,48 @@
+"""Whole logs: which rule or link is named first. Each fixture says it (any of several), `=====`, and the log."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.explain_error import explain_error
+
+FOLDER = Path(__file__).resolve().parents[2] / "fixtures/logs"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+UNRELATED = [name for name in NAMES if name.startswith("unrelated-")]
+RELATED = [name for name in NAMES if name not in UNRELATED]
+FROM_ISSUES = [name for name in RELATED if name.startswith("issue-")]
+
+
+@cache
+def parts(name):
+    head, _, text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").partition("=====\n")
+    return next(line[8:].split() for line in head.splitlines() if line.startswith("first = ")), text
+
+
+@pytest.fixture(scope="module")
+def first(matrix):
+    """What is named first: a rule, or the package that a link leads to."""
+
+    @cache
+    def go(name):
+        answer = explain_error(parts(name)[1], matrix).answer
+        if answer.suspects:
+            return answer.suspects[0].id
+        return f"package:{answer.homes[0].package}" if answer.homes else "nothing"
+
+    return go
+
+
+@pytest.mark.parametrize("names", [RELATED, FROM_ISSUES], ids=["all", "from issues"])
+def test_the_right_rule_or_link_comes_first(first, names):
+    wrong = {name: first(name) for name in names if first(name) not in parts(name)[0]}
+    print(f"{len(names) - len(wrong)} of {len(names)}; not: {wrong}")
+    assert len(names) >= 25 and len(wrong) <= 0.2 * len(names), wrong
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_nothing_is_claimed_of_a_log_that_no_rule_is_about(first, name):
+    assert first(name) == "nothing"

@@ -1,0 +1,82 @@
+"""Baselines: written once, kept in step, and never wider by themselves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from envdoctor.app.baseline import read_baseline
+from envdoctor.app.errors import UsageProblem
+
+BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
+NAN = "torch-2-5-0-glm4-batch-nan"
+
+
+def ids(path):
+    return [entry["id"] for entry in json.loads(path.read_text())["findings"]]
+
+
+def test_what_is_accepted_fails_no_more_and_what_is_new_does(run, facts_file, tmp_path):
+    facts, kept = facts_file(BROKEN), tmp_path / "base.json"
+    first = run("check", "--facts", facts, "--write-baseline", kept, "--no-config")
+    assert first.code == 0 and ids(kept) == [NAN]
+    assert first.err == f"{kept}: 1 finding(s) accepted\n"
+    again = run("check", "--facts", facts, "--baseline", kept, "--format", "json", "--no-config")
+    assert again.code == 0 and [one["baseline"] for one in again.json["findings"]] == ["unchanged"]
+    quiet = run("check", "--facts", facts, "--baseline", kept, "--only-new", "--format", "concise", "--no-config")
+    assert quiet.code == 0 and quiet.out.startswith("No findings.")
+    worse = facts_file({**BROKEN, "recipe.framework": "vllm", "pkg.numpy": "2.1.0", "pkg.vllm": "0.6.3"})
+    new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--statistics", "--no-config")
+    assert new.code == 1, new.out
+
+
+def test_an_update_drops_what_is_gone_and_accepts_nothing(run, facts_file, tmp_path):
+    kept = tmp_path / "base.json"
+    gone = {"id": NAN, "item": {}, "severity": "error"}
+    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [gone]}))
+    healthy = facts_file({**BROKEN, "pkg.torch": "2.5.1+cu118"})
+    told = run("check", "--facts", healthy, "--baseline", kept, "--format", "json", "--no-config")
+    assert any("findings of the baseline that are gone: 1" in one["text"] for one in told.json["notices"])
+    assert run("check", "--facts", healthy, "--baseline", kept, "--write-baseline", kept, "--no-config").code == 0
+    assert ids(kept) == []
+    done = run("check", "--facts", facts_file(BROKEN), "--baseline", kept, "--write-baseline", kept, "--no-config")
+    assert done.code == 1 and ids(kept) == []
+
+
+def test_an_entry_whose_rule_could_not_be_checked_is_kept(run, facts_file, tmp_path):
+    kept = tmp_path / "base.json"
+    entry = {"id": NAN, "item": {}, "severity": "error"}
+    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [entry]}))
+    facts = facts_file({"pkg.torch": "2.5.0+cu118"})
+    assert run("check", "--facts", facts, "--baseline", kept, "--write-baseline", kept, "--no-config").code == 0
+    assert ids(kept) == [NAN]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "--write-baseline writes one"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "is expected"),
+        ('{"schema": "envdoctor.baseline/1"}', "findings: a list"),
+        ('{"schema": "envdoctor.baseline/1", "findings": [7]}', r"findings\[0\]"),
+        (
+            '{"schema": "envdoctor.baseline/1", "findings": [{"id": "a", "item": {"x": 1}, "severity": "error"}]}',
+            "item",
+        ),
+        ('{"schema": "envdoctor.baseline/1", "findings": [{"id": "a", "severity": "fatal"}]}', "severity"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, complaint):
+    path = tmp_path / "base.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageProblem, match=complaint):
+        read_baseline(path)
+
+
+def test_only_new_asks_for_what_is_old(run, facts_file):
+    done = run("check", "--facts", facts_file(BROKEN), "--only-new")
+    assert done.code == 2 and "--only-new needs --baseline FILE" in done.err

@@ -1,0 +1,126 @@
+"""Numbers without torch: shipped coefficients at the sizes of a config.json, and weights by the files' headers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.memory.closed_form import ClosedForm
+from envdoctor.memory.shipped import Shipped
+from envdoctor.memory.stored import Counted, stored_parameters
+from envdoctor.memory.tracing import Trace
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+GIB = 1 << 30
+LORA = {"r": 8, "lora_dropout": 0.0, "target_modules": "all-linear", "modules_to_save": None, "use_dora": None}
+JOB = {
+    **{"training": True, "load_dtype": "bfloat16", "amp": None, "attention": "sdpa", "quantized": None, "lora": None},
+    **{"checkpointing": False, "stage": "sft", "reference": "none", "batch": 1, "padded": False, "accumulation": 1},
+    **{"keep_outputs": False, "optimizer": "AdamW", "tokens": [2048]},
+}
+
+
+def answer(version: str | None = "5.23.0", model: str = "llama-3-8b", **changes: Any) -> Trace | str:
+    config = json.loads((FIXTURES / model / "config.json").read_bytes())
+    job = {**JOB, "config": {**config, **changes.pop("config", {})}, **changes}
+    (found,) = Shipped(load_matrix().table("memory-forms"), version).run([job])
+    return found
+
+
+def size(trace: Trace | str, batch: int = 1, tokens: int = 2048) -> float:
+    assert isinstance(trace, Trace), trace
+    return ClosedForm(trace, batch).at(batch, tokens).size / GIB
+
+
+@pytest.mark.parametrize(
+    ("changes", "gib"),
+    [
+        ({}, 74.79),
+        ({"checkpointing": True, "optimizer": "adamw_fused"}, 59.85),
+        ({"lora": LORA, "amp": "bfloat16"}, 31.43),
+        ({"load_dtype": "float32", "amp": "bfloat16", "batch": 8, "padded": True, "tokens": [512]}, 149.58),
+        ({"training": False, "optimizer": "elsewhere", "tokens": [8192]}, 16.87),
+    ],
+)
+def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], gib: float) -> None:
+    found = answer(**changes)
+    assert size(found, changes.get("batch", 1), changes.get("tokens", [2048])[0]) == pytest.approx(gib, abs=0.02)
+
+
+def test_the_interval_is_wider_for_a_release_that_the_table_does_not_have() -> None:
+    same, between, newer = (answer(version) for version in ("5.23.0", "5.0.0", "9.9.0"))
+    assert answer("none") == answer(None) == newer
+    assert isinstance(same, Trace) and isinstance(between, Trace) and isinstance(newer, Trace)
+    assert (same.release, newer.release) == ("5.23", "5.23")
+    assert same.more < newer.more and between.release == "4.57" and between.less >= 0
+
+
+def test_targets_between_the_least_and_all_have_an_interval_down_to_the_least() -> None:
+    some = answer(lora={**LORA, "target_modules": ["q_proj", "k_proj", "v_proj"]})
+    every = answer(lora=LORA)
+    assert isinstance(some, Trace) and isinstance(every, Trace)
+    assert some.less > 0.2 > every.less and size(some) == pytest.approx(size(every), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"config": {"model_type": "bloom"}}, "about the type bloom"),
+        ({"config": {"hidden_size": "x"}}, "config.json lacks sizes"),
+        ({"config": {"num_attention_heads": 0}}, "config.json lacks sizes"),
+        ({"config": {"sliding_window": 512}}, "longer than the sliding window"),
+        ({"stage": "dpo"}, "about DPO"),
+        ({"optimizer": "adafactor"}, "optimizer adafactor"),
+        ({"lora": {**LORA, "use_dora": True}}, "about DoRA"),
+        ({"load_dtype": "float32"}, "are about: full float32 sdpa"),
+        ({"version": "4.30.0"}, "begin with transformers"),
+    ],
+)
+def test_what_is_not_in_the_table_is_said(changes: dict[str, Any], words: str) -> None:
+    found = answer(**changes)
+    assert isinstance(found, str) and words in found
+
+
+def header(tensors: dict[str, list[int]]) -> bytes:
+    offset, told = 0, {}
+    for name, shape in tensors.items():
+        length = 2 * shape[0] * shape[1]
+        told[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + length]}
+        offset += length
+    text = json.dumps(told).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(offset)
+
+
+def test_the_files_say_how_many_parameters_there_are(tmp_path: Path) -> None:
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(header({"a": [4, 8]}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(header({"b": [64, 64]}))
+    assert stored_parameters(str(tmp_path)) is None  # a shard is missing
+    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(header({"c": [2, 3]}))
+    assert stored_parameters(str(tmp_path)) == 38
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff" * 64, (1 << 40).to_bytes(8, "little") + b"{}", b"version https://git-lfs"]
+)
+def test_a_file_that_is_no_safetensors_says_nothing(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(data)
+    assert stored_parameters(str(tmp_path)) is None
+    assert stored_parameters(str(tmp_path / "nowhere")) is None
+
+
+def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> None:
+    segments = {"step/before": [110.0, "step", {"weights": 100.0, "gradients": 10.0}]}
+    trace = Trace({"parameters": 50, "weight_bytes": 100.0}, ({"segments": segments},))
+
+    class Source:
+        def run(self, jobs: Any) -> list[Trace | str]:
+            return [trace, "no"]
+
+    (counted, text) = Counted(Source(), 51).run([{}, {}])
+    assert isinstance(counted, Trace) and text == "no"
+    assert counted.points[0]["segments"]["step/before"][0] == pytest.approx(112.0)
+    assert Counted(Source(), 80).run([{}])[0] is trace

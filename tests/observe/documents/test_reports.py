@@ -1,0 +1,123 @@
+"""Pasted reports: each fixture holds the facts that a person would read in it, `=====`, and the text."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from envdoctor.facts.values import Absent, Records, Unknown
+from envdoctor.observe.documents.reports.report_file import report_facts
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures/reports"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+#: Those drawn from issues that the reader was not written with; each says where its facts stand.
+HELD_OUT = tuple(name for name in NAMES if name.startswith("issue-"))
+
+
+@cache
+def expected(name):
+    said = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").partition("=====\n")[0]
+    return dict(line.split(" = ", 1) for line in said.splitlines() if not line.startswith("#"))
+
+
+@pytest.fixture(scope="module")
+def found(matrix):
+    """Every fact of a fixture, spelled as the fixtures spell them: GPUs as NAME*COUNT:GiB, ? where more may be."""
+
+    @cache
+    def go(name):
+        text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").partition("=====\n")[2]
+        return {fact.key: spelled(fact.value) for fact in report_facts(text, matrix, "report").facts}
+
+    return go
+
+
+def spelled(value):
+    if isinstance(value, Unknown):
+        return "unknown"
+    if isinstance(value, Absent):
+        return "absent"
+    if isinstance(value, Records):
+        first = value.items[0]
+        memory = f":{first['memory_gib']}" if "memory_gib" in first else ""
+        return f"{first.get('name', '')}*{len(value)}{memory}{'?' if value.incomplete else ''}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_read_is_wrong(found, name):
+    assert {key: value for key, value in found(name).items() if expected(name).get(key) != value} == {}
+
+
+@pytest.mark.parametrize("names", [NAMES, HELD_OUT], ids=["all", "held-out"])
+def test_nearly_everything_is_read(found, names):
+    wanted = [(name, key) for name in names for key in expected(name)]
+    missed = [(name, key) for name, key in wanted if key not in found(name)]
+    print(f"{len(wanted) - len(missed)} of {len(wanted)} facts of {len(names)} reports; missed: {missed}")
+    assert len(wanted) > 100 and len(missed) <= 0.05 * len(wanted), missed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch 2.4.1 works, 2.5.0 does not",
+        "It happens with torch 2.5.0 but not torch 2.4.1",
+        "Same problem on torch 2.3.0 and transformers 4.41.0",
+        "pip install torch==2.4.1",
+        "torch>=2.3.0",
+        "torch 2.4.1 -> 2.5.0",
+        "use torch 2.4.1",
+        "使用 torch 2.4.1",
+        "用 torch 2.4.1 就可以",
+        "on another server:\ntorch 2.4.1",
+        "What works:\n\n```\ntorch==2.4.1\n```",
+        "torch==2.4.1\nworks for me",
+        "dependencies:\n  - torch==2.4.1",
+        "Works for me:\n- `transformers` version: 4.48.0\n- PyTorch version (GPU?): 2.4.1 (True)",
+        "torch version: 2.0 or above",
+        "torch: 2.4.1 (works)",
+        "| name | works | fails |\n| torch | 2.4.1 | 2.5.0 |",
+        "deepspeed wheel compiled w. ...... torch 2.1, cuda 12.1",
+        'the model\'s config: "transformers_version": "4.40.0"',
+        "OS: Linux or Windows",
+        "GPU: A100 or H100",
+        "GPU 0: NVIDIA A100 is at 90%",
+        "datasets 3.0.0 rows",
+    ],
+)
+def test_what_was_tried_or_advised_is_not_installed(matrix, text):
+    assert list(report_facts(text, matrix, "report").facts) == []
+
+
+def test_lines_that_contradict_make_the_fact_unknown_and_are_both_named(matrix):
+    read = report_facts("Machine A\ntorch==2.4.1\n\nMachine B\ntorch==2.5.0\n", matrix, "report")
+    reason = "line 2 of report says 2.4.1, line 5 of report says 2.5.0"
+    assert read.facts.value("pkg.torch") == Unknown(reason)
+    assert read.notes == (f"torch: {reason}",)
+
+
+def test_each_fact_has_its_line_and_what_was_not_read_is_said(matrix):
+    read = report_facts("- Python version: 3.10.12\n\nI tried torch 2.4.1 too\n", matrix, "report")
+    assert read.facts.get("python.version").origin == "report:1"
+    assert read.notes == ("line 3 of report speaks of torch and was not read",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch 2.5.0 " * 5_000_000,
+        "\x00\x1b[31m\u202etorch\x00 version: 2.5.0\x1b[0m\n" * 3,
+        "| " * 1_000_000,
+        "OS: Linux-" + "5-x86_64" * 100_000,
+        "[conda] " + "a " * 100_000,
+        "\n" * 1_000_000,
+    ],
+    ids=["one line", "escapes", "bars", "platform", "blanks", "lines"],
+)
+def test_hostile_text_is_bounded_and_its_characters_do_not_come_through(matrix, text):
+    read = report_facts(text, matrix, "report")
+    said = repr([fact.value for fact in read.facts]) + "".join(read.notes)
+    assert not any(sign in said for sign in ("\x1b", "\\x1b", "\x00", "\\x00", "\u202e"))
+    assert len(read.notes) < 8

@@ -1,0 +1,133 @@
+"""Reports that hold a text from outside in every place that can have one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records, Unknown
+from envdoctor.hub.snapshot import Unread
+from envdoctor.judge.finding import (
+    Assumption,
+    Evidence,
+    Finding,
+    FoundFact,
+    Location,
+    NotChecked,
+    OfferedFix,
+    Plan,
+    Text,
+)
+from envdoctor.observe.target import Target
+from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
+from envdoctor.report.report import Notice, Report
+from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
+from envdoctor.revision.comparer import Change
+from envdoctor.text.clean import clean
+
+__all__ = ["BAD", "compared", "poisoned", "section_of_experiments"]
+
+BAD = "\x1b[2J\x1b]0;x\x07\r\n::error::\u202e\u200b\ud800\x00\x85{}%`"
+
+
+def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
+    """The report with the text in every place that can come from outside."""
+    finding = Finding(
+        id=bad,
+        status="active",
+        severity="error",
+        confidence="reported",
+        effect="crash",
+        message=Text(bad, lang_text),
+        why=Text(bad, lang_text),
+        subjects=(bad,),
+        facts=(FoundFact(bad, bad, bad), FoundFact("pkg." + bad, "absent", bad)),
+        fingerprint=bad,
+        title=Text(bad, lang_text),
+        assumed=(Assumption(bad, bad, Text(bad, lang_text)),),
+        caveats=(bad,),
+        item={bad: bad, "name": bad},
+        locations=(Location(bad, 1),),
+        fixes=(
+            OfferedFix("constraint", "safe", Text(bad, bad), (bad,), {bad: bad}, {bad: bad}, (bad,)),
+            OfferedFix("set", "safe", Text(bad), (bad,), {bad: bad}, {bad: bad}),
+            OfferedFix("advice", "manual", Text(bad), withheld=bad),
+        ),
+        evidence=(Evidence(bad, bad, bad, bad),),
+        probe=bad,
+        origin=bad,
+    )
+    facts = FactSet(
+        [
+            Fact("pkg.torch", bad, bad, "environment"),
+            Fact("pkg." + bad, bad, bad, "environment"),
+            Fact("python.version", bad, bad, "environment"),
+            Fact("python.implementation", bad, bad, "environment"),
+            Fact("os.platform", bad, bad, "machine"),
+            Fact("gpu", Records(({"name": bad, "cc": bad, "uuid": bad},), bad), bad, "machine"),
+            Fact("driver.version", Unknown(bad), bad, "machine"),
+            Fact("model.repo", bad, bad, "model"),
+            Fact("model.revision", bad, bad, "model"),
+            Fact("model.family", bad, bad, "derived"),
+            Fact("model.code_names", (bad, bad), bad, "model"),
+            Fact("recipe.method", bad, bad, "recipe"),
+            Fact("recipe.attn", bad, bad, "recipe"),
+            Fact("env.NCCL_DEBUG", bad, bad, "machine"),
+        ]
+    )
+    return replace(
+        report,
+        target=Target(bad, bad, bad),
+        facts=facts,
+        matrix_version=bad,
+        matrix_source=bad,
+        findings=(finding, finding._replace(ignored=bad), finding._replace(superseded_by=bad)),
+        not_checked=(NotChecked(bad, "error", {bad: bad}, (bad,)), NotChecked(bad, "", {}, reason=bad)),
+        exit_code=3,
+        notices=(Notice("warning", bad),),
+        plan=Plan((bad,), (bad,), {bad: bad}, {bad: bad}, (bad,), (bad,), (bad,), bad),
+        probe=section_of_experiments(bad),
+        probe_commands={bad: bad},
+    )
+
+
+def section_of_experiments(bad: str) -> ProbeSection:
+    child: ProbeChild = {
+        **{"name": bad, "title": bad, "device": bad, "dtype": bad, "backend": bad, "options": {bad: [bad]}},
+        **{"counts": {bad: 1, "fail": 2}, "ending": bad, "detail": bad, "seconds": 1.0, "cpu_seconds": None},
+        **{"peak_mib": 2.0, "import_s": bad},
+    }
+    group: ProbeGroup = {
+        **{"name": bad, "device": bad, "dtype": bad, "backend": bad, "model": bad, "verdict": bad, "signature": bad},
+        **{"wrong": 2, "cases": 3, "tensors": [bad], "ratio": float("nan"), "nodes": [bad], "masks": [bad]},
+        **{"stresses": [bad], "lengths": [bad], "tile": bad, "lse": [0.0, 1.0], "example": bad, "why": bad},
+    }
+    return {
+        **{"suite": bad, "device": bad, "in_use": None, "in_use_unknown": bad, "unusable": None, "jobs": 1, "cases": 3},
+        **{"environment": {"build": {"torch": bad}, "device": {"name": bad, "cudnn": bad, bad: {bad: [bad]}}}},
+        **{"seconds": 1.0, "peak_mib": 2.0, "probes": [child], "groups": [group], "wrong": 2},
+        **{"skipped": [{"name": bad, "why": bad, "cases": 1}], "wrong_cases": [{bad: bad}], "info": [{bad: [bad]}]},
+        "reproducer": [bad, f"    {bad}"],
+    }
+
+
+def compared(report: Report, bad: str) -> Report:
+    """The poisoned report as one of a comparison of two revisions."""
+    change = Change("code", bad, bad, bad, bad, bad, 2, bad)
+    amounts = {side: {"dtype": {bad: (1, 2, 3)}, "module": {bad: (1, 2, 3)}} for side in ("old", "new")}
+    section = RevisionSection(
+        weights="identical",
+        weights_equal=bad,
+        old=Side(bad, bad, bad),
+        new=Side(bad, bad, bad),
+        changes=(change,),
+        unread=(Unread(bad, bad),),
+        equal=(bad, bad),
+        amounts=amounts,
+        introduced=(Introduced(clean(bad), bad),),
+        cost=Cost(3, 1000),
+        tensors=(change,),
+        moved=Moved(bad, bad),
+        pin=bad,
+    )
+    return replace(report, revision=section)

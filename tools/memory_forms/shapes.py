@@ -1,0 +1,26 @@
+"""Real shapes of models, by the letters of the sizes; and what LoRA trains of each type at least."""
+
+from __future__ import annotations
+
+__all__ = ["LEAST", "shape_of"]
+
+#: A model of 8, 0.5, 70 and 7 billion parameters: small and large vocabularies, few and many heads for keys.
+_MODELS = {
+    "8b": {"hidden": 4096, "I": 14336, "V": 128256, "heads": 32, "K": 8},
+    "0.5b": {"hidden": 896, "I": 4864, "V": 151936, "heads": 14, "K": 2},
+    "70b": {"hidden": 8192, "I": 28672, "V": 128256, "heads": 64, "K": 8},
+    "7b": {"hidden": 4096, "I": 11008, "V": 32000, "heads": 32, "K": 32},
+}
+#: The linear layers that PEFT trains where a recipe names none: of most types, and of single ones.
+LEAST = {"": ["q_proj", "v_proj"], "phi3": ["qkv_proj"]}
+
+
+def shape_of(model: str, batch: int, tokens: int) -> dict[str, float]:
+    """The sizes of a real run by their letters."""
+    sizes = _MODELS[model]
+    heads, keys = sizes["heads"], sizes["K"]
+    per_head = sizes["hidden"] / heads
+    return {
+        **{"B": batch, "S": tokens, "I": sizes["I"], "V": sizes["V"], "K": keys, "G": heads / keys},
+        **{"H": per_head / 2, "D": max(per_head, 64) / 4, "R": 16, "Q": heads / keys + 2},
+    }

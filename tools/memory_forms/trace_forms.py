@@ -1,0 +1,169 @@
+"""Trace the shapes of a model type as sums of products; runs in the environment whose transformers is traced.
+
+    PYTHON tools/memory_forms/trace_forms.py TYPE ... >> forms.jsonl
+
+One line of JSON a job: what ``tools/refresh_memory_forms.py`` makes the table memory-forms of.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "envdoctor" / "payload")]
+
+from shapes import LEAST, shape_of  # noqa: E402
+from symbols import PRIMES, STATIC, Unreadable, product, symbols  # noqa: E402
+
+#: Runs at which the operation at the most is looked for: a model, its batch and its tokens.
+_RUNS = [("8b", 1, 512), ("8b", 4, 4096), ("8b", 1, 32768), ("0.5b", 8, 1024), ("70b", 1, 4096), ("7b", 4, 2048)]
+_LAYERS = 12
+#: Modules that LoRA trains, by what the table calls them.
+TARGETS = ("least", "all-linear")
+SHAPES = [shape_of(*run) for run in _RUNS]
+
+
+def config_of(kind: str) -> dict[str, Any]:
+    """A config.json whose sizes are the primes."""
+    heads = PRIMES["K"] * PRIMES["G"]
+    return {
+        "model_type": kind,
+        "hidden_size": heads * 2 * PRIMES["H"],
+        "intermediate_size": PRIMES["I"],
+        "vocab_size": PRIMES["V"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": PRIMES["K"],
+        "head_dim": 4 * PRIMES["D"],
+        "num_hidden_layers": _LAYERS,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+        "pad_token_id": 0,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+
+
+def jobs() -> Iterator[dict[str, Any]]:
+    """The jobs by what the table distinguishes."""
+    kernels = [("sdpa", False), ("sdpa", True), ("eager", True)]
+    yield from (job(method="infer", attention=attention) for attention in ("sdpa", "eager"))
+    for dtype, (attention, padded), again in itertools.product(("bfloat16", "float32"), kernels, (False, True)):
+        amp = "bfloat16" if dtype == "float32" else None
+        yield job(method="full", load_dtype=dtype, amp=amp, attention=attention, padded=padded, checkpointing=again)
+    for targets, (attention, padded), again in itertools.product(TARGETS, kernels, (True, False)):
+        lora = {"method": "lora", "attention": attention, "padded": padded, "checkpointing": again, "targets": targets}
+        yield job(**lora, amp="bfloat16")
+        if attention == "sdpa":
+            yield job(**lora)
+        if attention == "sdpa" and not again:
+            yield job(**lora, amp="bfloat16", dropout=True)
+    for upcast, padded, again in itertools.product((True, False), (False, True), (False, True)):
+        if again or upcast:
+            packed = {"method": "qlora", "targets": "all-linear", "quantized": {"double": False, "upcast": upcast}}
+            yield job(**packed, amp="bfloat16", padded=padded, checkpointing=again)
+
+
+def job(**told: Any) -> dict[str, Any]:
+    """A job of the trace, with the words for it."""
+    usual = {
+        **{"load_dtype": "bfloat16", "amp": None, "attention": "sdpa", "padded": False, "checkpointing": False},
+        **{"targets": "", "dropout": False, "quantized": None},
+        **{"tokens": [PRIMES["S"]], "batch": PRIMES["B"], "stage": "sft", "reference": "none", "accumulation": 1},
+        **{"keep_outputs": False, "optimizer": "elsewhere"},
+        **told,
+    }
+    lora = {"r": PRIMES["R"], "lora_alpha": 16, "lora_dropout": 0.1 * usual["dropout"]}
+    return {**usual, "training": told["method"] != "infer", "lora": lora if usual["targets"] else None}
+
+
+def modules_of(kind: str, trace: Any) -> dict[str, Any]:
+    """The numbers of the type's parameters: outside the layers, in a layer, and of each linear layer in and out."""
+    import torch
+
+    config = trace.parse_config(config_of(kind))
+    depths, sums = (4, 6), []
+    for depth in depths:
+        model = trace.build(trace.cut_config(config, depth), job(method="infer"))
+        head = model.get_output_embeddings()
+        counted: dict[str, dict[str, float]] = {"linear": {}, "rest": {}}
+        named: dict[str, list[str]] = {}
+        linear = {id(m.weight) for m in model.modules() if type(m) is torch.nn.Linear and m is not head}
+        for parameter in model.parameters():
+            factor, names = product(parameter.numel())
+            part = counted["linear" if id(parameter) in linear else "rest"]
+            part[names] = part.get(names, 0.0) + factor
+        for name, module in model.named_modules():
+            if type(module) is torch.nn.Linear and module is not head:
+                sides = [product(one) for one in (module.in_features, module.out_features)]
+                named[name.rpartition(".")[2]] = [f"{factor:g} {names}" for factor, names in sides]
+        sums.append(counted)
+    low, high = sums
+    out: dict[str, Any] = {"modules": named}
+    for part in ("linear", "rest"):
+        names = {*low[part], *high[part]}
+        each = {n: (high[part].get(n, 0.0) - low[part].get(n, 0.0)) / (depths[1] - depths[0]) for n in names}
+        out[part] = {n: [low[part].get(n, 0.0) - depths[0] * each[n], each[n]] for n in sorted(names)}
+    return out
+
+
+def forms_of(kind: str, wanted: Mapping[str, Any], trace: Any) -> list[dict[str, Any]]:
+    """What is live at the most of each segment: by label and product the bytes beside the layers, and for a layer."""
+    asked = {**wanted, "config": config_of(kind)}
+    if wanted["lora"]:
+        wide = wanted["targets"] == "all-linear"
+        asked["lora"] = {**wanted["lora"], "target_modules": "all-linear" if wide else LEAST.get(kind, LEAST[""])}
+    records: list[dict[str, Any]] = []
+    trace.run(asked, records.append)
+    points = {r["layers"]: r for r in records if r["case"] == "point"}
+    if len(points) != 2:
+        raise Unreadable(str(records))
+    (low, first), (high, second) = sorted(points.items())
+    found = []
+    for segment, (operation, small) in first["segments"].items():
+        if segment in second["segments"]:
+            large = second["segments"][segment][1]
+            terms = {}
+            for name in {*small, *large}:
+                if name.partition("|")[0] not in STATIC:
+                    each = (large.get(name, 0.0) - small.get(name, 0.0)) / (high - low)
+                    terms[name] = [small.get(name, 0.0) - low * each, each]
+            if segment.startswith(("forward", "backward")):
+                found.append({"segment": segment.rpartition("|")[0], "operation": operation, "terms": terms})
+    unique = {json.dumps(one, sort_keys=True): one for one in found}
+    return list(unique.values())
+
+
+def main() -> int:
+    """Print a line for each type and job."""
+    warnings.simplefilter("ignore")
+    import transformers
+    from tracing import trace
+
+    trace.Live = symbols(SHAPES)
+    for kind in sys.argv[1:]:
+        common = {"type": kind, "transformers": transformers.__version__}
+        try:
+            print(json.dumps({**common, **modules_of(kind, trace)}), flush=True)
+        except (trace.Refused, Unreadable) as error:
+            print(json.dumps({**common, "refused": str(error)}), flush=True)
+            continue
+        for wanted in jobs():
+            told = {name: wanted[name] for name in ("method", "load_dtype", "amp", "attention", "padded")}
+            told.update({name: wanted[name] for name in ("checkpointing", "targets", "dropout", "quantized")})
+            try:
+                line = {**common, "job": told, "forms": forms_of(kind, wanted, trace)}
+            except Exception as error:  # what the code of a release does on tensors without data is its own affair
+                line = {**common, "job": told, "refused": f"{type(error).__name__}: {error}"}
+            print(json.dumps(line), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
