@@ -151,7 +151,7 @@ class _Search:
                 best = node
             problem = self._next(node)
             if problem is None:
-                return self._without_needless(node)
+                return self._completed(self._without_needless(node))
             if problem in self._now.errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
