@@ -151,7 +151,7 @@ class _Search:
                 best = node
             problem = self._next(node)
             if problem is None:
-                return self._without_needless(node)
+                return self._completed(self._without_needless(node))
             if problem in self._now.errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
@@ -162,7 +162,18 @@ class _Search:
                 worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
                 worth += _STANDING * len(added.after.errors.keys() - node.given_up)
                 heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
-        return self._without_needless(best)
+        return self._completed(self._without_needless(best))
+
+    def _completed(self, node: _Node) -> _Node:
+        """The same with a fix for each error that the search had no judgements left for, where that brings no other."""
+        for problem in self._aims:
+            for remedy in self._candidates(problem, node.after.facts) if problem in node.after.errors else ():
+                more = node.remedy + remedy
+                after = try_remedy(more, self._now)
+                if after.broken is None and set(after.errors) <= set(node.after.errors) - {problem}:
+                    node = _Node(more, after, node.given_up)
+                    break
+        return node
 
     def meeting(self, node: _Node, requirements: Iterable[Problem]) -> _Node:
         """The same changes with those that meet these requirements too, where that brings no error, breaks no other

@@ -173,6 +173,13 @@ def test_a_warning_alone_needs_no_plan(planned, severity):
     assert planned({"pkg.aa": "1.0"}, rules).plan is None
 
 
+def test_what_the_search_had_no_judgements_left_for_gets_its_fix_all_the_same(planned, monkeypatch):
+    monkeypatch.setattr("envdoctor.install.plan._BUDGET", 1)
+    rules = {name * 2: error({f"pkg.{name * 2}": "<2"}, fix(constraints=[f"{name * 2}>=2"])) for name in "abc"}
+    judgement = planned({"pkg.aa": "1.0", "pkg.bb": "1.0", "pkg.cc": "1.0"}, rules)
+    assert judgement.plan.constraints == ("aa==2.0", "bb==2.0", "cc==2.0")
+
+
 def test_errors_of_packages_and_of_the_recipe_get_one_plan():
     """A search that tries every release of one package before the next error never gets to the recipe."""
     facts = {
