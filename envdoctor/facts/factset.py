@@ -63,11 +63,8 @@ class FactSet:
         return Fact(key, NOT_GIVEN, "", "")
 
     def value(self, key: str) -> Value:
-        """The value of ``key``, as :meth:`get` gives it."""
-        fact = self._facts.get(key)
-        if fact is not None:
-            return fact.value
-        return ABSENT if key.partition(".")[0] in self._complete else NOT_GIVEN
+        """The value of ``key``: shorthand for ``get(key).value``."""
+        return self.get(key).value
 
     def __contains__(self, key: str) -> bool:
         return key in self._facts

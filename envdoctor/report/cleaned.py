@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records, Unknown
-from envdoctor.facts.values import Value as FactValue
 from envdoctor.text.clean import clean
 
 __all__ = ["CleanFacts", "cleaned"]
@@ -31,10 +30,6 @@ class CleanFacts(FactSet):
     def get(self, key: str) -> Fact:
         """The fact of ``key``, clean."""
         return _clean_fact(super().get(key))
-
-    def value(self, key: str) -> FactValue:
-        """The value of ``key``, clean."""
-        return self.get(key).value
 
     def complete_prefixes(self) -> Mapping[str, str]:
         """Prefixes whose unlisted keys are absent, with the origin of that knowledge."""
