@@ -15,7 +15,6 @@ __all__ = ["change_words", "free_words", "gib", "memory_lines", "peak_words", "t
 #: Columns of the longer bar.
 _BAR = 50
 _MOST_TERMS = 3
-_VERDICTS = {"fits": "fits", "tight": "tight", "does-not-fit": "does not fit"}
 _TERMS = {
     "weights": "weights",
     "adapters": "adapters",
@@ -92,7 +91,7 @@ def free_words(section: MemorySection, page: Page) -> str:
         free=gib(section["free_gib"] or 0.0),
         total=gib(section["total_gib"] or 0.0),
         gpu=section["gpu"],
-        verdict=page.say(_VERDICTS[str(section["verdict"])]),
+        verdict=page.value("memory.verdict", str(section["verdict"])),
     )
 
 
@@ -123,7 +122,7 @@ def change_words(change: MemorySaving, page: Page) -> str:
     settings = [
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
     ]
-    verdict = page.say(_VERDICTS[change["verdict"]])
+    verdict = page.value("memory.verdict", change["verdict"])
     return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=gib(change["gib"]), verdict=verdict)
 
 

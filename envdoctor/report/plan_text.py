@@ -39,7 +39,7 @@ def plan_ends(report: Report, plan: Plan, page: Page) -> str:
     """What the plan ends, in one line."""
     cleared = _named(report, plan.clears)
     ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
-    return f"{ends}: {page.separated(_ids(cleared))}"
+    return page.say("{name}: {value}", name=ends, value=page.separated(_ids(cleared)))
 
 
 def _named(report: Report, fingerprints: tuple[str, ...]) -> list[Finding]:

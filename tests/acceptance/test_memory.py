@@ -70,7 +70,7 @@ def test_it_fits_and_the_bar_is_drawn(ask: Ask, torch_python: str) -> None:
     assert answer.returncode == 0
     assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in answer.stdout
     assert "free   |=" in answer.stdout and "the optimizer was not given: AdamW was taken" in answer.stdout
-    assert "适配" in ask("--gpu", "A6000", "--lang", "zh", python=torch_python).stdout
+    assert "放得下" in ask("--gpu", "A6000", "--lang", "zh", python=torch_python).stdout
 
 
 @pytest.mark.torch

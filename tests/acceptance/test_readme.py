@@ -16,6 +16,7 @@ from envdoctor.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+LANGUAGES = {"en": README, "zh": (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")}
 
 
 COMMANDS = dict(re.findall(r"<!-- (check|test) command -->\n```sh\n(.*?)\n```\n<!-- end -->", README, re.DOTALL))
@@ -23,21 +24,25 @@ COMMANDS = dict(re.findall(r"<!-- (check|test) command -->\n```sh\n(.*?)\n```\n<
 
 def findings_of(text: str) -> str:
     """The text without its last lines: they count rules and seconds, and a new rule must not touch the README."""
-    return text[: text.index("\n1 error.")]
+    return text[: re.search(r"\n1 (error\.|个错误。)", text).start()]
 
 
-def test_the_example_is_what_the_program_prints(run):
-    (example,) = re.findall(r"```console\n\$ envdoctor (check --facts \S+)\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_example_is_what_the_program_prints(run, lang):
+    pattern = r"<!-- example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```"
+    (example,) = re.findall(pattern, LANGUAGES[lang], re.DOTALL)
     command, shown = example
-    result = run(*command.split(), "--no-config", cwd=ROOT, env={"COLUMNS": "80"})
+    result = run(*command.split(), "--no-config", "--lang", lang, cwd=ROOT, env={"COLUMNS": "80"})
     assert result.code == 1
     assert findings_of(result.out) == findings_of(shown)
 
 
-def test_the_example_of_a_lock_is_what_the_program_prints(run):
-    (example,) = re.findall(r"<!-- lock example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_example_of_a_lock_is_what_the_program_prints(run, lang):
+    pattern = r"<!-- lock example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```"
+    (example,) = re.findall(pattern, LANGUAGES[lang], re.DOTALL)
     command, shown = example
-    result = run(*command.split(), "--no-config", cwd=ROOT, env={"COLUMNS": "80"})
+    result = run(*command.split(), "--no-config", "--lang", lang, cwd=ROOT, env={"COLUMNS": "80"})
     assert result.code == 1 and all(part.strip("\n") in result.out for part in shown.split("…"))
 
 
