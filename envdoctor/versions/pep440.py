@@ -140,7 +140,7 @@ def is_named_by(version: str, key: str) -> bool:
 
 
 class Answer(NamedTuple):
-    """``holds`` is True, False or None (unknown). ``from_base`` is true when a pre-, post- or vendor release
+    """``holds`` is True, False or None (unknown). ``from_base`` is true when a post- or vendor release
     (2.5.0a0+nv24.08) and its base release (2.5.0) answer differently: then it holds, with less confidence."""
 
     holds: bool | None
@@ -155,7 +155,8 @@ def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
 
     A bound that is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1, was
     written with these steps in mind, and the base release has no say. The alpha number of a vendor's build is none of
-    upstream's steps. Open when the text is no version.
+    upstream's steps. Open when the text is no version, and when a checkout or a candidate (4.45.0.dev0) and its release
+    differ: what came with the release may have been in it or not.
     """
     read = _read(version)
     if read is None:
@@ -164,10 +165,13 @@ def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
     exact = _all(version, judged, local, clauses)
     if judged[2:] == (_FINAL, _NOT_POST, _NOT_DEVELOPMENT):
         return YES if exact else NO
-    if not (judged.pre != _FINAL and local) and any(_is_step_of(operand, judged) for _, operand in clauses):
+    of_vendor = judged.pre[0] == _STEP["alpha"] and local != ""
+    if not of_vendor and any(_is_step_of(operand, judged) for _, operand in clauses):
         return YES if exact else NO
     base = _Version(judged.epoch, judged.release)
     by_base = _all(base_release(version) or version, base, "", clauses)
+    if exact is not by_base and judged.is_pre and not of_vendor:
+        return OPEN
     return Answer(exact or by_base, exact is not by_base)
 
 

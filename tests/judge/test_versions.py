@@ -59,6 +59,8 @@ def test_every_version_and_specifier_gets_packagings_answer_or_that_of_its_base_
     base = SpecifierSet(specifier).contains(Version(version).base_version, prereleases=True)
     if given_answer.from_base:
         assert given_answer.holds is True and exact is not base
+    elif given_answer.holds is None:
+        assert Version(version).is_prerelease and exact is not base
     elif exact is base:
         assert given_answer.holds is exact
     else:
@@ -119,6 +121,13 @@ def test_a_version_is_accepted_when_packaging_accepts_it(text):
 )
 def test_a_vendor_build_is_judged_as_such_and_as_its_base_release(registry, specifier, expected):
     assert torch(registry, specifier, VENDOR) == expected
+
+
+@pytest.mark.parametrize("version", ["2.5.0.dev20240801+cu124", "2.5.0rc3", "2.5.0a1"])
+def test_of_a_checkout_or_candidate_nobody_can_tell_whether_it_has_what_its_release_brought(registry, version):
+    assert torch(registry, ">=2.5", version) == Answer(None)
+    assert torch(registry, ">=2.4,<2.5", version) == Answer(False)
+    assert torch(registry, "<2.5.1", version) == Answer(True)
 
 
 def test_a_conda_forge_post_build_counts_as_its_release_with_less_confidence(registry):

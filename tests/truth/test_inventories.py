@@ -17,7 +17,10 @@ INVENTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))
 #: Parts that these images carry and do not use; fixtures/inventories/README.md says how each was looked at.
 _FSSPEC = {"datasets-before-2-14-6-fails-with-fsspec-2023-10"}
 _ACCELERATE = {"accelerate-too-old-for-transformers-trainer"}
+_TORCHAO = {"peft-0-19-lora-fails-beside-older-torchao"}
 TRUE = {
+    "colab-gpu-2026-05": _TORCHAO,
+    "colab-gpu-2026-08": _TORCHAO,
     "helm-2026-06": _ACCELERATE,
     "infinity-0.0.32": _FSSPEC,
     "infinity-0.0.55": _FSSPEC,
