@@ -123,9 +123,11 @@ def test_a_tag_that_is_none_is_a_damaged_record(venv, site, make_dist, read):
     assert (item["kind"], item["detail"]) == ("unreadable", "odd-1.0.dist-info/WHEEL has a tag that is none: nonsense")
 
 
-def test_a_folder_of_packages_of_another_machine_is_not_compared(tmp_path, make_dist, read):
-    make_dist(
-        tmp_path / "root" / "usr" / "lib" / "python3.11" / "site-packages", "odd", "1.0", WHEEL=wheel("cp27-none-any")
-    )
+def test_of_an_image_of_another_machine_only_what_is_known_is_compared(tmp_path, make_dist, read):
+    site = tmp_path / "root" / "usr" / "lib" / "python3.11" / "site-packages"
+    make_dist(site, "odd", "1.0", WHEEL=wheel("cp27-none-any"))
+    make_dist(site, "newer", "1.0", WHEEL=wheel("cp311-cp311-manylinux_2_99_x86_64"))  # its C library is not known
     _, _, facts = read(root=tmp_path / "root")
-    assert isinstance(facts["foreign_wheel"], Unknown)
+    found = facts["foreign_wheel"]
+    assert [item["package"] for item in found] == ["odd"]
+    assert found.incomplete is not None
