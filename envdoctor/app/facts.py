@@ -126,8 +126,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    given = FactSet(_given(sources, matrix))
-    ask = Ask(sources.environ, sources.folder(), matrix, given)
+    ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)))
     return SOURCES[name].open(getattr(sources, name, None), ask)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
@@ -84,9 +84,7 @@ def memory(
         if data is not None:
             say("counting tokens")
             seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
-            if not alone:
-                facts = change(facts, told, matrix.registry)
-                derive(facts, matrix)
+            facts = facts if alone else _with(facts, told, matrix)
         if alone:
             notices.append(Notice("warning", "memory was not predicted, which is that of a model: give --model DIR"))
         else:
@@ -99,7 +97,7 @@ def memory(
         if section["verdict"] is None:
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
             notices.append(Notice("warning", text))
-        facts = _with_memory(facts, section, matrix)
+        facts = _with(facts, _facts(section), matrix)
     rules = matrix.only(lambda rule: rule.scope == "memory")
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
@@ -124,7 +122,7 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
         section = _predicted(facts, sources, matrix, None)
     except (MemoryProblem, UsageProblem, JobError):
         return facts, None
-    return _with_memory(facts, section, matrix), section
+    return _with(facts, _facts(section), matrix), section
 
 
 def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
@@ -145,8 +143,8 @@ def _folder(facts: FactSet, sources: Sources) -> str:
     return os.path.join(sources.folder(), str(facts.value("model.path")))
 
 
-def _with_memory(facts: FactSet, section: MemorySection, matrix: Matrix) -> FactSet:
-    facts = change(facts, _facts(section), matrix.registry)
+def _with(facts: FactSet, more: Iterable[Fact], matrix: Matrix) -> FactSet:
+    facts = change(facts, more, matrix.registry)
     derive(facts, matrix)
     return facts
 

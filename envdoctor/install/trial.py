@@ -33,14 +33,11 @@ class After(NamedTuple):
     errors: Mapping[Problem, str]
     broken: str | None
 
-    def new(self, now: Before) -> list[Problem]:
-        """The errors that were not there, not even behind another."""
-        return [problem for problem in self.errors if problem not in now.told]
-
     def objection(self, now: Before) -> str | None:
-        """What speaks against the change, in words: an error or an unmet requirement that it would bring."""
-        new = self.new(now)
-        return f"it would bring {new[0].rule_id}: {self.errors[new[0]]}" if new else self.broken
+        """What speaks against the change, in words: an error that was not there, not even behind another, or an unmet
+        requirement that it would bring."""
+        new = next((problem for problem in self.errors if problem not in now.told), None)
+        return f"it would bring {new.rule_id}: {self.errors[new]}" if new else self.broken
 
 
 def before(facts: FactSet, matrix: Matrix) -> Before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -94,10 +95,12 @@ class Tracer:
 
     def _key(self, job: Mapping[str, Any]) -> str:
         """The job, the code that it runs, and the code of the trace."""
-        digest = hashlib.sha256(json.dumps([job, self._versions], sort_keys=True).encode())
-        for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")):
-            digest.update(path.read_bytes())
-        return digest.hexdigest() + ".jsonl"
+        asked = json.dumps([job, self._versions], sort_keys=True).encode()
+        return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
+
+    @cached_property
+    def _code(self) -> bytes:
+        return b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:

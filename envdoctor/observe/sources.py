@@ -43,13 +43,13 @@ class Environment(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Who asks: the caller's variables and folder, the matrix, which documents are read by, and the facts that were
-    typed (a lock says what would be installed for a stated target)."""
+    """Who asks: the caller's variables and folder, the matrix, which documents are read by, and what gives the facts
+    that were typed (a lock says what would be installed for a stated target)."""
 
     environ: Mapping[str, str]
     cwd: str
     matrix: Matrix
-    given: FactSet
+    given: Callable[[], FactSet]
 
 
 class Source(NamedTuple):
@@ -98,7 +98,9 @@ def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
         from envdoctor.observe.documents.locks.opening import open_lock
 
-        facts, notes = open_lock(str(given), ask.given, ask.cwd, ask.matrix.rows, ask.matrix.ledger, option=f"--{kind}")
+        facts, notes = open_lock(
+            str(given), ask.given(), ask.cwd, ask.matrix.rows, ask.matrix.ledger, option=f"--{kind}"
+        )
         return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
 
     return open_

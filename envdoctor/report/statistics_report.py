@@ -13,9 +13,9 @@ __all__ = ["render"]
 def render(report: Report, lang: str = "en") -> str:
     """A line a rule, in the order of its findings: number, severity, effect, id, and how many are at the gate."""
     page = Page(report.registry, lang)
-    lines = []
+    lines, shown = [], report.shown()
     for rule in report.rules():
-        found = [finding for finding in report.shown() if finding.id == rule.id]
+        found = [finding for finding in shown if finding.id == rule.id]
         if found:
             line = f"{len(found):>6}  {pad(rule.severity, 8)} {pad(rule.effect, 14)} {rule.id}"
             at_gate = sum(finding.gate for finding in found)

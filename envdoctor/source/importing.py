@@ -395,11 +395,7 @@ class Importing:
         offers = self._offers(module)
         if offers is None:
             return None
-        if (
-            name in offers.names
-            or name in offers.lazy
-            or name in ("__name__", "__file__", "__doc__", "__path__", "__spec__")
-        ):
+        if name in offers.names or name in offers.lazy or name in _OWN:
             return True
         answer: bool | None = False
         for star in offers.stars:

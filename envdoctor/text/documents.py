@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["read_bounded", "read_named"]
+__all__ = ["decoded", "read_bounded", "read_named"]
 
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
@@ -43,6 +43,11 @@ def read_named(place: Path, name: str, limit: int) -> bytes | None:
 
     data = sys.stdin.buffer.read(limit + 1)
     return data if len(data) <= limit else None
+
+
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """The text of a document in UTF-8, or in UTF-16 with a mark, as PowerShell writes it."""
+    return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
 
 
 def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_the_end: float) -> bytes | None:

@@ -27,22 +27,28 @@ def findings_of(text: str) -> str:
     return text[: re.search(r"\n1 (error\.|个错误。)", text).start()]
 
 
+@pytest.fixture
+def printed(run):
+    """What a marked example of a README prints when it is run, and what that README shows of it."""
+
+    def start(mark, lang):
+        pattern = rf"<!-- {mark} -->\n```console\n\$ envdoctor (.*?)\n(.*?)```"
+        ((command, shown),) = re.findall(pattern, LANGUAGES[lang], re.DOTALL)
+        return run(*command.split(), "--no-config", "--lang", lang, cwd=ROOT, env={"COLUMNS": "80"}), shown
+
+    return start
+
+
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_example_is_what_the_program_prints(run, lang):
-    pattern = r"<!-- example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```"
-    (example,) = re.findall(pattern, LANGUAGES[lang], re.DOTALL)
-    command, shown = example
-    result = run(*command.split(), "--no-config", "--lang", lang, cwd=ROOT, env={"COLUMNS": "80"})
+def test_the_example_is_what_the_program_prints(printed, lang):
+    result, shown = printed("example", lang)
     assert result.code == 1
     assert findings_of(result.out) == findings_of(shown)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_example_of_a_lock_is_what_the_program_prints(run, lang):
-    pattern = r"<!-- lock example -->\n```console\n\$ envdoctor (.*?)\n(.*?)```"
-    (example,) = re.findall(pattern, LANGUAGES[lang], re.DOTALL)
-    command, shown = example
-    result = run(*command.split(), "--no-config", "--lang", lang, cwd=ROOT, env={"COLUMNS": "80"})
+def test_the_example_of_a_lock_is_what_the_program_prints(printed, lang):
+    result, shown = printed("lock example", lang)
     assert result.code == 1 and all(part.strip("\n") in result.out for part in shown.split("…"))
 
 

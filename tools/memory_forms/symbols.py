@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from tracing.live import Live  # of the payload, which trace_forms.py puts on the path
 
 __all__ = ["PRIMES", "STATIC", "Unreadable", "product", "symbols"]
 
@@ -26,7 +24,6 @@ PRIMES = {"B": 17, "S": 347, "H": 61, "I": 71, "V": 1009, "K": 5, "G": 11, "D": 
 _BY_PRIME = {value: name for name, value in PRIMES.items()}
 #: What is counted elsewhere: it does not depend on what a step computes.
 STATIC = ("weights", "adapters", "optimizer states", "temporary values of the optimizer")
-_VALUE = torch.ops.aten._local_scalar_dense.default
 
 
 class Unreadable(Exception):
@@ -57,60 +54,29 @@ def symbols(shapes: Sequence[Mapping[str, float]]) -> type:
     def values(names: str) -> list[float]:
         return [math.prod(shape[name] for name in names) for shape in shapes]
 
-    class Symbols(TorchDispatchMode):
+    class Symbols(Live):
         def __init__(self) -> None:
             super().__init__()
-            self.label = "weights"
-            self.segment = ""
-            self._known: dict[int, list[Any]] = {}
             self._live: dict[tuple[str, str], float] = {}
             self._totals = [0.0] * len(shapes)
             self._most: dict[tuple[str, int], tuple[float, str, dict[tuple[str, str], float]]] = {}
 
-        @property
-        def total(self) -> int:
-            """Nothing that is asked for here."""
-            return 0
+        def _note(self, func: Any) -> None:
+            copied = None
+            for place, total in enumerate(self._totals):
+                key = (self.segment, place)
+                if total > self._most.get(key, (-1.0,))[0]:
+                    copied = copied or dict(self._live)
+                    self._most[key] = (total, str(func), copied)
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is _VALUE and self.segment.startswith("step"):
-                return 10.0
-            out = func(*args, **(kwargs or {}))
-            for leaf in tree_flatten(out)[0]:
-                if isinstance(leaf, torch.Tensor):
-                    self.add(leaf)
-            if self.segment:
-                copied = None
-                for place, total in enumerate(self._totals):
-                    key = (self.segment, place)
-                    if total > self._most.get(key, (-1.0,))[0]:
-                        copied = copied or dict(self._live)
-                        self._most[key] = (total, str(func), copied)
-            return out
+        def _size(self, tensor: torch.Tensor, held: int, label: str) -> tuple[float, str]:
+            factor, names = (0.0, "") if label in STATIC else product(held // tensor.element_size())
+            return factor * tensor.element_size(), names
 
-        def add(self, tensor: torch.Tensor, label: str = "") -> None:
-            storage = tensor.untyped_storage()
-            key = storage._cdata
-            entry = self._known.get(key)
-            if entry is None:
-                static = (label or self.label) in STATIC
-                factor, names = (0.0, "") if static else product(storage.nbytes() // tensor.element_size())
-                size = factor * tensor.element_size()
-                entry = self._known[key] = [size, names, label or self.label]
-                self._count(size, names, entry[2])
-                weakref.finalize(storage, self._gone, key).atexit = False
-            elif label and label != entry[2]:
-                self._count(-entry[0], entry[1], entry[2])
-                entry[2] = label
-                self._count(entry[0], entry[1], label)
-
-        def _gone(self, key: int) -> None:
-            size, names, label = self._known.pop(key)
-            self._count(-size, names, label)
-
-        def _count(self, size: float, names: str, label: str) -> None:
-            self._live[label, names] = self._live.get((label, names), 0.0) + size
-            self._totals = [total + size * one for total, one in zip(self._totals, values(names), strict=True)]
+        def _count(self, size: tuple[float, str], label: str, sign: int) -> None:
+            held, names = sign * size[0], size[1]
+            self._live[label, names] = self._live.get((label, names), 0.0) + held
+            self._totals = [total + held * one for total, one in zip(self._totals, values(names), strict=True)]
 
         def clear(self) -> None:
             """Forget the most, not what is live."""

@@ -44,9 +44,14 @@ class Live(TorchDispatchMode):
         for leaf in tree_flatten(out)[0]:
             if isinstance(leaf, torch.Tensor):
                 self.add(leaf)
-        if self.segment and self.total > self.peaks.get(self.segment, (-1,))[0]:
-            self.peaks[self.segment] = (self.total, str(func), dict(self._by_label))
+        if self.segment:
+            self._note(func)
         return out
+
+    def _note(self, func: Any) -> None:
+        """Keep what is live after an operation where it is the most so far."""
+        if self.total > self.peaks.get(self.segment, (-1,))[0]:
+            self.peaks[self.segment] = (self.total, str(func), dict(self._by_label))
 
     def add(self, tensor: torch.Tensor, label: str = "") -> None:
         """Count the tensor's storage; with a ``label`` also one that is counted already gets it."""
@@ -54,22 +59,26 @@ class Live(TorchDispatchMode):
         key = storage._cdata
         entry = self._known.get(key)
         if entry is None:
-            size = -(-storage.nbytes() // _BLOCK) * _BLOCK
-            entry = self._known[key] = [size, label or self.label]
-            self._count(size, entry[1])
+            named = label or self.label
+            entry = self._known[key] = [self._size(tensor, storage.nbytes(), named), named]
+            self._count(entry[0], named, 1)
             weakref.finalize(storage, self._gone, key).atexit = False
         elif label and label != entry[1]:
-            self._count(-entry[0], entry[1])
+            self._count(entry[0], entry[1], -1)
             entry[1] = label
-            self._count(entry[0], label)
+            self._count(entry[0], label, 1)
 
     def _gone(self, key: int) -> None:
         size, label = self._known.pop(key)
-        self._count(-size, label)
+        self._count(size, label, -1)
 
-    def _count(self, size: int, label: str) -> None:
-        self.total += size
-        self._by_label[label] = self._by_label.get(label, 0) + size
+    def _size(self, tensor: torch.Tensor, held: int, label: str) -> Any:
+        """What a storage of so many bytes counts as."""
+        return -(-held // _BLOCK) * _BLOCK
+
+    def _count(self, size: Any, label: str, sign: int) -> None:
+        self.total += sign * size
+        self._by_label[label] = self._by_label.get(label, 0) + sign * size
 
     def clear(self) -> None:
         """Forget the peaks, not what is live."""

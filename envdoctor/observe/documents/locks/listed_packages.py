@@ -3,10 +3,17 @@
 import re
 from typing import Any
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, left_out, wheel_of
+from envdoctor.observe.documents.locks.lock import (
+    Lock,
+    Locked,
+    Wish,
+    left_out,
+    name_of,
+    place_in,
+    version_at,
+    wheel_of,
+)
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
-from envdoctor.versions.names import valid_name
 
 __all__ = ["read"]
 
@@ -44,10 +51,8 @@ def _in_extras(document: dict[str, Any], name: str, wish: Wish) -> bool:
 
 
 def _locked(entry: Entry, path: str) -> Locked:
-    package, place = entry.table, f"{path}:{entry.line}" if entry.line else path
-    name, version = valid_name(str(package.get("name"))), package.get("version")
-    if name is None:
-        raise LockError(f"names a package that is none: {str(package.get('name'))[:60]!r}")
+    package, place = entry.table, place_in(path, entry.line)
+    name = name_of(package.get("name"), package)
     marker = package.get("marker", package.get("markers", ""))
     if isinstance(marker, dict):  # of poetry, one for each group
         marker = " or ".join(f"({one})" for one in marker.values() if isinstance(one, str) and one)
@@ -57,7 +62,7 @@ def _locked(entry: Entry, path: str) -> Locked:
     python = package.get("python-versions", package.get("requires_python", package.get("requires-python", "")))
     return Locked(
         name,
-        str(version) if version is not None else Unknown(f"{place} takes it from its source"),
+        version_at(place, package.get("version")),
         place,
         str(marker),
         requires,

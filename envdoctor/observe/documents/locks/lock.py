@@ -1,5 +1,6 @@
 """What every format of lock gives: packages with the lines that name them, and when each counts."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.names import valid_name
 
 __all__ = [
     "MOST_PACKAGES",
@@ -19,7 +21,11 @@ __all__ = [
     "left_out",
     "line_of",
     "minor",
+    "name_of",
+    "place_in",
     "plain",
+    "read_json",
+    "version_at",
     "wheel_of",
     "with_python",
 ]
@@ -141,6 +147,32 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
     file = unquote(url.partition("#")[0].partition("?")[0].replace("\\", "/").rpartition("/")[2])
     parts = file.removesuffix(".whl").split("-")
     return (parts[0], parts[1], file) if file.endswith(".whl") and len(parts) in (5, 6) else None
+
+
+def name_of(given: object, entry: object) -> str:
+    """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
+    name = valid_name(str(given)) if isinstance(entry, dict) else None
+    if name is None:
+        raise LockError(f"names a package that is none: {str(given)[:60]!r}")
+    return name
+
+
+def version_at(place: str, given: object) -> str | Unknown:
+    """The version that a package has at a place of the lock; unknown without one."""
+    return str(given) if given is not None else Unknown(f"{place} takes it from its source")
+
+
+def place_in(path: str, line: int | None) -> str:
+    """``uv.lock:412``; the file alone where the line is not known."""
+    return f"{path}:{line}" if line else path
+
+
+def read_json(text: str) -> Any:
+    """The document. Raises :class:`LockError`."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise LockError(f"is not JSON: {error}") from None
 
 
 def left_out(names: list[str]) -> str:

@@ -1,22 +1,27 @@
 """Pipfile.lock: what ``pipenv sync`` would install."""
 
-import json
 import re
 from typing import Any
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, exact, wheel_of
-from envdoctor.versions.names import valid_name
+from envdoctor.observe.documents.locks.lock import (
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    exact,
+    name_of,
+    place_in,
+    read_json,
+    version_at,
+    wheel_of,
+)
 
 __all__ = ["read"]
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """The packages of ``default``, and of the categories that are chosen (``develop``). Raises :class:`LockError`."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise LockError(f"is not JSON: {error}") from None
+    document = read_json(text)
     if not isinstance(document, dict) or not isinstance(document.get("default"), dict):
         raise LockError('holds no packages below "default"')
     meta = document.get("_meta")
@@ -27,8 +32,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         packages = document.get(category)
         lines = _lines(text, category)
         for name, entry in packages.items() if isinstance(packages, dict) else ():
-            line = lines.get(name)
-            found.append(_locked(name, entry, f"{path}:{line}" if line else path))
+            found.append(_locked(name, entry, place_in(path, lines.get(name))))
     known = isinstance(python, str) and re.match(r"3\.\d{1,2}(\.\d{1,3})?\Z", python) is not None
     return Lock(found, python=str(python) if known else None)
 
@@ -46,10 +50,9 @@ def _lines(text: str, category: str) -> dict[str, int]:
 
 
 def _locked(name: str, entry: Any, place: str) -> Locked:
-    valid = valid_name(name)
-    if valid is None or not isinstance(entry, dict):
-        raise LockError(f"names a package that is none: {name[:60]!r}")
+    valid = name_of(name, entry)
     wheel = wheel_of(str(entry.get("file", "")))
     version = wheel[1] if wheel else exact(str(entry.get("version", "")))
-    known: str | Unknown = version or Unknown(f"{place} takes it from its source")
-    return Locked(valid, known, place, str(entry.get("markers", "")), wheel=wheel[2] if wheel else "")
+    return Locked(
+        valid, version_at(place, version or None), place, str(entry.get("markers", "")), wheel=wheel[2] if wheel else ""
+    )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from envdoctor.observe.documents.locks.lock import LockError
-from envdoctor.text.documents import read_bounded
+from envdoctor.text.documents import decoded, read_bounded
 from envdoctor.text.files import because_of
 
 __all__ = ["read_text"]
@@ -21,7 +21,7 @@ def read_text(path: str) -> str:
     if data is None:
         raise LockError(f"is larger than {_LARGEST >> 20} MiB, and no lock is")
     try:
-        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        text = decoded(data)
     except UnicodeDecodeError:
         raise LockError("is not text in UTF-8") from None
     if "\0" in text:

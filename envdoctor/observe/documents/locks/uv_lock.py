@@ -12,12 +12,14 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     counts,
     left_out,
+    name_of,
+    place_in,
     plain,
+    version_at,
     wheel_of,
     with_python,
 )
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
-from envdoctor.versions.names import valid_name
 
 __all__ = ["read"]
 
@@ -109,17 +111,13 @@ def _dependencies(package: dict[str, Any], extra: str) -> list[dict[str, Any]]:
 
 
 def _locked(entry: Entry, path: str, wish: Wish, *, sure: bool) -> Locked:
-    package, place = entry.table, f"{path}:{entry.line}" if entry.line else path
-    name, version, source = valid_name(str(package.get("name"))), package.get("version"), package.get("source")
-    if name is None:
-        raise LockError(f"names a package that is none: {str(package.get('name'))[:60]!r}")
+    package, place = entry.table, place_in(path, entry.line)
+    name, source = name_of(package.get("name"), package), package.get("source")
     wheel = wheel_of(str(source.get("url", ""))) if isinstance(source, dict) else None
     requires = tuple(
         f"{one.get('name')}{extras_of(words(one.get('extra')))}"
         + (f" ; {plain(str(one['marker']), wish)}" if one.get("marker") else "")
         for one in items(package.get("dependencies"))
     )
-    known: str | Unknown = str(version) if version is not None else Unknown(f"{place} takes it from its source")
-    if not sure:
-        known = Unknown(f"{place} is for some targets only")
-    return Locked(name, known, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)
+    version = version_at(place, package.get("version")) if sure else Unknown(f"{place} is for some targets only")
+    return Locked(name, version, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)

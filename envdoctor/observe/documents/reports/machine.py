@@ -20,7 +20,7 @@ _ARCH = re.compile(r"\b(x86_64|amd64|aarch64|arm64)\b", re.IGNORECASE)
 _ARCHES = {"amd64": "x86_64"}
 #: ``|   0  NVIDIA A100-SXM4-80GB          On  | 00000000:07:00.0 Off |``
 _SMI_NAME = re.compile(
-    r"\|\s{1,4}(\d{1,3})\s{2}(\S.{1,60}?)\s{1,40}(?:On|Off|N/A|TCC|WDDM|WDDM|MCDM)\s{1,8}\|\s{1,4}[0-9A-Fa-f]{4,8}:.{1,100}"
+    r"\|\s{1,4}(\d{1,3})\s{2}(\S.{1,60}?)\s{1,40}(?:On|Off|N/A|TCC|WDDM|MCDM)\s{1,8}\|\s{1,4}[0-9A-Fa-f]{4,8}:.{1,100}"
 )
 _SMI_MEMORY = re.compile(r"\|.{1,60}\|\s{0,12}\d{1,7}MiB\s?/\s{0,8}(\d{3,7})MiB\s\|.{0,60}")
 _LISTED = re.compile(
@@ -88,15 +88,20 @@ def _uncut(name: str) -> str:
     return found[1] if found else ""
 
 
+def _without_brackets(said: str) -> str:
+    """``A100 80G`` for ``A100 (80G)``."""
+    return re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
+
+
 def gpus_behind_label(said: str, number: int, matrix: Matrix) -> Claim | None:
     """GPUs as people write them behind a label (``8 x A100 80G``); None when any of it is unclear."""
-    said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
+    said = _without_brackets(said)
     return None if re.search(r"\w", _BESIDE.sub(" ", GPU.sub(" ", said))) else gpus_written(said, number, matrix)
 
 
 def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
     """The GPUs in a text, all of one kind; None when there are none or several kinds."""
-    said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
+    said = _without_brackets(said)
     found = list(GPU.finditer(said))
     if len(found) != 1:
         return None

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value, strange_name
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, facts_of
 from envdoctor.observe.documents.reports.forms import Forms, Line
 from envdoctor.observe.documents.reports.machine import gpu_fact, gpus_behind_label, platform_claims, smi_line
 from envdoctor.observe.documents.reports.prose import Prose
 from envdoctor.observe.errors import ObservationError
+from envdoctor.text.documents import decoded, read_named
 from envdoctor.tracebacks.pasted import visible
 
 __all__ = ["ReadReport", "ReportError", "read_report", "report_facts"]
@@ -48,15 +49,16 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
 
     Raises :class:`ReportError`.
     """
-    from envdoctor.text.documents import read_named
-
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
     if data is None:
         raise ReportError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
-    read = report_facts(_decoded(data), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
+    # Terminals of Windows write UTF-16 and code pages.
+    read = report_facts(
+        decoded(data, "replace"), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2]
+    )
     if not list(read.facts):
         said = "; ".join([f"{path}: no version, GPU or system could be read in it", *read.notes])
         nothing = ReportError(said)
@@ -65,20 +67,13 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     return read
 
 
-def _decoded(data: bytes) -> str:
-    """Terminals of Windows write UTF-16 and code pages."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    return data.decode("utf-8-sig", "replace")
-
-
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     """The facts of a text; ``name`` stands in their origins (``report:12``)."""
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     reading = _Reading(matrix)
     for number, line in enumerate(lines[:_LINES], 1):
         reading.line(_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip(), number)
-    reading.end()
+    reading.end_paragraph()
     facts = FactSet()
     for fact in _checked(facts_of((one for one in reading.claims if "gpu" not in one.key), name), matrix):
         facts.add(fact)
@@ -133,12 +128,12 @@ class _Reading:
     def line(self, text: str, number: int) -> None:
         stripped = text.strip()
         if not stripped:
-            self._end_paragraph()
+            self.end_paragraph()
             self._in_table = False
             return
         if stripped.startswith("```"):
             if self._paragraph:
-                self._end_paragraph()
+                self.end_paragraph()
             self._in_table = False
             return
         if _TABLE.fullmatch(stripped):
@@ -158,10 +153,6 @@ class _Reading:
         if said.unread:
             self.unread.append((number, said.unread))
             self._other(stripped)
-
-    def end(self) -> None:
-        """What is open is closed."""
-        self._end_paragraph()
 
     def _read(self, text: str, stripped: str, number: int) -> Line | None:
         if (
@@ -203,8 +194,6 @@ class _Reading:
 
     def _tool_gpus(self, name: str, number: int) -> Line:
         """``GPU type`` of an env command: one name, or all of them with commas."""
-        from envdoctor.facts.values import Records
-
         names = name.split(", ")
         if len(names) == 1:
             return Line((Claim("gpu.type", name, number),), table=True)
@@ -214,14 +203,15 @@ class _Reading:
         """A line that claims nothing: it may make what stands around it doubtful, and a heading what stands below."""
         doubtful = self._prose.doubtful(stripped[:_LINE]) is not None
         if _HEADING.fullmatch(stripped):
-            self._end_paragraph()
+            self.end_paragraph()
             self._below_doubt = doubtful
         if doubtful:
             self._doubt = True
             self.unread += [(claim.line, claim.key) for claim in self._paragraph if claim.loose]
             self._paragraph = [claim for claim in self._paragraph if not claim.loose]
 
-    def _end_paragraph(self) -> None:
+    def end_paragraph(self) -> None:
+        """What was claimed so far stands."""
         self.claims += self._paragraph
         self._paragraph = []
         self._doubt = False
