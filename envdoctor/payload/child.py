@@ -269,6 +269,16 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _peak_rss_mib() -> float | None:
+    """Peak resident memory of this process in MiB. Linux carries a parent's peak over into the ``ru_maxrss`` of the
+    child that it starts, so that the peak of the memory this program runs in is read instead
+    (https://man7.org/linux/man-pages/man5/proc_pid_status.5.html, VmHWM)."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return round(int(line.split()[1]) / 1024.0, 1)
+    except (OSError, ValueError, IndexError):
+        pass
     try:
         import resource
 
