@@ -27,7 +27,7 @@ __all__ = ["command"]
 @configuration_options
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write the list there.")
 def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
-    """Which versions to install for a model: resolved by uv (or pip), judged by every rule. Nothing is installed.
+    """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
 
     \b
     envdoctor plan --model zai-org/glm-4-9b-chat-hf                # for this machine
