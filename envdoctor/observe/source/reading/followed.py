@@ -45,7 +45,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     why = None
     for statement, module, name, derives in asked["entries"]:
         try:
-            if name is not None and following.offered(module, name) is False:
+            if name is not None and following.names.has(module, name) is False:
                 continue  # another release has it
             stops = following.statement(module, [name] if name else [])
             for stop in stops:
