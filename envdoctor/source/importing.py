@@ -93,6 +93,11 @@ class Importing(Statements):
             return list(dict.fromkeys([failed.stop, *failed.behind]))[:_MOST_STOPS] if failed.stop else []
         return []
 
+    def mend(self, stops: Iterable[Stop]) -> None:
+        """From now on take what stopped an import as there: :meth:`statement` tells what fails then."""
+        self._mended.update(stops)
+        self._states = {module: state for module, state in self._states.items() if not state.stops}
+
     # What expressions ask
 
     @property
@@ -336,7 +341,7 @@ class Importing(Statements):
     def _stopped(self, kind: str, stop: Stop) -> Any:
         """What happens at something that is certain to fail. Raises :class:`Failed`, or goes on: see
         :meth:`_goes_on`."""
-        return self._goes_on(Failed(kind, stop))
+        return UNKNOWN if stop in self._mended else self._goes_on(Failed(kind, stop))
 
     def _goes_on(self, failed: Failed) -> Any:
         """Raises :class:`Failed`, unless it stands at the top of a module: there the statements behind it are followed

@@ -48,6 +48,7 @@ class Statements(Following):
 
     def __init__(self) -> None:
         self._unsure = self._catching = self._testing = 0
+        self._mended: set[Stop] = set()
 
     def _take(self, module: str, name: str, consumer: str, line: int) -> Any:
         """``from module import name``: its value. Raises :class:`Failed`."""
@@ -230,7 +231,7 @@ class Statements(Following):
         if isinstance(error, ast.Call) and error.args:
             found = self.unsure(evaluate, error.args[0], frame, self)
             text = found[:300] if isinstance(found, str) else ""
-        raise Failed(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+        self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
 
     def _return(self, statement: ast.Return, frame: Frame, pending: list[Any]) -> None:
         raise Returned(None if statement.value is None else evaluate(statement.value, frame, self))
@@ -288,9 +289,12 @@ class Statements(Following):
 
     def _assert(self, statement: ast.Assert, frame: Frame, pending: list[Any]) -> None:
         if truth(evaluate(statement.test, frame, self)) is False:
-            raise Failed(
-                "AssertionError", Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
-            )
+            stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
+            self._raised("AssertionError", stop)
+
+    def _raised(self, kind: str, stop: Stop) -> None:
+        if stop not in self._mended:
+            raise Failed(kind, stop)
 
     _STATEMENTS: ClassVar[Mapping[type, Callable[..., None]]] = {
         ast.Import: _import,
