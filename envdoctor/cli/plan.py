@@ -57,8 +57,8 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     if found.lines and out is not None:
         write_whole(out, found.text)
         click.echo(clean(f"{out}: {len(found.lines)} lines", None))
-        for note in found.notes:
-            click.echo(clean(note, None))
+        for remark in found.remarks:
+            click.echo(clean(remark, None))
     else:
         click.echo(found.text, nl=False)
     return 1 if found.because else 0

@@ -33,8 +33,12 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
         return ""
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
-    has = f"not here: {', '.join(missing)}" if missing else f"not known here: {', '.join(unknown)}"
-    return f"{facts.value('model.name')} asks for {', '.join(asked)}; {has if missing or unknown else 'all of it is here'}"
+    name, needs = facts.value("model.name"), ", ".join(asked)
+    if missing:
+        return f"{name} asks for {needs}; not here: {', '.join(missing)}"
+    if unknown:
+        return f"{name} asks for {needs}; not known here: {', '.join(unknown)}"
+    return f"{name} asks for {needs}; all of it is here"
 
 
 def _since(facts: FactSet, matrix: Matrix) -> str | None:
