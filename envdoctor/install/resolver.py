@@ -26,6 +26,7 @@ _MANYLINUX = ((2, 17), (2, 28), *((2, minor) for minor in range(31, 41)))
 _OPTIONS = ("--no-header", "--no-annotate", "--quiet", "--no-progress", "--color", "never", "--only-binary", ":all:")
 #: What uv says when there is no set, rather than that it could not ask.
 _NONE = r"(?i)no solution found"
+_NO_WHEEL = "no usable wheels"
 
 
 class NoResolver(Exception):
@@ -72,6 +73,8 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     if result.status == "ok" and pins:
         return pins
     if result.status == "failed" and re.search(_NONE, said):
+        if _NO_WHEEL in said:
+            raise NoResolver(f"some package has no wheel, and nothing is built here, so there may be a set: {said}")
         return said
     how = f"gave no answer in {_SECONDS:.0f} s" if result.status == "timeout" else "failed"
     raise NoResolver(f"uv {how}: {said or result.status}")

@@ -49,7 +49,7 @@ def test_a_list_for_a_stated_machine_has_no_error(run, planned, tmp_path):
     result = planned(*GLM3, *A100, "--out", "new.txt")
     assert (result.code, result.err) == (0, "")
     text = (tmp_path / "new.txt").read_text()
-    assert "torch==2.10.0\n" in text and "transformers==4.40.0\n" in text and "sentencepiece==0.2.1\n" in text
+    assert "torch==2.10.0\n" in text and "transformers==4.48.3\n" in text and "sentencepiece==0.2.1\n" in text
     assert "# torch<=2.10.0: driver-too-old-for-cuda-13: the NVIDIA driver is too old" in text
     checked = run("check", "--lock", "new.txt", *GLM3, *A100)
     assert checked.code == 0 and "No findings" in checked.out
@@ -69,9 +69,15 @@ def test_without_a_gpu_the_build_for_the_cpu_is_taken_from_the_users_index(plann
 def test_no_set_is_said_with_the_reason(planned):
     result = planned(*GLM3, *A100, "transformers==5.23.0", "--out", "new.txt")
     assert (result.code, result.out) == (1, "")
-    assert "transformers==4.40.0" in result.err and "unsatisfiable" in result.err
+    assert "transformers>=4.36.2,<4.49" in result.err and "unsatisfiable" in result.err
     old = planned(*GLM3, *MACHINE, "--target-gpu", "RTX5090", "torch==2.5.1")
     assert old.code == 1 and "gpu-newer-than-torch-build" in old.err
+
+
+def test_a_package_without_a_wheel_leaves_it_open(planned, index):
+    index.sdist("fire", "0.7.1", DAY, {})
+    result = planned(*GLM3, *A100, "fire")
+    assert result.code == 3 and "fire has no usable wheels" in result.err.replace("fire==0.7.1", "fire")
 
 
 def test_an_environment_gets_the_least_change(planned, tmp_path):
