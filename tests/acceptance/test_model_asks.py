@@ -1,4 +1,4 @@
-"""One line of ``check --model``: what the model asks for, and whether the environment has it, as the README shows it."""
+"""One line of ``check --model``: what the model asks for, and whether it is there, as the README shows it."""
 
 from __future__ import annotations
 
