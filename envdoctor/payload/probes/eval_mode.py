@@ -1,0 +1,127 @@
+"""Does a model give in evaluation what it gives in training: the same logits, finite, whatever is masked or cached?
+
+Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a row of
+nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, token by token
+with a cache must give those of the whole at once, and samples packed into one row those that they have alone, where the
+installed transformers tells packed samples by their positions.
+
+https://github.com/huggingface/transformers/issues/36536 (generation with a cache differs),
+https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213 (fully
+padded rows). In float32, but for the finite values, which are asked of bf16.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+from ..probing import batches, tiny_models
+from ..probing.failure import failure
+from ..probing.job import Emit, Job
+from ..probing.rounding import lost, relative
+
+PROBE = {
+    "title": "models in evaluation: dropout, masks, cache, packing",
+    "attention": "sdpa",
+    "suites": {"quick": [{"models": ["llama"]}], "full": [{"models": ["llama", "qwen2", "glm", "gemma2", "mistral"]}]},
+    "memory_mib": 2000,
+}
+
+#: Relative error in float32 of what is right: 2e-6.
+_LIMIT = 1e-3
+_GAIN = 12
+_PROMPT = 7
+
+
+def run(job: Job, emit: Emit) -> None:
+    """Observations for each model for the judges ``exact`` and ``change``."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["llama"]):
+        called = tiny_models.label(name, job["model"])
+        common = {"params": {"model": called}, "backend": "sdpa", "tensors": ["logits"]}
+        try:
+            model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+            tiny_models.stress(model, _GAIN)
+            tiny_models.stress(model, "bias")
+            for check in (_dropout, _masked, _cached, _packed):
+                emit({**common, "case": f"{called}: {check.__name__[1:]}", **check(model, job, name)})
+        except tiny_models.Unavailable as reason:
+            emit({"case": called, "skip": str(reason)})
+        except (torch.cuda.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:  # of one model: the others have theirs to tell
+            emit({**common, "case": called, **failure(error, job["device"])})
+    torch.set_float32_matmul_precision(precision)
+
+
+def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        return model(**{key: value.to(device) for key, value in batch.items()}, **more).logits.cpu()
+
+
+def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
+    difference = "nan" if lost(found) else relative(found, exact)
+    return {"judge": "change", "dtype": "fp32", "signature": signature, "relative": difference, "limit": _LIMIT}
+
+
+def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Attention's weights are dropped in training only: eager attention, because kernels are not asked to."""
+    eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
+    batch = batches.padded(batches.samples((24, 17)), "right")
+    exact = _logits(eager.eval(), batch)
+    for module in eager.modules():
+        for attribute in ("attention_dropout", "dropout"):
+            if isinstance(getattr(module, attribute, None), float):
+                setattr(module, attribute, 0.5)
+    return _change(_logits(eager, batch), exact, "eval-dropout")
+
+
+def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """The logits of evaluation beside those of training, and finite in bf16."""
+    made = batches.samples(batches.LENGTHS["short"])
+    made[1][1].fill_(batches.IGNORED)
+    batch = batches.padded(made, "left", position_ids=True, empty=True)
+    live = batch["attention_mask"].bool()
+    model.train()
+    exact = model(**{key: value.to(job["device"]) for key, value in batch.items()}).logits.detach().cpu()
+    found = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
+    half = tiny_models.build(name, "sdpa", job["model"]).to(job["device"], torch.bfloat16).eval()
+    count = lost(_logits(half, batch)[live]) + lost(_logits(model, batch)[live])
+    if count:
+        told = f"{count} logits of padded samples are not finite without gradients"
+        return {"judge": "exact", "dtype": "bf16", "signature": "eval-nan", "equal": False, "detail": told}
+    return found
+
+
+def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """A prompt, and the rest token by token."""
+    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))]).to(job["device"])
+    exact = _logits(model.eval(), {"input_ids": tokens})
+    with torch.no_grad():
+        step = model(input_ids=tokens[:, :_PROMPT], use_cache=True)
+        parts = [step.logits]
+        for place in range(_PROMPT, tokens.shape[1]):
+            step = model(
+                input_ids=tokens[:, place : place + 1], past_key_values=step.past_key_values, use_cache=True
+            )
+            parts.append(step.logits)
+    return _change(torch.cat(parts, 1).cpu(), exact, "cache-differs")
+
+
+def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Two samples in one row, told apart by positions that begin again."""
+    try:
+        masking = importlib.import_module("transformers.masking_utils")
+    except ImportError:
+        masking = None
+    if not hasattr(masking, "find_packed_sequence_indices"):
+        return {"skip": "this transformers does not tell packed samples apart in sdpa attention"}
+    made = [tokens for tokens, _ in batches.samples((24, 17))]
+    alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in made], 1)
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in made])[None]
+    found = _logits(model, {"input_ids": torch.cat(made)[None], "position_ids": positions}, use_cache=False)
+    return _change(found, alone, "packing-leaks")
