@@ -147,12 +147,14 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
 
 
 def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
-    """Import torch and note what it is; an ending and its detail when it cannot be used."""
+    """Import torch and note what it is; an ending and its detail when it cannot be used. Numbers without a dtype of
+    their own are float32 from here on, as the scripts expect them, whatever the environment sets at its start."""
     started = time.time()
     first = "torch" not in sys.modules
     try:
         import torch
 
+        torch.set_default_dtype(torch.float32)
         version = str(torch.__version__)
         release = tuple(int(part) for part in version.partition("+")[0].split(".")[:2])
     except ModuleNotFoundError as error:

@@ -8,6 +8,7 @@ pass: https://github.com/huggingface/peft/issues/3608, https://github.com/huggin
 from __future__ import annotations
 
 import tempfile
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ..probing.rounding import lost, relative
 
 PROBE = {
     "title": "LoRA: forward, merge, save and load",
-    "needs": ["torch", "transformers", "accelerate", "peft"],
+    "needs": ["torch", "transformers", "accelerate"],
     "memory_mib": 2000,
 }
 
@@ -30,6 +31,9 @@ _LIMIT = 1e-3
 
 def run(job: Job, emit: Emit) -> None:
     """One observation for each stage and kind of scaling, for the judge ``change``."""
+    if find_spec("peft") is None:
+        emit({"case": "LoRA", "skip": "peft is not installed"})
+        return
     from peft import LoraConfig
 
     for scaling, word in ((_ALPHA / _RANK, "alpha / r"), (_ALPHA / _RANK**0.5, "alpha / √r")):
