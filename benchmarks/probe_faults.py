@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "probe"), str(ROOT / "tests" / "support")]
 
-from trials import CAUSES, trial  # noqa: E402
+from trials import CAUSES, HEALTHY, Found, trial  # noqa: E402
 
 FOUND, RIGHT = 34, 30
 
@@ -30,25 +30,27 @@ def main() -> int:
     parser.add_argument("--suite", default="quick")
     parser.add_argument("--fault", action="append", help="only these; all without")
     options = parser.parse_args()
-    faults = options.fault or list(CAUSES)
-    found: dict[str, tuple[str, ...]] = {}
+    results: dict[str, Found] = {}
     print("| fault | what is said | cause |\n|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="probe-faults-") as scratch:
-        seen = trial(options.python, Path(scratch), faults, options.suite)
-    for name, result in seen.items():
-        if name in CAUSES:
-            found[name] = result.rules
-            said = "right" if result.is_right(name) else "not found" if not result.rules else f"is {CAUSES[name]}"
-        else:
-            said = "right" if not result.rules else "named without a fault"
-        print(f"| {name} | {', '.join(result.rules)} | {said} |")
-    named = sum(bool(rules) for rules in found.values())
-    right = sum(result.is_right(name) for name, result in seen.items() if name in CAUSES)
-    false = [name for name, result in seen.items() if name not in CAUSES and result.rules]
-    seconds = sum(result.seconds for result in seen.values())
-    print(f"\n{named} of {len(faults)} found, {right} by their right cause alone, {len(false)} named without a fault;")
-    print(f"{seconds:.0f} CPU seconds")
-    return int(bool(false) or (len(faults) == len(CAUSES) and (named < FOUND or right < RIGHT)))
+        for name, found in trial(options.python, Path(scratch), options.fault or (), options.suite):
+            results[name] = found
+            print(f"| {name} | {', '.join(found.rules)} | {_said(name, found)} |", flush=True)
+    words = [_said(name, found) for name, found in results.items() if name in CAUSES]
+    named, right = len(words) - words.count("not found"), words.count("right")
+    false = [name for name, found in results.items() if name in HEALTHY and found.rules]
+    print(f"\n{named} of {len(words)} found, {right} by their right cause alone, {len(false)} named without a fault;")
+    print(f"{sum(found.seconds for found in results.values()):.0f} CPU seconds")
+    return int(bool(false) or (not options.fault and (named < FOUND or right < RIGHT)))
+
+
+def _said(name: str, found: Found) -> str:
+    """What to call it."""
+    if name in HEALTHY:
+        return "named without a fault" if found.rules else "right"
+    if not found.rules:
+        return "not found"
+    return "right" if found.rules == (CAUSES[name],) else f"it is {CAUSES[name] or 'something that no rule speaks of'}"
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
     most = observation.get("most")
     if most is not None and not alone <= number(most, "most"):
-        why = f"gradients of single samples are off by {alone:.2g} of them, in a batch as well; up to {most:g} is rounding"
+        why = f"gradients of single samples are off by {alone:.2g}, those of the batch as well; up to {most:g} is right"
         return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
     padding = count(observation, "pad_nonfinite")
     if padding:

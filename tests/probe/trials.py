@@ -1,19 +1,21 @@
 """39 planted faults against the whole quick suite: what must be said of each, and what was said.
 
-The first 29 are those of a trial by a stranger (``inside/trial_faults.py``), the last ten were written down before it was
-looked at what the experiments make of them (``inside/own_faults.py``). The experiments know none of them.
+The first 29 are those of a trial by a stranger (``inside/trial_faults.py``), the last ten were written down before it
+was looked at what the experiments make of them (``inside/own_faults.py``). The experiments know none of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from planted import PROBES, jobs, planted, seen
 
-__all__ = ["CAUSES", "OWN", "Found", "trial"]
+from envdoctor.probe.catalogue import Job
+
+__all__ = ["CAUSES", "HEALTHY", "Found", "trial"]
 
 #: The rule that names the cause of a fault of the trial.
 _TRIAL = {
@@ -48,7 +50,7 @@ _TRIAL = {
     "accumulation without division": "probe-accumulation-differs",
 }
 #: The same for the ten others; None where no rule speaks of such a cause.
-OWN: Mapping[str, str | None] = {
+_OWN: Mapping[str, str | None] = {
     "positions of the first sample for all": "probe-model-code-differs",
     "sliding window one key too long": "probe-model-code-differs",
     "index_add loses duplicates": "probe-operation-inaccurate",
@@ -60,10 +62,14 @@ OWN: Mapping[str, str | None] = {
     "weights rounded when saved": "probe-reload-differs",
     "Trainer drops the last batch": None,
 }
-CAUSES: Mapping[str, str | None] = {**_TRIAL, **OWN}
+CAUSES: Mapping[str, str | None] = {**_TRIAL, **_OWN}
 #: Heads of 128, as the trial gave a model for.
 _LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
 _WITH_MODEL = "v rolled by a head at D=128"
+#: Nothing is planted.
+HEALTHY = ("healthy", "healthy, with a model")
+#: Faults in one process: memory is what limits them.
+_AT_ONCE = 7
 #: These look for nothing that a fault could change, or take a compiler.
 _LEFT_OUT = ("context", "imports", "compile")
 
@@ -74,27 +80,26 @@ class Found(NamedTuple):
     rules: tuple[str, ...]
     seconds: float
 
-    def is_right(self, fault: str) -> bool:
-        """Whether the cause was named, and nothing else."""
-        return self.rules == (CAUSES[fault],)
 
-
-def trial(python: str, scratch: Path, faults: Collection[str], suite: str = "quick") -> dict[str, Found]:
-    """What the suite says of each fault; of none under the name "healthy"."""
+def trial(
+    python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick", only: Collection[str] = ()
+) -> Iterator[tuple[str, Found]]:
+    """What the suite says of each of these faults, or of all and of none (``HEALTHY``), some in one process, by
+    the whole suite or by some of its experiments."""
     folder = scratch / "model"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_LLAMA), encoding="utf-8")
 
-    def all_jobs(fault: str | None) -> list[object]:
-        model = str(folder) if fault in (_WITH_MODEL, "healthy, with a model") else None
-        names = [name for name, probe in PROBES.items() if probe.suites.get(suite) and name not in _LEFT_OUT]
+    def all_jobs(fault: str) -> list[Job]:
+        model = str(folder) if fault in (_WITH_MODEL, HEALTHY[1]) else None
+        names = only or [name for name in PROBES if PROBES[name].suites.get(suite) and name not in _LEFT_OUT]
         return [job for name in names for job in jobs(name, suite, model=model)]
 
-    wanted = {name: (None, all_jobs(name)) for name in ("healthy", "healthy, with a model")}
-    wanted.update({fault: (fault, all_jobs(fault)) for fault in faults})
-    return {
-        name: Found(
-            tuple(sorted(seen(outcomes).roots)), sum(outcome.cpu_seconds or 0.0 for outcome in outcomes)
-        )
-        for name, outcomes in planted(python, scratch, wanted).items()
-    }
+    wanted = {name: (None, all_jobs(name)) for name in HEALTHY if not faults or set(faults) >= set(CAUSES)}
+    wanted.update({fault: (fault, all_jobs(fault)) for fault in faults or CAUSES})
+    names = list(wanted)
+    for place in range(0, len(names), _AT_ONCE):
+        some = {name: wanted[name] for name in names[place : place + _AT_ONCE]}
+        for name, outcomes in planted(python, scratch, some).items():
+            seconds = sum(outcome.cpu_seconds or 0.0 for outcome in outcomes)
+            yield name, Found(tuple(sorted(seen(outcomes).roots)), seconds)

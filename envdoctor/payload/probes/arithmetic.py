@@ -1,16 +1,18 @@
 """Are the plain operations of a transformer as accurate as their dtype allows?
 
 Linear layers, batched products, softmax, cross entropy, activations, layer norm and embedding, forward and backward,
-each against float64, and where that is easily said against a formula of its own: a function that is wrong in every dtype
-is not compared with itself. Among them one width (4,096) and one vocabulary (131,072) as models have them. Healthy half
-precision is 1.0 to 3 times the error of rounding the exact result once, on the CPU in torch 2.4.1 to 2.13.0. Weight
-gradients of layer norm (45 times), embedding gradients (27) and logsumexp gradients (140) are that inaccurate on healthy
-CPUs: the first two gate in float32, where a mistake is worth a million such units, the last does not. On CUDA sums in half
-precision are switched off for the gate, and measured with the settings as they are for information.
+each against float64, and where that is easily said against a formula of its own: a function that is wrong in every
+dtype is not compared with itself. Among them one width (4,096) and one vocabulary (131,072) as models have them.
+Healthy half precision is 1.0 to 3 times the error of rounding the exact result once, on the CPU in torch 2.4.1 to
+2.13.0. Weight gradients of layer norm (45 times), embedding gradients (27) and logsumexp gradients (140) are that
+inaccurate on healthy CPUs: the first two gate in float32, where a mistake is worth a million such units, the last does
+not. On CUDA sums in half precision are switched off for the gate, and measured with the settings as they are for
+information.
 
 Bugs that it exists for: saturating sums of bf16 (https://github.com/pytorch/pytorch/issues/83863,
-https://github.com/pytorch/pytorch/issues/95125), a convolution of ones (https://github.com/pytorch/pytorch/issues/163347),
-gradients of norms that drop features (https://github.com/pytorch/pytorch/issues/190828), split-K products with NaN
+https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
+(https://github.com/pytorch/pytorch/issues/163347), gradients of norms that drop features
+(https://github.com/pytorch/pytorch/issues/190828), split-K products with NaN
 (https://github.com/ROCm/rocm-libraries/issues/9055).
 """
 
@@ -141,9 +143,7 @@ def _large() -> list[_Operation]:
         _Operation("wide linear", functional.linear, _product, [(16, 4096), (24, 4096)], ["o", "d0", "d1"]),
         _Operation("layer norm", _normed, _layer_norm, [(2048, 64), (64,), (64,)], ["o", "d0", "d1", "d2"]),
         _Operation("embedding", embedding, lambda weight: weight[tokens], [(_VOCABULARY, 4)], ["o", "d0"]),
-        _Operation(
-            "cross entropy", cross_entropy, lambda x: _log_loss(x, targets), [(12, _VOCABULARY)], ["o", "d0"]
-        ),
+        _Operation("cross entropy", cross_entropy, lambda x: _log_loss(x, targets), [(12, _VOCABULARY)], ["o", "d0"]),
     ]
 
 

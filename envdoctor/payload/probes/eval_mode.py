@@ -1,13 +1,13 @@
 """Does a model give in evaluation what it gives in training: the same logits, finite, whatever is masked or cached?
 
 Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a row of
-nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, token by token
-with a cache must give those of the whole at once, and samples packed into one row those that they have alone, where the
-installed transformers tells packed samples by their positions.
+nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, token by
+token with a cache must give those of the whole at once, and samples packed into one row those that they have alone,
+where the installed transformers tells packed samples by their positions.
 
 https://github.com/huggingface/transformers/issues/36536 (generation with a cache differs),
-https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213 (fully
-padded rows). In float32, but for the finite values, which are asked of bf16.
+https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213
+(fully padded rows). In float32, but for the finite values, which are asked of bf16.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
         step = model(input_ids=tokens[:, :_PROMPT], use_cache=True)
         parts = [step.logits]
         for place in range(_PROMPT, tokens.shape[1]):
-            step = model(
-                input_ids=tokens[:, place : place + 1], past_key_values=step.past_key_values, use_cache=True
-            )
+            step = model(input_ids=tokens[:, place : place + 1], past_key_values=step.past_key_values, use_cache=True)
             parts.append(step.logits)
     return _change(torch.cat(parts, 1).cpu(), exact, "cache-differs")
 

@@ -1,8 +1,8 @@
 """Does torch's GradScaler keep its promises: gradients of the right size, no step with lost ones, a scale that falls?
 
-Training in fp16 multiplies the loss, divides the gradients again before clipping and the step, and leaves a step out when
-one of them is inf. https://docs.pytorch.org/docs/stable/notes/amp_examples.html; fused optimizers once stepped all the
-same: https://github.com/pytorch/pytorch/pull/96106.
+Training in fp16 multiplies the loss, divides the gradients again before clipping and the step, and leaves a step out
+when one of them is inf. https://docs.pytorch.org/docs/stable/notes/amp_examples.html; fused optimizers once stepped all
+the same: https://github.com/pytorch/pytorch/pull/96106.
 """
 
 from __future__ import annotations

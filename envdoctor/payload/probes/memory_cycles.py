@@ -2,8 +2,8 @@
 
 Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were not
 there before and are shorter than the longest; and what is allocated after the last one must be what was after the
-second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added up, for resident
-memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550 (varying lengths),
+second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added up, for
+resident memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550 (varying lengths),
 https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the quadratic math kernel with a
 mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
 """
@@ -43,7 +43,13 @@ def run(job: Job, emit: Emit) -> None:
     _emit(emit, device, attend, new, f"{_CYCLES} cycles of 5 new lengths, forward and backward with a mask")
     try:
         model = tiny_models.build("llama", "sdpa").to(device)
-        _emit(emit, device, lambda length: _use(model, length, device), new, "steps and evaluation of a model, new lengths")
+        _emit(
+            emit,
+            device,
+            lambda length: _use(model, length, device),
+            new,
+            "steps and evaluation of a model, new lengths",
+        )
     except tiny_models.Unavailable as reason:
         emit({"case": "a model", "skip": str(reason)})
     for masked in (False, True) if device == "cuda" else ():

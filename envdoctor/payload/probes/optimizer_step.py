@@ -1,8 +1,8 @@
 """Do the optimizers of torch take the step that their papers say, for every parameter?
 
 Five steps of Adam, AdamW and SGD with momentum over matrices, vectors and one number, with gradients from 1e-6 to 10,
-as a loop, many at once (``foreach``) and fused, each against the formulas in float64; the last three after the state was
-saved and loaded again. A fused AdamW that learned worse than the others:
+as a loop, many at once (``foreach``) and fused, each against the formulas in float64; the last three after the state
+was saved and loaded again. A fused AdamW that learned worse than the others:
 https://github.com/pytorch/pytorch/issues/96755; one that took the weight decay of the other rule:
 https://github.com/flagos-ai/FlagGems/issues/4988.
 """

@@ -68,9 +68,10 @@ def _tokenizer() -> Any:
     """One that pads with 0, made here."""
     from tokenizers import Tokenizer, models
 
-    words = {"[PAD]": 0, **{f"w{number}": number for number in range(1, tiny_models.VOCABULARY)}}
-    made = Tokenizer(models.WordLevel(words, unk_token="w1"))
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]")
+    words = {f"w{number}": number for number in range(tiny_models.VOCABULARY)}
+    special = {"pad_token": "w0", "unk_token": "w1"}
+    made = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def _collated(batch: Any, samples: list[dict[str, Any]]) -> str:

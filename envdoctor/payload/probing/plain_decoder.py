@@ -73,9 +73,10 @@ def _attention(layer: dict[str, Any], hidden: Any, place: tuple[int, Any, Any], 
             parts[name] = _norm(layer, f"self_attn.{name}_norm", parts[name], config)
     query, key, value = (parts[name].transpose(1, 2) for name in "qkv")
     times = query.shape[1] // key.shape[1]
-    key, value = _turned(key, turn)[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2), value[
-        :, :, None
-    ].expand(-1, -1, times, -1, -1).flatten(1, 2)
+    key, value = (
+        _turned(key, turn)[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2),
+        value[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2),
+    )
     scores = (_turned(query, turn) @ key.transpose(-1, -2)) / size**0.5
     scores = scores.masked_fill(~seen, float("-inf"))
     weight = (scores - torch.logsumexp(scores, -1, keepdim=True)).exp()

@@ -272,7 +272,9 @@ def loss_over_ignored(put: Put) -> None:
     real = module.fixed_cross_entropy
 
     def cross_entropy(source: Any, target: Any, num_items_in_batch: Any = None, *rest: Any, **kwargs: Any) -> Any:
-        return real(source, target, target.numel() if num_items_in_batch is None else num_items_in_batch, *rest, **kwargs)
+        return real(
+            source, target, target.numel() if num_items_in_batch is None else num_items_in_batch, *rest, **kwargs
+        )
 
     put(module, "fixed_cross_entropy", cross_entropy)
 
