@@ -1,11 +1,13 @@
 """Does a model give in evaluation what it gives in training: the same logits, finite, whatever is masked or cached?
 
 Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a row of
-nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, token by
-token with a cache must give those of the whole at once, and samples packed into one row those that they have alone,
-where the installed transformers tells packed samples by their positions.
+nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, prompts that
+are continued with a cache must give those of the whole text at once, asking for attention's weights must change none,
+and samples packed into one row have those that they have alone, where the installed transformers tells packed samples
+by their positions.
 
-https://github.com/huggingface/transformers/issues/36536 (generation with a cache differs),
+https://github.com/huggingface/transformers/issues/36536 and https://github.com/huggingface/transformers/issues/37574
+(generation with a cache differs), https://github.com/huggingface/transformers/pull/30652 (with attention's weights),
 https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213
 (fully padded rows). In float32, but for the finite values, which are asked of bf16.
 """
@@ -32,7 +34,7 @@ PROBE = {
 #: Relative error in float32 of what is right: 2e-6.
 _LIMIT = 1e-3
 _GAIN = 12
-_PROMPT = 7
+_PROMPTS, _NEW = (7, 4), 17
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -46,7 +48,7 @@ def run(job: Job, emit: Emit) -> None:
             model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
             tiny_models.stress(model, _GAIN)
             tiny_models.stress(model, "bias")
-            for check in (_dropout, _masked, _cached, _packed):
+            for check in (_dropout, _masked, _attentions, _cached, _packed):
                 emit({**common, "case": f"{called}: {check.__name__[1:]}", **check(model, job, name)})
         except tiny_models.Unavailable as reason:
             emit({"case": called, "skip": str(reason)})
@@ -107,16 +109,36 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 
 def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """A prompt, and the rest token by token."""
-    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))]).to(job["device"])
-    exact = _logits(model.eval(), {"input_ids": tokens})
+    """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
+    batch = batches.padded(batches.samples(_PROMPTS), "left")
+    given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     with torch.no_grad():
-        step = model(input_ids=tokens[:, :_PROMPT], use_cache=True)
-        parts = [step.logits]
-        for place in range(_PROMPT, tokens.shape[1]):
-            step = model(input_ids=tokens[:, place : place + 1], past_key_values=step.past_key_values, use_cache=True)
-            parts.append(step.logits)
-    return _change(torch.cat(parts, 1).cpu(), exact, "cache-differs")
+        said = model.eval().generate(
+            **given,
+            max_new_tokens=_NEW,
+            min_new_tokens=_NEW,
+            do_sample=False,
+            use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    found, exact = [], []
+    for row, length in enumerate(_PROMPTS):
+        text = said.sequences[row, max(_PROMPTS) - length :][None]
+        exact.append(_logits(model, {"input_ids": text})[0, length - 1 : -1])
+        found.append(torch.stack([logits[row] for logits in said.logits]).cpu())
+    return _change(torch.cat(found), torch.cat(exact), "cache-differs")
+
+
+def _attentions(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Asking for the weights of attention changes no logits."""
+    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))])
+    exact = _logits(model.eval(), {"input_ids": tokens})
+    try:
+        found = _logits(model, {"input_ids": tokens}, output_attentions=True)
+    except ValueError as error:
+        return {"skip": f"sdpa attention does not give its weights here: {error}"[:300]}
+    return _change(found, exact, "eval-differs")
 
 
 def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
