@@ -112,11 +112,11 @@ def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
     """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
     batch = batches.padded(batches.samples(_PROMPTS), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
+    model.generation_config.eos_token_id = None  # no text ends before its time
     with torch.no_grad():
         said = model.eval().generate(
             **given,
             max_new_tokens=_NEW,
-            min_new_tokens=_NEW,
             do_sample=False,
             use_cache=True,
             output_logits=True,

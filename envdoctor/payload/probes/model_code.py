@@ -30,7 +30,6 @@ PROBE = {
         "quick": [{"models": ["llama", "qwen2", "qwen3", "glm"]}],
         "full": [{"models": ["llama", "qwen2", "qwen3", "glm", "glm4", "mistral", "gemma3", "phi3"]}],
     },
-    "seconds": {"cpu": 90, "cuda": 120},
     "memory_mib": 2000,
 }
 
