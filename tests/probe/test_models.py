@@ -20,7 +20,7 @@ MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 PLAIN = (
     *("arithmetic", "checkpointing", "grad-accumulation", "grad-clip", "label-mask", "memory-cycles", "padded-batch"),
     *("repeatable", "rms-norm", "tf32", "training-step", "all-reduce", "model-code", "eval-mode", "optimizer-step"),
-    *("grad-scaler", "save-load", "lora", "trainer-evaluation"),
+    *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training"),
 )
 
 pytestmark = pytest.mark.torch

@@ -54,13 +54,13 @@ _OWN: Mapping[str, str | None] = {
     "positions of the first sample for all": "probe-model-code-differs",
     "sliding window one key too long": "probe-model-code-differs",
     "index_add loses duplicates": "probe-operation-inaccurate",
-    "schedule without its warm-up": None,
-    "Trainer decays norms": None,
-    "dropout not scaled": None,
+    "schedule without its warm-up": "probe-trainer-training-differs",
+    "Trainer decays norms": "probe-trainer-training-differs",
+    "dropout not scaled": "probe-operation-inaccurate",
     "optimizer resumed without second moments": "probe-optimizer-step-wrong",
     "loss in bf16 under autocast": None,
     "weights rounded when saved": "probe-reload-differs",
-    "Trainer drops the last batch": None,
+    "Trainer drops the last batch": "probe-trainer-training-differs",
 }
 CAUSES: Mapping[str, str | None] = {**_TRIAL, **_OWN}
 #: Heads of 128, as the trial gave a model for.

@@ -58,6 +58,7 @@ def run(job: Job, emit: Emit) -> None:
         _ones(emit, name, device)
     for operation in _large():
         emit({"limits": list(_SUMS), **_case(operation, "fp32", device)})
+    emit(_dropped(device))
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     for name in _HALVES if switches else ():
@@ -139,12 +140,32 @@ def _large() -> list[_Operation]:
     def cross_entropy(logits: Any) -> Any:
         return functional.cross_entropy(logits, targets.to(logits.device), reduction="none")
 
+    rows = torch.arange(64) % 7
+
+    def index_add(x: Any) -> Any:
+        return x.new_zeros(7, x.shape[-1]).index_add_(0, rows.to(x.device), x)
+
+    def added(x: Any) -> Any:
+        return (rows[None] == torch.arange(7)[:, None]).to(x.dtype) @ x
+
     return [
+        _Operation("index add", index_add, added, [(64, 32)], ["o", "d0"]),
         _Operation("wide linear", functional.linear, _product, [(16, 4096), (24, 4096)], ["o", "d0", "d1"]),
         _Operation("layer norm", _normed, _layer_norm, [(2048, 64), (64,), (64,)], ["o", "d0", "d1", "d2"]),
         _Operation("embedding", embedding, lambda weight: weight[tokens], [(_VOCABULARY, 4)], ["o", "d0"]),
         _Operation("cross entropy", cross_entropy, lambda x: _log_loss(x, targets), [(12, _VOCABULARY)], ["o", "d0"]),
     ]
+
+
+def _dropped(device: str) -> dict[str, Any]:
+    """Dropout of ones: what is left must be 1 / (1 - p), and as many as p says."""
+    out = functional.dropout(torch.ones(256, 256, device=device), 0.25, training=True).double().cpu()
+    left = out[out != 0]
+    share = abs(left.numel() / out.numel() - 0.75)
+    error = float((left * 0.75 - 1).abs().max()) if left.numel() else 1.0
+    ratio = max(error / torch.finfo(torch.float32).eps, 800 * share)  # 0.01 is six times what chance allows
+    case = {"case": "dropout fp32", "judge": "rounding", "dtype": "fp32", "backend": "default", "gate": ["o"]}
+    return {**case, "params": {"operation": "dropout"}, "ratio": {"o": ratio}}
 
 
 def _product(x: Any, weight: Any) -> Any:
