@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from envdoctor.watch.growth import GrowthSeen, Memory
@@ -22,7 +23,7 @@ except ImportError as error:  # pragma: no cover - a training script has both
 
 __all__ = ["RunStopped", "Watch"]
 
-#: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step.
+#: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
 
 
@@ -75,15 +76,23 @@ class Watch(TrainerCallback):
         """Evaluation needs no training."""
         self._listen(model)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
+    ) -> None:
         """Listen to the model's own calls: that is where batch and loss are."""
         self._begin()
         self._listen(model)
-        if not _TOLD_BEFORE_STEP:
-            logger.warning(
-                "envdoctor.watch: this transformers tells nothing before the optimizer's step: losses alone are "
-                "watched, and a bad step has changed the weights when it is seen"
-            )
+        if _TOLD_BEFORE_STEP:
+            return
+        own = getattr(optimizer, "optimizer", optimizer)
+        if hasattr(own, "register_step_pre_hook"):
+            look = partial(self._steps.look, args, state, control, model, optimizer, applied=False)
+            self._handles.append(own.register_step_pre_hook(lambda *_: look()))
+            return
+        logger.warning(
+            "envdoctor.watch: this transformers tells nothing before the optimizer's step: losses alone are "
+            "watched, and a bad step has changed the weights when it is seen"
+        )
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
@@ -95,12 +104,12 @@ class Watch(TrainerCallback):
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
     ) -> None:
         """Before anything is saved the flags must be known."""
-        steps = self._steps
-        if not _TOLD_BEFORE_STEP:
-            steps.look(args, state, control, model, optimizer, applied=True)
+        steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
+        if steps.kept.count:  # nobody told before the step
+            steps.look(args, state, control, model, optimizer, applied=not skipped)
         if control.should_save or control.should_evaluate:
             steps.read_late(args, state, control, model)
-        if getattr(optimizer, "step_was_skipped", False):
+        if skipped:
             steps.still.forget()
         still = steps.still.name()
         if still is not None:

@@ -48,9 +48,7 @@ def _rules() -> Matrix:
     return load_matrix(()).only(lambda rule: rule.scope == "watch")
 
 
-def tell(
-    facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder: Path, logger: logging.Logger
-) -> str:
+def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder: Path, logger: logging.Logger) -> str:
     """Write the record, which is a facts file as well, and log the findings. Returns both in a few words."""
     findings = judged(facts)
     record = {
