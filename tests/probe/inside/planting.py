@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cudnn_faults
 import faults
 import loop_faults
 import torch
@@ -13,5 +14,7 @@ def plant(name: str, put: loop_faults.Put) -> None:
     """Put the fault in place through ``put(module, name, value)``."""
     if name in faults.FAULTS:
         put(torch.nn.functional, "scaled_dot_product_attention", faults.attention_with(name))
+    elif name in cudnn_faults.FAULTS:
+        put(torch.nn.functional, "scaled_dot_product_attention", cudnn_faults.FAULTS[name])
     else:
         loop_faults.FAULTS[name](put)
