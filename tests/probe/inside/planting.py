@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import card_faults
 import cudnn_faults
 import faults
 import loop_faults
@@ -16,5 +17,7 @@ def plant(name: str, put: loop_faults.Put) -> None:
         put(torch.nn.functional, "scaled_dot_product_attention", faults.attention_with(name))
     elif name in cudnn_faults.FAULTS:
         put(torch.nn.functional, "scaled_dot_product_attention", cudnn_faults.FAULTS[name])
+    elif name in card_faults.FAULTS:
+        card_faults.FAULTS[name](put)
     else:
         loop_faults.FAULTS[name](put)
