@@ -1,4 +1,4 @@
-"""Reading a facts file (``envdoctor.facts/1``), written by ``envdoctor facts`` or by hand; or a watched run's record."""
+"""Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 One bad card of eight spoils every run that it takes part in, and each run looks like bad luck. The same numbers are
 computed on each visible GPU and compared by content, with each other and with float64. Nothing in it adds in an order
 of its own (no atomics), so that cards of one name must agree to the bit. Copies from card to card are read back
-(https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The suite ``long`` goes on
-for two minutes, with the driver's ECC counters and clocks before and after.
+(https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The suite ``long`` goes
+on for two minutes, with the driver's ECC counters and clocks before and after.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List  # noqa: UP035 (Python 3.8 knows no others at run time)
+from typing import Any, Callable, Dict, List, Set  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
@@ -50,7 +50,7 @@ def run(job: Job, emit: Emit) -> None:
     else:
         for name in _WORK:
             found = strange(_cards(places, name))
-            emit({**case, **found, "case": "%s on %d: %s" % (name, len(places), found["detail"])})
+            emit({**case, **found, "case": f"{name} on {len(places)}: {found['detail']}"})
         emit({**case, **_copies(places)})
     if limit:
         _soak(places, limit, case, emit)
@@ -80,7 +80,7 @@ def _inputs(size: int) -> Any:
 
 
 def _label(place: Any, number: int) -> str:
-    return "GPU %d (%s)" % (number, _name(place))
+    return f"GPU {number} ({_name(place)})"
 
 
 def _name(place: Any) -> str:
@@ -90,7 +90,8 @@ def _name(place: Any) -> str:
 def _cards(places: list[Any], name: str) -> list[Card]:
     a, b = (x.double() for x in _inputs(512 if places[0].type == "cuda" else 64))
     truth, unit = _WORK[name](a, b), torch.finfo(torch.bfloat16).eps
-    cards, kinds = [], []
+    cards: List[Card] = []  # noqa: UP006
+    kinds: List[Any] = []  # noqa: UP006
     for number, place in enumerate(places):
         result = compute(name, place, number)
         alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
@@ -104,36 +105,37 @@ def _copies(places: list[Any]) -> dict[str, Any]:
     sent = torch.arange(1 << 20, dtype=torch.int32)
     pairs = [(i, j) for i in range(len(places)) for j in range(len(places)) if i != j]
     lost = [(i, j) for i, j in pairs if not torch.equal(copied(sent, places[i], places[j]), sent)]
-    told = ", ".join("%d to %d" % pair for pair in lost[:20])
-    title = "copies between %d devices" % len(places)
-    title += ": not what was sent from GPU %s" % told if lost else ""
+    told = ", ".join(f"{i} to {j}" for i, j in lost[:20])
+    title = f"copies between {len(places)} devices"
+    title += f": not what was sent from GPU {told}" if lost else ""
     return {"equal": not lost, "signature": "copy-differs", "case": title}
 
 
 def _soak(places: list[Any], limit: float, case: dict[str, Any], emit: Emit) -> None:
     """The same again and again: a card must agree with itself."""
     first = [compute("matmul", place, number) for number, place in enumerate(places)]
-    until, rounds, changed = time.monotonic() + limit, 0, set()
+    until, rounds = time.monotonic() + limit, 0
+    changed: Set[int] = set()  # noqa: UP006
     while time.monotonic() < until and not changed:
         for _ in range(_ROUNDS):
             rounds += 1
             results = [compute("matmul", place, number) for number, place in enumerate(places)]
             changed |= {at for at, result in enumerate(results) if not torch.equal(result, first[at])}
-    title = "%d rounds of matmul" % rounds
-    title += "".join(", %s: another result than before" % _label(places[at], at) for at in sorted(changed))
+    title = f"{rounds} rounds of matmul"
+    title += "".join(f", {_label(places[at], at)}: another result than before" for at in sorted(changed))
     emit({**case, "case": title, "equal": not changed, "signature": "card-differs"})
 
 
 def _count(before: list[Any], after: list[Any], emit: Emit) -> None:
     """The driver's counters before and after, and whether errors of memory came up in between."""
     for number, (then, now) in enumerate(zip(before, after)):
-        emit({"kind": "info", "case": "GPU %d before and after" % number, "before": then, "after": now})
+        emit({"kind": "info", "case": f"GPU {number} before and after", "before": then, "after": now})
         for key in ("ecc_uncorrected", "ecc_corrected"):
             if then.get(key) is not None and now.get(key) is not None:
                 more = now[key] - then[key]
                 emit(
                     {
-                        "case": "%s of GPU %d (the driver's number): %d more" % (key, number, more),
+                        "case": f"{key} of GPU {number} (the driver's number): {more} more",
                         "judge": "exact",
                         "difference": float(max(0, more)),
                         "limit": 0.0,

@@ -53,7 +53,7 @@ def run(job: Job, emit: Emit) -> None:
             for kernel in (sdpa, _evaluated):
                 found = observe(prepared, DTYPES[dtype], job["device"], kernel)
                 found["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
-                found["case"] = "%d heads over %d, %s, %s" % (case["H"], case["Hk"], found["case"], _phase(found))
+                found["case"] = f"{case['H']} heads over {case['Hk']}, {found['case']}, {found['params']['phase']}"
                 if kernel is _evaluated:
                     found["gate"] = ["o"]
                 if not _right(found, kernel):
@@ -76,10 +76,6 @@ def _evaluated(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: d
     with torch.no_grad():
         out = sdpa(inputs, mask, is_causal, case)
     return out + sum(x.sum() * 0.0 for x in inputs)
-
-
-def _phase(found: dict[str, Any]) -> str:
-    return str(found["params"]["phase"])
 
 
 def _right(found: dict[str, Any], kernel: Any) -> bool:
@@ -128,7 +124,7 @@ def _growth(heads: dict[str, int], device: str) -> dict[str, Any]:
         if device == "cuda":
             torch.cuda.synchronize()
         held.append((torch.cuda.memory_allocated() if device == "cuda" else _live_bytes()) / 1024.0)
-    title = "%d cycles of 3 lengths, %d heads over %d" % (_CYCLES, heads["H"], heads["Hk"])
+    title = f"{_CYCLES} cycles of 3 lengths, {heads['H']} heads over {heads['Hk']}"
     return {"case": title, "judge": "growth", "kib": held}
 
 
@@ -144,8 +140,8 @@ def _own(folder: str) -> Any:
         shared = shared or (config.get("multi_query_attention") and config.get("multi_query_group_num")) or heads
         size = size or config.get("kv_channels") or width // heads
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
-        return "the heads in config.json cannot be told: %s" % type(error).__name__
+        return f"the heads in config.json cannot be told: {type(error).__name__}"
     numbers = (heads, shared, size)
     if not all(isinstance(one, int) and 0 < one <= _MOST for one in numbers) or heads % shared:
-        return "the heads in config.json cannot be told: %r heads over %r of size %r" % numbers
+        return f"the heads in config.json cannot be told: {heads!r} heads over {shared!r} of size {size!r}"
     return {"H": heads, "Hk": shared, "D": size}

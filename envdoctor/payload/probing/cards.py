@@ -26,27 +26,27 @@ def strange(cards: list[Card]) -> dict[str, Any]:
     """``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
 
     A card whose error is no rounding is wrong whatever the others say. Cards of one name run the same kernels, and must
-    agree to the bit: the one that does not agree with more than half of them is named; where there is no such half, that
-    they disagree is said and nobody is accused. Cards of different names may round differently.
+    agree to the bit: the one that does not agree with more than half of them is named; without such a half it is said
+    that they disagree, and nobody is accused. Cards of different names may round differently.
     """
     wrong = [card for card in cards if not card.error <= _WRONG]
     odd = [card for card in cards if card not in wrong and _is_odd(card, cards)]
     if wrong or odd:
-        told = ["%s: %.3g times rounding away from float64" % (card.label, card.error) for card in wrong]
-        told += ["%s: differs from the other %s" % (card.label, card.name) for card in odd]
+        told = [f"{card.label}: {card.error:.3g} times rounding away from float64" for card in wrong]
+        told += [f"{card.label}: differs from the other {card.name}" for card in odd]
         return {"equal": False, "signature": "card-differs", "detail": "; ".join(told)}
     for name, kinds in _kinds(cards).items():
         if len(kinds) > 1:
             labels = ", ".join(card.label for card in cards if card.name == name)
-            text = "%s: results that must be equal differ, each within rounding; which is right is not known" % labels
+            text = f"{labels}: results that must be equal differ, each within rounding; which is right is not known"
             return {"equal": False, "signature": "cards-disagree", "soft": True, "detail": text}
-    return {"equal": True, "detail": "%d alike" % len(cards)}
+    return {"equal": True, "detail": f"{len(cards)} alike"}
 
 
 def _is_odd(card: Card, cards: list[Card]) -> bool:
     kinds = _kinds(cards)[card.name]
     most, count = kinds.most_common(1)[0]
-    return card.alike != most and 2 * count > sum(kinds.values())
+    return bool(card.alike != most and 2 * count > sum(kinds.values()))
 
 
 def _kinds(cards: list[Card]) -> dict[str, Any]:
