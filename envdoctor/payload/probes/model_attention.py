@@ -37,7 +37,7 @@ _GLM4 = {"H": 32, "Hk": 2, "D": 128}
 #: More heads or larger ones than any released model: the file is not what it says.
 _MOST = 1024
 _LARGEST = 1 << 20
-_CYCLES = 4
+_CYCLES = 3
 
 
 def run(job: Job, emit: Emit) -> None:
