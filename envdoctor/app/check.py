@@ -59,6 +59,7 @@ def check(
         gathered = gathered._replace(facts=facts)
         scopes += ["memory"] if peak is not None else []
         hint = [] if peak is not None else [_not_predicted(sources or Sources())]
+    scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.only(lambda rule: rule.scope in scopes)
     judgement = judge(gathered.facts, rules, policy)
     section: ProbeSection | None = None

@@ -53,6 +53,7 @@ def _record(group: Group, probe: Probe | None, in_use: bool | Unknown) -> dict[s
         "lengths": group.values("S") if told else (),
         "tile": _or_absent(group.tile if told else None),
         "model": _or_absent(group.model),
+        "cured_by": group.values("cured_by") if told else (),
         "batch": _or_absent(group.batch if told else None),
         "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
         "wrong": group.times if told else 0,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
+from envdoctor.probe.errors import errors_by_length
 from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
 from envdoctor.probe.import_runs import import_runs
 from envdoctor.probe.records import records_of
@@ -120,6 +121,7 @@ def _section(
         "skipped": _skipped(cases),
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
+        "errors": errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
         "reproducer": reproducer(groups, session.environment),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-__all__ = ["ProbeChild", "ProbeGroup", "ProbeSection", "ProbeSkipped"]
+__all__ = ["ProbeChild", "ProbeError", "ProbeGroup", "ProbeSection", "ProbeSkipped"]
 
 
 class ProbeChild(TypedDict):
@@ -53,6 +53,21 @@ class ProbeGroup(TypedDict):
     why: str
 
 
+class ProbeError(TypedDict):
+    """The worst error of the cases with ``length`` keys, in units of unavoidable rounding; None when none is finite.
+    ``not_finite``: some case had values that are not finite."""
+
+    name: str
+    device: str | None
+    dtype: str | None
+    backend: str | None
+    length: int
+    cases: int
+    wrong: int
+    not_finite: bool
+    ratio: float | None
+
+
 class ProbeSkipped(TypedDict):
     """Cases of one experiment that were not measured, with the reason."""
 
@@ -81,5 +96,6 @@ class ProbeSection(TypedDict):
     skipped: list[ProbeSkipped]
     wrong: int
     wrong_cases: list[dict[str, Any]]
+    errors: list[ProbeError]
     info: list[dict[str, Any]]
     reproducer: Sequence[str] | None

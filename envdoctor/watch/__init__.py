@@ -14,6 +14,6 @@ Needs transformers and torch, which a training script has; nothing else of envdo
 
 from __future__ import annotations
 
-from envdoctor.watch.callback import Watch
+from envdoctor.watch.callback import RunStopped, Watch
 
-__all__ = ["Watch"]
+__all__ = ["RunStopped", "Watch"]

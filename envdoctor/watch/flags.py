@@ -1,4 +1,4 @@
-"""Whether loss and gradients of a step are finite: three flags on the device, the same ones on every process."""
+"""Whether loss and gradients of a step are finite: four flags on the device, the same ones on every process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Gradients", "any_bad_weight", "is_sharded", "local", "processes", "rank"]
+__all__ = ["Gradients", "any_bad_weight", "is_sharded", "local", "on_any", "processes", "rank"]
 
 #: Without clipping nobody computes a norm: each step looks at every so many parameters in turn.
 _SHARE = 16
@@ -43,21 +43,22 @@ class Gradients:
     def __init__(self) -> None:
         self._sentinel: Any = None
 
-    def look(self, model: Any, args: Any, step: int, losses: list[Any]) -> tuple[Any, Any] | None:
+    def look(self, model: Any, args: Any, step: int, losses: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
         """(flags of all processes, flags of this one), each (a loss, a gradient that was looked at is not finite;
-        the sentinel is zero); None when there was nothing to look at. ``losses`` are flags of single losses.
+        the sentinel is zero; the loss is in order or not known); None when there was nothing to look at. ``losses``
+        are the first and the last of them.
 
         Every process calls this in every step, or the others wait for ever.
         """
         looked = self._few(model, args, step)
-        if not losses and not looked and processes() == 1:
+        if losses is None and not looked and processes() == 1:
             return None
-        device = _device(model, [*losses, *looked])
+        device = _device(model, [*(losses or ()), *looked])
         off = torch.zeros((), dtype=torch.bool, device=device)
-        loss = torch.stack([flag.to(device) for flag in losses]).any() if losses else off
+        loss, calm = (flag.to(device) for flag in losses) if losses is not None else (off, ~off)
         gradient = _any(model, looked).to(device)
         zero = (looked[0] == 0).all().to(device) if looked and _clips(args) and looked[0].numel() else off
-        own = torch.stack([loss, gradient, zero])
+        own = torch.stack([loss, gradient, zero, calm])
         return _of_all(own), own
 
     def any_bad(self, model: Any) -> tuple[bool, bool]:
@@ -92,6 +93,11 @@ def any_bad_weight(model: Any) -> tuple[bool, bool]:
     """Whether a weight is not finite: (on some process, on this one)."""
     own = _any(model, [local(parameter) for parameter in model.parameters()])
     return bool(_of_all(own)), bool(own)
+
+
+def on_any(model: Any, found: bool) -> bool:
+    """Whether it was found on some process. Every process calls this, or the others wait for ever."""
+    return bool(_of_all(torch.tensor(found, device=_device(model, []))))
 
 
 def _any(model: Any, tensors: list[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import platform
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +17,11 @@ from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.observe.documents.facts_file import FLIGHT_SCHEMA
 from envdoctor.text.clean import clean
 
-__all__ = ["SCHEMA", "judged", "tell"]
+__all__ = ["judged", "tell"]
 
-SCHEMA = "envdoctor.flight/1"
 #: Versions that belong in every report about numbers.
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "deepspeed", "flash-attn")
 _ARGUMENTS = (
@@ -47,17 +48,14 @@ def _rules() -> Matrix:
     return load_matrix(()).only(lambda rule: rule.scope == "watch")
 
 
-def tell(
-    facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder: Path, logger: logging.Logger
-) -> Path | None:
-    """Write the record and log the findings. Returns where it lies; None when nothing could be written."""
+def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder: Path, logger: logging.Logger) -> str:
+    """Write the record, which is a facts file as well, and log the findings. Returns both in a few words."""
     findings = judged(facts)
     record = {
-        "schema": SCHEMA,
-        "facts": dict(facts),
+        "schema": FLIGHT_SCHEMA,
+        "facts": {**facts, **_versions()},
         "details": {key: value for key, value in details.items() if value not in (None, {}, [])},
         "arguments": {name: value for name in _ARGUMENTS if _plain(value := getattr(args, name, None))},
-        "versions": _versions(),
         "findings": [
             {
                 "id": finding.id,
@@ -79,11 +77,12 @@ def tell(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, default=str, ensure_ascii=False) + "\n", encoding="utf-8")
+        where = f"flight record in {path}"
     except OSError as error:
-        logger.warning("envdoctor.watch: %s cannot be written: %s", path, error.strerror)
-        return None
-    logger.warning("envdoctor.watch: flight record in %s", path)
-    return path
+        where = f"{path} cannot be written: {error.strerror}"
+    logger.warning("envdoctor.watch: %s", where)
+    said = clean(findings[0].message.en) if findings else f"{facts['watch.event']} in step {facts['watch.step']}"
+    return f"{said} ({where})"
 
 
 def _plain(value: object) -> bool:
@@ -91,15 +90,15 @@ def _plain(value: object) -> bool:
 
 
 def _versions() -> dict[str, str]:
+    """Facts about what was installed."""
     from importlib import metadata
 
     import torch
 
-    versions = {"torch": str(torch.__version__)}
+    versions = {"python.version": platform.python_version(), "pkg.torch": str(torch.__version__)}
     for name in _PACKAGES[1:]:
         try:
-            versions[name] = metadata.version(name)
+            versions[f"pkg.{name}"] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    cudnn = torch.backends.cudnn.version() if torch.cuda.is_available() else None
-    return {**versions, **({"cudnn": str(cudnn)} if cudnn else {})}
+    return versions

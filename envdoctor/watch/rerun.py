@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,7 +9,9 @@ from typing import Any
 import torch
 
 from envdoctor.watch.batch import tensors_of
+from envdoctor.watch.cures import cures
 from envdoctor.watch.flags import local
+from envdoctor.watch.losses import loss_of
 
 __all__ = ["examine"]
 
@@ -18,28 +19,26 @@ __all__ = ["examine"]
 _ANOMALY = re.compile(r"Function '(\w+)' returned nan values")
 
 
-def examine(
-    model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any], *, again: bool = True
-) -> dict[str, Any]:
+def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backward: bool = True) -> dict[str, Any]:
     """The facts ``watch.where``, ``module``, ``module_class``, ``operation``, ``parameter`` and ``cured_by``.
 
-    ``model`` is called with the batch up to three times, forward and backward; its gradients are overwritten and left
-    empty, its weights, mode and random state are not touched. ``loss_of`` takes the model's output to the loss; an
-    output without one is searched with a loss of its logits. ``again`` False calls nothing: batch and weights
-    alone are looked at, and ``where`` is absent when they are finite. What goes wrong in here is said in ``where`` as
-    ``failed``: a diagnosis must not end a run.
+    ``model`` is called with the batch some times, forward and backward; its gradients are overwritten and left
+    empty, its weights, mode and random state are not touched. An output without a loss is searched with a loss of its
+    logits. ``backward`` False stays with the forward pass and leaves gradients alone, as an evaluation does. ``again``
+    False calls nothing: batch and weights alone are looked at, and ``where`` is absent when they are finite. What goes
+    wrong in here is said in ``where`` as ``failed``: a diagnosis must not end a run.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:
         found = _present(model, batch)
         if found or not again:
             return found
-        with torch.random.fork_rng(devices=devices), torch.enable_grad():
-            return _examine(model, batch, loss_of)
+        with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
+            return _examine(model, batch, backward)
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
-        if again:
+        if again and backward:
             model.zero_grad(set_to_none=True)
 
 
@@ -60,12 +59,12 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _examine(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, Any]:
-    objective = _Objective(loss_of)
-    found = _trace(model, batch, objective)
+def _examine(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, Any]:
+    objective = _Objective()
+    found = _trace(model, batch, objective, backward)
     if found["watch.where"] in ("forward", "backward"):
         found["watch.cured_by"] = [
-            name for name, context in _cures(model) if _runs_clean(model, batch, objective, context)
+            name for name, cure in cures(model) if _runs_clean(model, batch, objective, cure, backward)
         ]
     return found
 
@@ -74,12 +73,11 @@ class _Objective:
     """What the backward pass starts from: the model's loss, or where it gives none (label smoothing, a loss function
     of the Trainer's) the mean square of its logits, whose gradient goes through the same operations."""
 
-    def __init__(self, loss_of: Callable[[Any], Any]) -> None:
-        self._loss_of = loss_of
+    def __init__(self) -> None:
         self.own = True
 
     def __call__(self, output: Any) -> Any:
-        loss = self._loss_of(output)
+        loss = loss_of(output)
         if loss is not None:
             return loss
         self.own = False
@@ -103,27 +101,28 @@ class _Trace:
         self.backward: list[tuple[str, Any]] = []
 
 
-def _trace(model: Any, batch: Mapping[str, Any], loss_of: _Objective) -> dict[str, Any]:
+def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward: bool) -> dict[str, Any]:
     trace = _Trace()
     handles = [module.register_forward_hook(_forward_hook(trace, name)) for name, module in model.named_modules()]
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
+        if parameter.requires_grad and backward:
             owner = name.rpartition(".")[0]
             handles.append(parameter.register_hook(_gradient_hook(trace, owner, model.get_submodule(owner), "in")))
-    model.zero_grad(set_to_none=True)  # what the bad step left would be taken for this pass's
+    if backward:
+        model.zero_grad(set_to_none=True)  # what the bad step left would be taken for this pass's
     try:
-        loss = loss_of(model(**batch))
-        if loss is not None and not trace.forward and _finite(loss):
+        loss = objective(model(**batch))
+        if backward and loss is not None and not trace.forward and _finite(loss):
             loss.backward()
     finally:
         for handle in handles:
             handle.remove()
-    if trace.forward or (loss_of.own and not _finite(loss)):
+    if trace.forward or (objective.own and not _finite(loss)):
         return {"watch.where": "forward", **_module(trace.forward, model)}
     if loss is None:
         return {"watch.where": "unknown", "problem": "the model's output holds neither a loss nor logits"}
-    if all(parameter.grad is None or _finite(parameter.grad) for parameter in model.parameters()):
-        if loss_of.own:
+    if not backward or all(one.grad is None or _finite(one.grad) for one in model.parameters()):
+        if objective.own:
             return {"watch.where": "nothing"}
         problem = "the loss is computed outside the model, whose logits and their gradients are finite"
         return {"watch.where": "unknown", "problem": problem}
@@ -135,11 +134,11 @@ def _trace(model: Any, batch: Mapping[str, Any], loss_of: _Objective) -> dict[st
     return {
         "watch.where": "backward",
         **named,
-        **_operation(model, batch, loss_of),
+        **_operation(model, batch, objective),
     }
 
 
-def _operation(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any]) -> dict[str, str]:
+def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> dict[str, str]:
     """The operation that autograd's anomaly mode names, in a backward pass of its own."""
     import warnings
 
@@ -148,7 +147,7 @@ def _operation(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], An
         warnings.simplefilter("ignore")
         try:
             with torch.autograd.detect_anomaly(check_nan=True):
-                loss_of(model(**batch)).backward()
+                objective(model(**batch)).backward()
         except RuntimeError as error:
             match = _ANOMALY.search(str(error))
             return {"watch.operation": match[1]} if match else {}
@@ -204,44 +203,18 @@ def _module(found: list[tuple[str, Any]], model: Any) -> dict[str, Any]:
     return {"watch.module": name or "the model itself", "watch.module_class": type(module).__name__}
 
 
-def _cures(model: Any) -> list[tuple[str, Any]]:
-    cures: list[tuple[str, Any]] = []
-    if torch.cuda.is_available() and hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
-        cures.append(("cudnn-off", _without_cudnn()))
-    config: Any = getattr(model, "config", None)
-    if getattr(config, "_attn_implementation", "eager") != "eager" and hasattr(model, "set_attn_implementation"):
-        cures.append(("eager", _eager(model, config._attn_implementation)))
-    return cures
-
-
-@contextlib.contextmanager
-def _without_cudnn() -> Iterator[None]:
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
+def _runs_clean(model: Any, batch: Mapping[str, Any], objective: _Objective, cure: Any, backward: bool) -> bool:
+    """Whether loss and gradients are finite with the cure; what cannot be run, or was not in force, cures nothing."""
+    if backward:
+        model.zero_grad(set_to_none=True)
     try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
-
-
-@contextlib.contextmanager
-def _eager(model: Any, before: str) -> Iterator[None]:
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-
-
-def _runs_clean(model: Any, batch: Mapping[str, Any], loss_of: Callable[[Any], Any], context: Any) -> bool:
-    """Whether loss and gradients are finite in the context; what cannot be run in it cures nothing."""
-    model.zero_grad(set_to_none=True)
-    try:
-        with context:
-            loss = loss_of(model(**batch))
+        with cure() as in_force:
+            loss = objective(model(**batch))
             if loss is None or not _finite(loss):
                 return False
-            loss.backward()
-        return all(parameter.grad is None or _finite(parameter.grad) for parameter in model.parameters())
+            if backward:
+                loss.backward()
+            tried = in_force()
+        return tried and (not backward or all(one.grad is None or _finite(one.grad) for one in model.parameters()))
     except Exception:
         return False

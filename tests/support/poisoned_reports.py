@@ -107,6 +107,12 @@ def section_of_experiments(bad: str) -> ProbeSection:
         **{"environment": {"build": {"torch": bad}, "device": {"name": bad, "cudnn": bad, bad: {bad: [bad]}}}},
         **{"seconds": 1.0, "peak_mib": 2.0, "probes": [child], "groups": [group], "wrong": 2},
         **{"skipped": [{"name": bad, "why": bad, "cases": 1}], "wrong_cases": [{bad: bad}], "info": [{bad: [bad]}]},
+        "errors": [
+            {
+                **{"name": bad, "device": bad, "dtype": bad, "backend": bad, "length": 64, "cases": 1, "wrong": 1},
+                **{"not_finite": True, "ratio": None},
+            }
+        ],
         "reproducer": [bad, f"    {bad}"],
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from token_samples import tokens
 
 
 @pytest.fixture(autouse=True)
@@ -56,19 +57,3 @@ def tiny(tmp_path: Path) -> Callable[..., Any]:
         )
 
     return build
-
-
-def tokens(count: int, length: int = 20, pad: int = 0) -> list[dict[str, Any]]:
-    """Samples of random tokens, left-padded by ``pad``."""
-    import torch
-
-    generator = torch.Generator().manual_seed(7)
-    samples = []
-    for _ in range(count):
-        ids = torch.randint(3, 97, (length,), generator=generator)
-        mask = torch.ones(length, dtype=torch.long)
-        labels = ids.clone()
-        if pad:
-            ids[:pad], mask[:pad], labels[:pad] = 0, 0, -100
-        samples.append({"input_ids": ids, "attention_mask": mask, "labels": labels})
-    return samples

@@ -87,3 +87,23 @@ def test_the_number_of_shapes_is_bounded():
     for length in range(2 * growth.SHAPES):
         watched.add((1, length), 1)
     assert len(watched._visits) <= growth.SHAPES
+
+
+GIB = 1 << 30
+
+
+def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch_comes():
+    memory = growth.Memory()
+    steps = [memory.step((2, 64), GIB, (2 + number) * GIB) for number in range(9)]
+    assert [found[0] for found in steps if found] == ["reserved-memory-grows"] and steps[-1][1].visits == 8
+    memory = growth.Memory()
+    grown = [memory.step((2, 64 + number), GIB, (2 + number) * GIB) for number in range(50)]
+    assert not any(grown) and not any(memory.step((2, 64), GIB, 60 * GIB) for _ in range(20))
+
+
+def test_an_evaluation_that_keeps_its_outputs_is_seen_and_the_next_one_begins_again():
+    memory = growth.Memory()
+    seen = [memory.evaluated((8, 64), number * 100 * MIB) for number in range(5)]
+    assert [found[0] for found in seen if found] == ["evaluation-memory-grows"]
+    memory.evaluation_ends()
+    assert not any(memory.evaluated((8, 64), number * 100 * MIB) for number in range(4))

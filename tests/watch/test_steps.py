@@ -59,7 +59,7 @@ class Run:
         )
         self.state = SimpleNamespace(global_step=0, log_history=[])
         self.control = SimpleNamespace(should_training_stop=False, should_save=True, should_evaluate=False)
-        self.watch.on_train_begin(self.args, self.state, self.control, model=self.model)
+        self.watch.on_train_begin(self.args, self.state, self.control, model=self.model, optimizer=None)
 
     def tell(self, event) -> None:
         getattr(self.watch, event)(self.args, self.state, self.control, model=self.model, optimizer=self.optimizer)
@@ -205,7 +205,7 @@ def test_an_output_without_loss_and_logits_says_so():
         def forward(self, values):
             return {"text": "none"}
 
-    found = examine(Nothing(2, 2), {"values": torch.ones(1, 2)}, lambda output: None)
+    found = examine(Nothing(2, 2), {"values": torch.ones(1, 2)})
     assert found["watch.where"] == "unknown" and "neither a loss nor logits" in found["problem"]
 
 
@@ -247,7 +247,7 @@ def test_micro_batches_and_flags_are_bounded_and_the_bad_one_is_still_known(tmp_
     run = Run(tmp_path)
     for number in range(1000):
         run.model(values=torch.full((1, 8), NAN if number == 990 else 1.0))
-    assert len(run.watch._batches) <= 64 and len(run.watch._flags) <= 256
+    assert len(run.watch._steps.kept.batches) <= 64 and len(run.watch._steps.kept.losses) <= 256
     run.tell("on_pre_optimizer_step")
     (event,) = run.watch.events
     assert event["watch.where"] == "data" and run.record()["details"]["micro_batch"] == 990

@@ -1,4 +1,4 @@
-"""Reading a facts file (``envdoctor.facts/1``), written by ``envdoctor facts`` or by hand."""
+"""Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
+__all__ = ["FLIGHT_SCHEMA", "SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
 
 SCHEMA = "envdoctor.facts/1"
+#: What ``envdoctor.watch`` writes: a facts file with more beside the facts.
+FLIGHT_SCHEMA = "envdoctor.flight/1"
 #: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
 _LARGEST = 64 * 1024 * 1024
 _TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
+_TOPS = {SCHEMA: _TOP, FLIGHT_SCHEMA: ("schema", "facts", "details", "arguments", "findings")}
 
 
 class FactsFileError(ObservationError):
@@ -112,10 +115,10 @@ def _check_shape(document: object, path: str) -> None:
     if not isinstance(document, dict) or "schema" not in document:
         raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
     schema = document["schema"]
-    if schema != SCHEMA:
+    if not isinstance(schema, str) or schema not in _TOPS:
         raise FactsFileError(f"{path}: schema {str(schema)[:60]!r} is not known; this envdoctor reads {SCHEMA}")
     for key in document:
-        if key not in _TOP:
+        if key not in _TOPS[schema]:
             raise FactsFileError(f"{path}: unknown key {key[:60]!r} beside {', '.join(_TOP[:3])}")
     for key, kind, shape in (("facts", dict, "a table"), ("complete", list, "a list"), ("unknown", dict, "a table")):
         if not isinstance(document.get(key, kind()), kind):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import card_faults
+import cudnn_faults
 import faults
 import loop_faults
 import own_faults
@@ -15,5 +17,9 @@ def plant(name: str, put: loop_faults.Put) -> None:
     """Put the fault in place through ``put(module, name, value)``."""
     if name in faults.FAULTS:
         put(torch.nn.functional, "scaled_dot_product_attention", faults.attention_with(name))
+    elif name in cudnn_faults.FAULTS:
+        put(torch.nn.functional, "scaled_dot_product_attention", cudnn_faults.FAULTS[name])
+    elif name in card_faults.FAULTS:
+        card_faults.FAULTS[name](put)
     else:
         {**loop_faults.FAULTS, **trial_faults.FAULTS, **own_faults.FAULTS}[name](put)

@@ -1,0 +1,145 @@
+"""Does every GPU compute what the others compute, and do copies between them arrive as they were sent?
+
+One bad card of eight spoils every run that it takes part in, and each run looks like bad luck. The same numbers are
+computed on each visible GPU and compared by content, with each other and with float64. Nothing in it adds in an order
+of its own (no atomics), so that cards of one name must agree to the bit. Copies from card to card are read back
+(https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The suite ``long`` goes
+on for two minutes, with the driver's ECC counters and clocks before and after.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, Set  # noqa: UP035 (Python 3.8 knows no others at run time)
+
+import torch
+
+from ..probing.cards import Card, strange
+from ..probing.job import Emit, Job
+from ..probing.nvml import counters
+from ..probing.rounding import rms
+
+PROBE = {
+    "title": "each GPU against the others, and copies between them",
+    "suites": {"full": [{}], "long": [{"soak": 120}]},
+    "seconds": {"cpu": 120, "cuda": 400},
+}
+
+_ALONE = "not run: needs two GPUs, and --all-gpus shows all of them to the experiments"
+#: Seconds of a GPU's time between two looks at the clock.
+_ROUNDS = 20
+
+#: What is computed, of the two bf16 matrices.
+_WORK: Dict[str, Callable[[Any, Any], Any]] = {  # noqa: UP006
+    "matmul": lambda a, b: a @ b,
+    "softmax": lambda a, b: torch.softmax(a, -1),
+    "layer norm": lambda a, b: torch.nn.functional.layer_norm(a, a.shape[-1:]),
+    "attention": lambda a, b: torch.nn.functional.scaled_dot_product_attention(
+        *(x.reshape(1, 8, x.shape[0] // 8, -1) for x in (a, b, a))
+    ),
+}
+
+
+def run(job: Job, emit: Emit) -> None:
+    """One observation for each computation and one for the copies, for the judge ``exact``."""
+    places = devices(job["device"])
+    before, limit = counters(), float(job["options"].get("soak") or 0)
+    case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
+    if len(places) < 2:
+        emit({**case, "case": "GPUs against each other", "skip": _ALONE})
+    else:
+        for name in _WORK:
+            found = strange(_cards(places, name))
+            emit({**case, **found, "case": f"{name} on {len(places)}: {found['detail']}"})
+        emit({**case, **_copies(places)})
+    if limit:
+        _soak(places, limit, case, emit)
+        _count(before, counters(), emit)
+
+
+def devices(kind: str) -> List[Any]:  # noqa: UP006
+    """The visible devices."""
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    return [torch.device(kind, number) for number in range(count)]
+
+
+def compute(name: str, place: Any, number: int) -> Any:
+    """The result on a device, on the CPU; ``number`` is its place among them."""
+    a, b = _inputs(512 if place.type == "cuda" else 64)
+    return _WORK[name](a.to(place), b.to(place)).cpu()
+
+
+def copied(value: Any, source: Any, target: Any) -> Any:
+    """What arrives on ``target`` of a value on ``source``, on the CPU."""
+    return value.to(source).to(target).cpu()
+
+
+def _inputs(size: int) -> Any:
+    generator = torch.Generator().manual_seed(11)
+    return [torch.randn(size, size, generator=generator).to(torch.bfloat16) for _ in range(2)]
+
+
+def _label(place: Any, number: int) -> str:
+    return f"GPU {number} ({_name(place)})"
+
+
+def _name(place: Any) -> str:
+    return str(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"
+
+
+def _cards(places: list[Any], name: str) -> list[Card]:
+    a, b = (x.double() for x in _inputs(512 if places[0].type == "cuda" else 64))
+    truth, unit = _WORK[name](a, b), torch.finfo(torch.bfloat16).eps
+    cards: List[Card] = []  # noqa: UP006
+    kinds: List[Any] = []  # noqa: UP006
+    for number, place in enumerate(places):
+        result = compute(name, place, number)
+        alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
+        kinds += [result] if alike == len(kinds) else []
+        error = float(rms(result.double() - truth) / rms(truth)) / unit
+        cards.append(Card(_label(place, number), _name(place), alike, error))
+    return cards
+
+
+def _copies(places: list[Any]) -> dict[str, Any]:
+    sent = torch.arange(1 << 20, dtype=torch.int32)
+    pairs = [(i, j) for i in range(len(places)) for j in range(len(places)) if i != j]
+    lost = [(i, j) for i, j in pairs if not torch.equal(copied(sent, places[i], places[j]), sent)]
+    told = ", ".join(f"{i} to {j}" for i, j in lost[:20])
+    title = f"copies between {len(places)} devices"
+    title += f": not what was sent from GPU {told}" if lost else ""
+    return {"equal": not lost, "signature": "copy-differs", "case": title}
+
+
+def _soak(places: list[Any], limit: float, case: dict[str, Any], emit: Emit) -> None:
+    """The same again and again: a card must agree with itself."""
+    first = [compute("matmul", place, number) for number, place in enumerate(places)]
+    until, rounds = time.monotonic() + limit, 0
+    changed: Set[int] = set()  # noqa: UP006
+    while time.monotonic() < until and not changed:
+        for _ in range(_ROUNDS):
+            rounds += 1
+            results = [compute("matmul", place, number) for number, place in enumerate(places)]
+            changed |= {at for at, result in enumerate(results) if not torch.equal(result, first[at])}
+    title = f"{rounds} rounds of matmul"
+    title += "".join(f", {_label(places[at], at)}: another result than before" for at in sorted(changed))
+    emit({**case, "case": title, "equal": not changed, "signature": "card-differs"})
+
+
+def _count(before: list[Any], after: list[Any], emit: Emit) -> None:
+    """The driver's counters before and after, and whether errors of memory came up in between."""
+    for number, (then, now) in enumerate(zip(before, after)):
+        emit({"kind": "info", "case": f"GPU {number} before and after", "before": then, "after": now})
+        for key in ("ecc_uncorrected", "ecc_corrected"):
+            if then.get(key) is not None and now.get(key) is not None:
+                more = now[key] - then[key]
+                emit(
+                    {
+                        "case": f"{key} of GPU {number} (the driver's number): {more} more",
+                        "judge": "exact",
+                        "difference": float(max(0, more)),
+                        "limit": 0.0,
+                        "signature": "memory-errors",
+                        "soft": key == "ecc_corrected",
+                    }
+                )

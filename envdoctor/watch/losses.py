@@ -1,0 +1,98 @@
+"""The loss in a model's output, and what is kept of one optimizer step: its micro-batches and their losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from envdoctor.watch.batch import bytes_of, shape_of
+
+__all__ = ["Kept", "loss_of", "worst_of"]
+
+#: Batches of one optimizer step are kept for a second run up to this many bytes and so many; the last one always.
+_KEPT_BYTES = 64 << 20
+_KEPT_BATCHES = 64
+#: Losses of single micro-batches; more are folded into one.
+_KEPT_LOSSES = 256
+#: A loss over tokens above this many times ln(vocabulary) is far worse than guessing, which costs ln(vocabulary).
+_WORSE = 1.5
+
+
+def loss_of(output: Any) -> Any:
+    """The loss in a model's output: ``.loss``, ``["loss"]``, the first of a tuple when it is one number, or what
+    trl 1.16 makes its own of: ``log_probs`` of the labels, 0 where none counts (``trl/trainer/sft_trainer.py``)."""
+    loss = _named(output, "loss")
+    if loss is None and isinstance(output, tuple) and output and hasattr(output[0], "numel") and output[0].numel() == 1:
+        loss = output[0]
+    if loss is None and (found := _named(output, "log_probs")) is not None and hasattr(found, "dim"):
+        kept = _named(output, "label_mask")
+        return -found.sum() / (found.numel() if kept is None else kept.sum().clamp(min=1))
+    if loss is None or not hasattr(loss, "detach"):
+        return None
+    return loss.mean() if loss.dim() else loss
+
+
+def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
+    """The loss above which a step has lost what it knew; infinite where the labels are no tokens."""
+    labels: Any = batch.get("labels")
+    config: Any = getattr(model, "config", None)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    words = getattr(text, "vocab_size", None)
+    if getattr(labels, "ndim", 0) != 2 or not isinstance(words, int) or words < 2 or labels.is_floating_point():
+        return math.inf
+    return _WORSE * math.log(words)
+
+
+class Kept:
+    """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
+    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, Mapping[str, Any]]] = []
+        self.losses: list[tuple[int, Any]] = []
+        self.count = 0
+        self.shape: tuple[int, int] | None = None
+        self.worst = math.inf
+        self._held = 0
+        self._shares = False
+
+    def before(self, model: Any, batch: Mapping[str, Any]) -> None:
+        """A micro-batch begins."""
+        size = bytes_of(batch)
+        if len(self.batches) >= _KEPT_BATCHES or self._held + size > _KEPT_BYTES:
+            self.batches, self._held = [], 0
+        self.batches.append((self.count, batch))
+        self._held += size
+        if not self.count:
+            self.shape, self.worst = shape_of(batch), worst_of(model, batch)
+            # Its loss is the sum over its tokens by the number of those of the whole step.
+            self._shares = batch.get("num_items_in_batch") is not None
+        self.count += 1
+
+    def after(self, loss: Any) -> None:
+        """Its loss is there, on the device, and stays there."""
+        if len(self.losses) >= _KEPT_LOSSES:
+            total = torch.stack([one.to(loss.device) for _, one in self.losses]).sum()
+            self.losses = [(self.losses[0][0], total)]
+        self.losses.append((self.count - 1, loss.detach()))
+
+    def flags(self) -> tuple[Any, Any] | None:
+        """On the device: (a loss is not finite, the step is not worse than ``worst``); None without a loss."""
+        if not self.losses:
+            return None
+        device = self.losses[0][1].device
+        together = torch.stack([one.to(device) for _, one in self.losses]).sum()
+        mean = together if self._shares else together / self.count
+        return ~torch.isfinite(together), mean <= self.worst
+
+    def bad(self) -> list[int]:
+        """Numbers of the micro-batches whose loss is not finite. Reads the device."""
+        return [number for number, loss in self.losses if not bool(torch.isfinite(loss))]
+
+
+def _named(output: Any, name: str) -> Any:
+    found = getattr(output, name, None)
+    return output.get(name) if found is None and isinstance(output, Mapping) else found

@@ -1,0 +1,59 @@
+"""Eight devices that are the CPU, one of them bad."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+__all__ = ["FAULTS"]
+
+_BAD = 5
+
+
+def _eight(put: Any, spoil: Any, what: str) -> None:
+    devices = import_module("payload.probes.devices")
+    real = getattr(devices, what)
+    put(devices, "devices", lambda kind: [torch.device("cpu")] * 8)
+    put(devices, what, lambda *given: spoil(real(*given), given))
+
+
+def _bad_card(result: Any, given: Any) -> Any:
+    return result * 1.5 if given[2] == _BAD else result
+
+
+def _bad_bit(result: Any, given: Any) -> Any:
+    """One bit of one number on one card: far below rounding of the whole."""
+    if given[2] == _BAD:
+        result.view(torch.int16).view(-1)[7] ^= 1
+    return result
+
+
+_calls = [0]
+
+
+def _now_and_then(result: Any, given: Any) -> Any:
+    _calls[0] += given[2] == _BAD
+    return _bad_bit(result, given) if _calls[0] % 40 == 0 else result
+
+
+def _counted(put: Any) -> None:
+    _eight(put, lambda result, given: result, "compute")
+    answers = iter([0, 3])  # before, after
+
+    def counters() -> Any:
+        seen = next(answers)
+        return [{"ecc_uncorrected": seen if number == _BAD else 0} for number in range(8)]
+
+    put(import_module("payload.probes.devices"), "counters", counters)
+
+
+FAULTS = {
+    "eight-cards": lambda put: _eight(put, lambda result, given: result, "compute"),
+    "bad-card": lambda put: _eight(put, _bad_card, "compute"),
+    "bad-bit": lambda put: _eight(put, _bad_bit, "compute"),
+    "now-and-then": lambda put: _eight(put, _now_and_then, "compute"),
+    "bad-copy": lambda put: _eight(put, lambda result, given: result * 0, "copied"),
+    "memory-errors": _counted,
+}
