@@ -27,6 +27,14 @@ _FILE = click.Path(path_type=Path)
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
 
 
+def _known(ctx: click.Context, param: click.Parameter, path: Path | None) -> tuple[Known, ...] | None:
+    if path is None:
+        return None
+    from envdoctor.app.baseline import read_baseline
+
+    return read_baseline(path)
+
+
 def report_options(function: Function) -> Function:
     """The gate, and how the report is written."""
     for option in reversed(
@@ -44,7 +52,13 @@ def report_options(function: Function) -> Function:
                 help="Lowest confidence that fails the run.  [reported]",
             ),
             click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
-            click.option("--baseline", metavar="FILE", type=_FILE, help="Findings that are known do not fail the run."),
+            click.option(
+                "--baseline",
+                metavar="FILE",
+                type=_FILE,
+                callback=_known,
+                help="Findings that are known do not fail the run.",
+            ),
             click.option(
                 "--write-baseline",
                 metavar="FILE",
@@ -85,16 +99,8 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
         fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",
         ignores=configuration.ignores,
         severities=configuration.severities,
-        baseline=_baseline(options),
+        baseline=options["baseline"],
     )
-
-
-def _baseline(options: dict[str, Any]) -> tuple[Known, ...] | None:
-    if options["baseline"] is None:
-        return None
-    from envdoctor.app.baseline import read_baseline
-
-    return read_baseline(options["baseline"])
 
 
 def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
@@ -126,7 +132,7 @@ def _accepted(report: Report, options: dict[str, Any]) -> Report:
     """The report after its findings were written as a baseline; they fail this run no more."""
     from envdoctor.app.baseline import write_baseline
 
-    before = _baseline(options)
+    before = options["baseline"]
     count = write_baseline(options["write_baseline"], report, before)
     click.echo(f"{options['write_baseline']}: {count} finding(s) accepted", err=True)
     return report if before is not None else replace(report, exit_code=0)
