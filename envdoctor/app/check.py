@@ -22,7 +22,7 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from envdoctor.app.ranks import Others
+    from envdoctor.app.others import Others
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
 

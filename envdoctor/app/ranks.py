@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.app.others import START_SECONDS, Others, ask_target, own_facts, read
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.drift import to_compare
+from envdoctor.sandbox.target import Task
 
-if TYPE_CHECKING:
-    from envdoctor.sandbox.target import Answer, Task
-
-__all__ = ["Launched", "Others", "all_ranks", "asked_of_target", "gather_ranks", "launched"]
+__all__ = ["Launched", "all_ranks", "gather_ranks", "launched"]
 
 #: The variables of each launcher: rank, number of ranks, and how many of them run here (srun: on how many machines).
 #: Open MPI and PMI come before Slurm, whose variables their processes inherit.
@@ -32,12 +25,6 @@ _LAUNCHERS = (
 #: torch.distributed's own (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization).
 _PORT = "29500"
 _MOST_RANKS = 1_000_000
-#: What an import of torch may take beside the wait for others.
-_START_SECONDS = 120.0
-#: Bytes of one document when it is unpacked.
-_LONGEST = 4 << 20
-#: They name a device of one process on purpose.
-_OF_ONE_RANK = ("env.CUDA_VISIBLE_DEVICES", "env.NVIDIA_VISIBLE_DEVICES")
 
 
 class Launched(NamedTuple):
@@ -50,15 +37,6 @@ class Launched(NamedTuple):
     port: int
     served: bool
     attempt: str
-
-
-class Others(NamedTuple):
-    """Facts files by the names of their machines, how many ranks each speaks for (empty: machines are counted), and
-    sentences about what did not come."""
-
-    documents: Mapping[str, Mapping[str, Any]]
-    ranks: Mapping[str, int]
-    problems: Sequence[str]
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
@@ -113,29 +91,19 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
 def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
     """What rank 0 gets, its own facts among it, after at most ``seconds``. Ranks of one machine with the same facts are
     one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
-    records = _exchange(here, gathered, sources, matrix, seconds)
-    members: dict[tuple[str, str], list[int]] = {}
-    pieces: dict[str, list[str]] = {}
-    missing: list[int] = []
-    for record in records:
-        for rank, host, digest in record.get("ranks", ()):
-            members.setdefault((host, digest), []).append(rank)
-        if "document" in record:
-            pieces.setdefault(record["digest"], []).extend(record["document"])
-        missing += record.get("missing", ())
-    documents = {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}
+    came = read(_exchange(here, gathered, sources, matrix, seconds))
     named, ranks = {}, {}
     unread: list[int] = []
-    for (host, digest), numbers in members.items():
-        document = documents.get(digest)
+    for (host, digest), numbers in came.members.items():
+        document = came.documents.get(digest)
         if document is None:
             unread += numbers
         else:
             name = f"{host} (rank{'s' if len(numbers) > 1 else ''} {_ranges(numbers)})"
             named[name], ranks[name] = document, len(numbers)
     problems = []
-    if missing:
-        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {_ranges(missing)}")
+    if came.missing:
+        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {_ranges(came.missing)}")
     if unread:
         problems.append(f"the facts of the ranks {_ranges(unread)} are too many or too long to be compared")
     return Others(named, ranks, problems)
@@ -144,51 +112,14 @@ def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: M
 def _exchange(
     here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float
 ) -> Sequence[Mapping[str, Any]]:
-    from envdoctor.report.facts_json import document
-    from envdoctor.sandbox.target import Task
-
-    reduced = to_compare(document(gathered.facts, matrix.registry), matrix.registry, without=_OF_ONE_RANK)
-    data = json.dumps(reduced, sort_keys=True).encode()
-    job = {
-        **here._asdict(),
-        "seconds": seconds,
-        "digest": hashlib.sha256(data).hexdigest(),
-        "document": base64.b64encode(zlib.compress(data, 9)).decode(),
-    }
-    answer = asked_of_target(
-        Task("ranks.py", job, needs=("torch",), seconds=seconds + _START_SECONDS), gathered, sources, "--all-ranks"
+    job = {**here._asdict(), "seconds": seconds, **own_facts(gathered, matrix)}
+    answer = ask_target(
+        Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS), gathered, sources, "--all-ranks"
     )
     if answer.ending != "ok":
         why = answer.detail or answer.ending
         raise JobError(f"rank {here.rank} of {here.world} did not reach {here.address}:{here.port}: {why}")
     return answer.records
-
-
-def asked_of_target(task: Task, gathered: Gathered, sources: Sources, option: str) -> Answer:
-    """Run a task in the interpreter that is judged. Raises :class:`UsageProblem` where there is none."""
-    import tempfile
-
-    from envdoctor.observe.sources import DOCUMENTS
-    from envdoctor.sandbox.target import Place, run_in_target
-
-    python = gathered.facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", *DOCUMENTS) or not isinstance(python, str):
-        raise UsageProblem(f"{option} asks the interpreter that is judged, and {gathered.target.path} names none")
-    with tempfile.TemporaryDirectory(prefix="envdoctor-", ignore_cleanup_errors=True) as scratch:
-        place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch))
-        (answer,) = run_in_target([task], place)
-    return answer
-
-
-def _unpacked(text: str) -> Mapping[str, Any] | None:
-    """A document that a rank sent; None when it is none."""
-    try:
-        stream = zlib.decompressobj()
-        document = json.loads(stream.decompress(base64.b64decode(text, validate=True), _LONGEST))
-    except (ValueError, zlib.error, RecursionError):
-        return None
-    tables = isinstance(document, dict) and isinstance(document.get("facts"), dict)
-    return document if tables and isinstance(document.get("complete"), list) else None
 
 
 def _ranges(numbers: Iterable[int], most: int = 8) -> str:

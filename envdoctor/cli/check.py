@@ -34,13 +34,14 @@ __all__ = ["command"]
 @click.option(
     "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
 )
+@click.option("--ray", is_flag=True, help="Compare the nodes of the running Ray cluster, one task a node.")
 @click.option(
     "--wait",
     type=click.FloatRange(1, 3600),
     metavar="SECONDS",
     default=120,
     show_default=True,
-    help="How long rank 0 waits for the others.",
+    help="How long other ranks and nodes are waited for.",
 )
 def command(**options: Any) -> int:
     """Judge the installed environment for a model, a recipe and your own code.
@@ -65,7 +66,13 @@ def command(**options: Any) -> int:
     sources = sources_of(configuration, options)
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     others = None
-    if options["all_ranks"]:
+    if options["ray"] and options["all_ranks"]:
+        raise click.UsageError("--ray and --all-ranks: a job has one launcher")
+    if options["ray"]:
+        from envdoctor.app.ray_nodes import ray_nodes
+
+        others = ray_nodes(sources, options["wait"])
+    elif options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks
 
         others = all_ranks(sources, matrix, options["wait"])

@@ -24,8 +24,7 @@ _PIECES_AT_ONCE = 24
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """Send; on rank 0 also wait for the others and emit ``{"ranks": [[rank, host, digest], ...]}``, ``{"digest": ...,
-    "document": [pieces]}`` and ``{"missing": [ranks]}``."""
+    """Send; on rank 0 also wait for the others and hand over what came."""
     from torch.distributed import PrefixStore, TCPStore
 
     ends = time.monotonic() + job["seconds"]
@@ -57,17 +56,26 @@ def _send(store: Any, job: dict[str, Any]) -> None:
 
 
 def _collect(store: Any, world: int, ends: float, emit: Callable[[dict[str, Any]], None]) -> None:
-    came, missing = [], []
+    came: list[list[Any]] = []
+    missing = []
     for rank in range(world):
         said = _waited(store, "rank/" + str(rank), ends)
         if said is None:
             missing.append(rank)
         else:
             came.append([rank, *said.split("\0")[:2]])
+    digests = sorted({digest for _, _, digest in came} - {"too long"})
+    hand_over(came, {digest: _waited(store, "document/" + digest, ends) or "" for digest in digests}, missing, emit)
+
+
+def hand_over(
+    came: list[list[Any]], documents: dict[str, str], missing: list[Any], emit: Callable[[dict[str, Any]], None]
+) -> None:
+    """Emit ``{"ranks": [[rank, host, digest], ...]}``, ``{"digest": ..., "document": [pieces]}`` and ``{"missing":
+    [ranks]}``, as many of each as it takes."""
     for start in range(0, len(came), _RANKS_AT_ONCE):
         emit({"ranks": came[start : start + _RANKS_AT_ONCE]})
-    for digest in sorted({digest for _, _, digest in came} - {"too long"}):
-        text = _waited(store, "document/" + digest, ends) or ""
+    for digest, text in documents.items():
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for start in range(0, len(pieces), _PIECES_AT_ONCE):
             emit({"digest": digest, "document": pieces[start : start + _PIECES_AT_ONCE]})

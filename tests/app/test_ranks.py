@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from envdoctor.app import ranks
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources
 from envdoctor.app.ranks import launched
+from envdoctor.app.ray_nodes import ray_nodes
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.observe.target import Target
@@ -160,22 +162,30 @@ def test_a_target_that_cannot_take_part_is_said(matrix):
     here = ranks.Launched(1, 3, "127.0.0.1", 29500, False, "0")
     with pytest.raises(JobError, match=r"rank 1 of 3 did not reach 127\.0\.0\.1:29500: it cannot be started"):
         ranks._exchange(here, gathered, Sources(), matrix, 1.0)
+    with pytest.raises(JobError, match="--ray: no cluster was asked: it cannot be started"):
+        ray_nodes(Sources(), 1.0)(gathered)
     with pytest.raises(UsageProblem, match="--all-ranks asks the interpreter"):
         ranks._exchange(here, gathered._replace(target=Target("root", "/image", "")), Sources(), matrix, 1.0)
 
 
-@pytest.mark.slow
-def test_torchrun_names_the_rank_whose_nccl_differs(tmp_path: Path, torch_python: str, cache: Path) -> None:
+@pytest.fixture
+def nccl_by_number(tmp_path: Path) -> Path:
+    """Folders 0 and 1 for PYTHONPATH, with one release of NCCL each."""
     for number, version in enumerate(("2.27.5", "2.27.3")):
         folder = tmp_path / str(number) / f"nvidia_nccl_cu12-{version}.dist-info"
         folder.mkdir(parents=True)
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-nccl-cu12\nVersion: {version}\n")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_torchrun_names_the_rank_whose_nccl_differs(nccl_by_number: Path, torch_python: str, cache: Path) -> None:
     script = 'PYTHONPATH="$0/$LOCAL_RANK" exec "$1" -m envdoctor check --python "$2" --all-ranks --no-config'
     launcher = [torch_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     environ = {**os.environ, "XDG_CACHE_HOME": str(cache), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        [*launcher, "sh", "-c", script, str(tmp_path), sys.executable, torch_python],
-        cwd=tmp_path,
+        [*launcher, "sh", "-c", script, str(nccl_by_number), sys.executable, torch_python],
+        cwd=nccl_by_number,
         env=environ,
         capture_output=True,
         text=True,
@@ -187,3 +197,32 @@ def test_torchrun_names_the_rank_whose_nccl_differs(tmp_path: Path, torch_python
     assert done.stdout.count("error[nodes-differ-in-nccl]") == 1
     assert f"(2.27.3: {host} (rank 1); 2.27.5: {host} (rank 0))" in " ".join(done.stdout.split())
     assert "exitcode  : 1" in done.stderr and "rank      : 1" not in done.stderr
+
+
+RAY = """
+import os, subprocess, sys
+from ray.cluster_utils import Cluster
+node = {"num_cpus": 1, "include_dashboard": False}
+first, second = ({"PYTHONPATH": os.path.join(sys.argv[1], name)} for name in "01")
+cluster = Cluster(initialize_head=True, head_node_args={**node, "env_vars": first})
+cluster.add_node(num_cpus=1, env_vars=second)
+command = [sys.executable, "-m", "envdoctor", "check", "--ray", "--no-config", "--format", "json"]
+done = subprocess.run(command, env={**os.environ, "RAY_ADDRESS": cluster.address})
+cluster.shutdown()
+sys.exit(done.returncode)
+"""
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_names_the_node_whose_nccl_differs(nccl_by_number: Path, cache: Path) -> None:
+    """With ENVDOCTOR_TEST_RAY, an interpreter that has ray and envdoctor; it is not in the tests' own (75 MB)."""
+    python = os.environ.get("ENVDOCTOR_TEST_RAY") or sys.executable
+    if subprocess.run([python, "-c", "import ray, envdoctor"], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip(f"{python} has no ray; ENVDOCTOR_TEST_RAY may name an interpreter that has ray and envdoctor")
+    environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    command = [python, "-c", RAY, str(nccl_by_number)]
+    done = subprocess.run(command, cwd=nccl_by_number, env=environ, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stderr
+    (found,) = [one for one in json.loads(done.stdout)["findings"] if one["id"] == "nodes-differ-in-nccl"]
+    host = socket.gethostname()
+    assert re.search(rf"\(2.27.3: {host} \w{{6}}; 2.27.5: {host} \w{{6}}\)", found["message"])
