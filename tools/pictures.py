@@ -69,7 +69,7 @@ def terminal() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" width="{width:g}">',
             f"<title>{html.escape(_bare(lines[0]))}</title>",
             '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>',
-            '<g font-size="14" fill="#c9d1d9" font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace">',
+            '<g font-size="14" fill="#c9d1d9" font-family="Menlo, Consolas, DejaVu Sans Mono, monospace">',
             *rows,
             "</g>",
             "</svg>\n",

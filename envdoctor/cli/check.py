@@ -63,6 +63,7 @@ def command(**options: Any) -> int:
 
     parse_outputs(options["outputs"], names())  # a wrong option is said before the work, not after it
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
     sources = sources_of(configuration, options)
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     others = None
@@ -82,7 +83,7 @@ def command(**options: Any) -> int:
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
         report = check(
             sources,
-            policy=policy_of(configuration, options),
+            policy=policy,
             matrix=matrix,
             require=[name for name in named if name],
             exit_zero=options["exit_zero"],
@@ -90,4 +91,4 @@ def command(**options: Any) -> int:
             progress=progress,
             others=others,
         )
-    return present(report, configuration, options)
+    return present(report, configuration, policy, options)
