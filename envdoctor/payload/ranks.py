@@ -87,7 +87,7 @@ def _waited(store: Any, key: str, ends: float) -> str | None:
     """The text under the key as soon as it is there; None when the time is over before."""
     left = ends - time.monotonic()
     try:
-        if left > 0:
+        if left > 0.01:  # the store counts milliseconds, and 0 of them are no limit to it
             store.wait([key], datetime.timedelta(seconds=left))
         return str(store.get(key).decode("utf-8", "replace")) if store.check([key]) else None
     except RuntimeError:

@@ -12,6 +12,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -144,6 +145,15 @@ def test_every_rank_sends_and_one_that_does_not_come_is_named_after_the_wait(sen
         "of 6 ranks these sent no facts in 5 s: 2, 4",
         "the facts of the ranks 5 are too many or too long to be compared",
     ]
+
+
+@pytest.mark.torch
+def test_a_wait_of_less_than_a_millisecond_is_none_without_end():
+    distributed = pytest.importorskip("torch.distributed")
+    from envdoctor.payload import ranks as script
+
+    for left in (0.0009, 0.0001, 0.0, -1.0):
+        assert script._waited(distributed.HashStore(), "rank/1", time.monotonic() + left) is None
 
 
 @pytest.mark.torch
