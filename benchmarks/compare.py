@@ -5,6 +5,7 @@ python benchmarks/compare.py [number of files]
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,16 @@ def main(count: int) -> None:
         for number, name in enumerate(files):
             Path(name).write_text(own.replace("linux", "darwin") if number == 7 else own, encoding="utf-8")
         for what, command in (("two files", files[:2]), (f"{count} files", files)):
-            started = time.perf_counter()
+            started, computed = time.perf_counter(), _computed()
             subprocess.run([*envdoctor, "compare", *command], capture_output=True, check=False)
-            print(f"{what}: {time.perf_counter() - started:.2f} s")
+            print(f"{what}: {time.perf_counter() - started:.2f} s, {_computed() - computed:.2f} s of a processor")
     print(f"{len(own) / 1000:.0f} kB each")
+
+
+def _computed() -> float:
+    """Processor time of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ directory is still on the path.
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
+__all__ = ["Guard", "__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
 
 if TYPE_CHECKING:
     from envdoctor.app.check import check
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from envdoctor.app.explain import explain
     from envdoctor.app.facts import collect_facts
     from envdoctor.app.guard import guard
+    from envdoctor.app.guard_callback import Guard
     from envdoctor.app.pin import pin
 
 _LAZY = {
+    "Guard": "envdoctor.app.guard_callback",
     "check": "envdoctor.app.check",
     "collect_facts": "envdoctor.app.facts",
     "diff_revision": "envdoctor.app.diff_revision",

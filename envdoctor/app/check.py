@@ -13,6 +13,7 @@ from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
@@ -21,6 +22,7 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
+    from envdoctor.app.others import Others
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
 
@@ -36,13 +38,15 @@ def check(
     exit_zero: bool = False,
     probe: bool = False,
     progress: Callable[[str], None] | None = None,
+    others: Callable[[Gathered], Others] | None = None,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
     ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3): known,
     and something there. So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
     ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
-    with what they saw; ``progress`` hears how far they are.
+    with what they saw; ``progress`` hears how far they are. ``others`` brings the facts of the job's other machines,
+    which are compared; one that did not come makes the run incomplete.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
     started = time.perf_counter()
@@ -50,6 +54,10 @@ def check(
     policy, renamed = under_present_names(policy or Policy(), matrix)
     gathered = collect_facts(sources or Sources(), matrix, links=True)
     scopes = ["environment"]
+    absent: list[Notice] = []
+    if others is not None:
+        absent = _compared(gathered, others(gathered), matrix)
+        scopes.append("drift")
     peak: MemorySection | None = None
     hint: list[Notice] = []
     if any(True for _ in gathered.facts.below("recipe.")):
@@ -87,6 +95,7 @@ def check(
         *renamed,
         *ignore_notices(judgement, policy, matrix),
         *tried,
+        *absent,
         *hint,
     ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
@@ -95,7 +104,9 @@ def check(
         notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
-    incomplete = bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in tried)
+    incomplete = (
+        bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in (*tried, *absent))
+    )
     incomplete = incomplete or any(missed.asked for missed in gathered.unjudged)
     return report_of(
         "check",
@@ -121,6 +132,17 @@ def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
 
     text = asked_by_model(facts, matrix)
     return [Notice("note", text)] if text else []
+
+
+def _compared(gathered: Gathered, others: Others, matrix: Matrix) -> list[Notice]:
+    """Add what differs between the machines to the facts; what is to be said of those that did not come."""
+    from envdoctor.observe.documents.drift import drift_between
+
+    drift = Records((), "only one came")
+    if len(others.documents) > 1 or not others.problems:
+        _, drift = drift_between(others.documents, matrix.registry, others.ranks)
+    gathered.facts.add(Fact("drift", drift, "the facts of all machines", "machine"))
+    return [Notice("error", text) for text in others.problems]
 
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:

@@ -47,7 +47,7 @@ def compare(
     facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
     rules = matrix.only(lambda rule: rule.scope == "drift")
     judgement = with_fixes(judge(facts, rules, policy), rules)
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    more = f", +{len(names) - 2}" if len(names) > 2 else ""
     return report_of(
         "compare",
         Target("facts", f"{names[0]}, {names[1]}{more}", "--facts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
-__all__ = ["Stopped", "guard"]
+__all__ = ["Stopped", "guard", "say"]
 
 _FAIL_ON = ("error", "warning", "note")
 
@@ -45,11 +46,16 @@ def guard(
     if fail_on is not None and fail_on not in _FAIL_ON:
         raise ValueError(f"fail_on={fail_on!r}: {', '.join(_FAIL_ON)} or None is expected")
     report = None
+    collecting = gc.isenabled()
+    gc.disable()  # a run is short and frees nothing, and beside torch a collection looks at millions of objects
     try:
         report = _checked(model, _list(recipe), _list(code), settings or {}, fail_on)
-        _say(_text(report))
+        say(_text(report))
     except Exception as error:
-        _say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
+        say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
+    finally:
+        if collecting:
+            gc.enable()
     if report is not None and report.exit_code == 1:
         raise Stopped(report)
     return report
@@ -96,7 +102,7 @@ def _text(report: Report) -> str:
     return f"{unjudged}{concise(report)}envdoctor: {state}the script goes on"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """Write to standard error, which may be closed or refuse what it is given."""
     if os.environ.get("LOCAL_RANK", "0") == "0":
         try:

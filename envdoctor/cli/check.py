@@ -31,6 +31,18 @@ __all__ = ["command"]
 @report_options
 @click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
 @click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known and there (gpu,model).")
+@click.option(
+    "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
+)
+@click.option("--ray", is_flag=True, help="Compare the nodes of the running Ray cluster, one task a node.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    default=120,
+    show_default=True,
+    help="How long other ranks and nodes are waited for.",
+)
 def command(**options: Any) -> int:
     """Judge the installed environment for a model, a recipe and your own code.
 
@@ -41,6 +53,7 @@ def command(**options: Any) -> int:
     envdoctor check --code train.py
     envdoctor check --lock uv.lock --target-python 3.11 --target-platform linux-x86_64
     envdoctor check --python .venv/bin/python --format json
+    torchrun --nproc-per-node 8 -m envdoctor check --all-ranks
     """
     from envdoctor.app.check import check
     from envdoctor.cli.output import parse_outputs
@@ -50,15 +63,32 @@ def command(**options: Any) -> int:
 
     parse_outputs(options["outputs"], names())  # a wrong option is said before the work, not after it
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
+    sources = sources_of(configuration, options)
+    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
+    others = None
+    if options["ray"] and options["all_ranks"]:
+        raise click.UsageError("--ray and --all-ranks: a job has one launcher")
+    if options["ray"]:
+        from envdoctor.app.ray_nodes import ray_nodes
+
+        others = ray_nodes(sources, options["wait"])
+    elif options["all_ranks"]:
+        from envdoctor.app.ranks import all_ranks
+
+        others = all_ranks(sources, matrix, options["wait"])
+        if others is None:
+            return 0  # rank 0 speaks for all
     named = [name.strip() for text in (*configuration.require, *options["require"]) for name in text.split(",")]
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
         report = check(
-            sources_of(configuration, options),
-            policy=policy_of(configuration, options),
-            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
+            sources,
+            policy=policy,
+            matrix=matrix,
             require=[name for name in named if name],
             exit_zero=options["exit_zero"],
             probe=options["probe"],
             progress=progress,
+            others=others,
         )
-    return present(report, configuration, options)
+    return present(report, configuration, policy, options)

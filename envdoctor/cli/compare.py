@@ -30,10 +30,11 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     parse_outputs(options["outputs"], names())
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
     report = compare(
         files,
-        policy=policy_of(configuration, options),
+        policy=policy,
         matrix=load_matrix((*configuration.matrix, *options["matrix"])),
         exit_zero=options["exit_zero"],
     )
-    return present(report, configuration, options)
+    return present(report, configuration, policy, options)

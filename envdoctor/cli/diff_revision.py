@@ -60,6 +60,7 @@ def command(**options: Any) -> int:
 
     parse_outputs(options["outputs"], names())
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
     request = Request(
         repo=options["repo"],
         old=options["old"],
@@ -76,10 +77,10 @@ def command(**options: Any) -> int:
     with progress_line(options["quiet"] > 0) as progress:
         report = diff_revision(
             request,
-            policy=policy_of(configuration, options),
+            policy=policy,
             matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
         )
     detail = "all" if options["tensors"] else "stat" if options["stat"] else "usual"
-    return present(report, configuration, options, detail=detail)
+    return present(report, configuration, policy, options, detail=detail)

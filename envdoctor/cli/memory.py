@@ -43,6 +43,7 @@ def command(**options: Any) -> int:
     from envdoctor.knowledge.matrix import load_matrix
 
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
     given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}
     assignments = (*(f"{key}={value}" for key, value in given.items() if value is not None), *options["assignments"])
     nowhere = {"path": None, "root": None, "facts": None}
@@ -53,9 +54,9 @@ def command(**options: Any) -> int:
             sources_of(configuration, {**options, **nowhere, "assignments": assignments}),
             data=options["data"],
             tokenizer=options["tokenizer"],
-            policy=policy_of(configuration, options),
+            policy=policy,
             matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
         )
-    return present(report, configuration, options)
+    return present(report, configuration, policy, options)

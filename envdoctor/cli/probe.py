@@ -75,6 +75,7 @@ def command(**options: Any) -> int:
     if options["reproducer"] is not None and options["reproducer"].exists():
         raise UsageProblem(f"--reproducer: {options['reproducer']} exists and is not overwritten")
     configuration = configuration_of(options["config"], options["no_config"])
+    policy = policy_of(configuration, options)
     only = [name.strip() for text in options["only"] for name in text.split(",")]
     request = Request(
         suite=options["suite"],
@@ -89,7 +90,7 @@ def command(**options: Any) -> int:
     with progress_line(options["quiet"] > 0) as progress:
         report = probe(
             request,
-            policy=policy_of(configuration, options),
+            policy=policy,
             matrix=load_matrix((*configuration.matrix, *options["matrix"])),
             exit_zero=options["exit_zero"],
             progress=progress,
@@ -100,7 +101,7 @@ def command(**options: Any) -> int:
             write_whole(options["reproducer"], "\n".join([*script, ""]))
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
-    return present(report, configuration, options)
+    return present(report, configuration, policy, options)
 
 
 def _typed(name: str) -> bool:

@@ -44,7 +44,12 @@ def report_options(function: Function) -> Function:
                 help="Lowest confidence that fails the run.  [reported]",
             ),
             click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
-            click.option("--baseline", metavar="FILE", type=_FILE, help="Findings that are known do not fail the run."),
+            click.option(
+                "--baseline",
+                metavar="FILE",
+                type=_FILE,
+                help="Findings that are known do not fail the run.",
+            ),
             click.option(
                 "--write-baseline",
                 metavar="FILE",
@@ -78,6 +83,11 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
     """The gate and what the project accepts: command line over environment variables over configuration."""
     from envdoctor.judge.policy import Policy
 
+    baseline = None
+    if options["baseline"] is not None:
+        from envdoctor.app.baseline import read_baseline
+
+        baseline = read_baseline(options["baseline"])
     if options["only_new"] and options["baseline"] is None:
         raise click.UsageError("--only-new needs --baseline FILE, which says what is old")
     return Policy(
@@ -85,19 +95,13 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
         fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",
         ignores=configuration.ignores,
         severities=configuration.severities,
-        baseline=_baseline(options),
+        baseline=baseline,
     )
 
 
-def _baseline(options: dict[str, Any]) -> tuple[Known, ...] | None:
-    if options["baseline"] is None:
-        return None
-    from envdoctor.app.baseline import read_baseline
-
-    return read_baseline(options["baseline"])
-
-
-def present(report: Report, configuration: Configuration, options: dict[str, Any], *, detail: str = "usual") -> int:
+def present(
+    report: Report, configuration: Configuration, policy: Policy, options: dict[str, Any], *, detail: str = "usual"
+) -> int:
     """Write the report's files, then the report itself; the exit code of the run."""
     from envdoctor.cli.output import parse_outputs, write_stdout
     from envdoctor.report.color import choose_lang
@@ -107,7 +111,7 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     if verbosity > 0:
         report = replace(report, all_facts=True)
     if options["write_baseline"] is not None:
-        report = _accepted(report, options)
+        report = _accepted(report, policy.baseline, options["write_baseline"])
     if options["only_new"]:
         report = replace(report, findings=tuple(one for one in report.findings if one.baseline != "unchanged"))
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
@@ -122,13 +126,12 @@ def present(report: Report, configuration: Configuration, options: dict[str, Any
     return report.exit_code
 
 
-def _accepted(report: Report, options: dict[str, Any]) -> Report:
+def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
     """The report after its findings were written as a baseline; they fail this run no more."""
     from envdoctor.app.baseline import write_baseline
 
-    before = _baseline(options)
-    count = write_baseline(options["write_baseline"], report, before)
-    click.echo(f"{options['write_baseline']}: {count} finding(s) accepted", err=True)
+    count = write_baseline(path, report, before)
+    click.echo(f"{path}: {count} finding(s) accepted", err=True)
     return report if before is not None else replace(report, exit_code=0)
 
 

@@ -179,7 +179,8 @@ class _Judged:
             "what": broken.what,
             "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
             "has": inherited[2] if inherited is not None else has,
-            "moved_to": self._moved_to(broken),
+            "moved_to": self._moved_to(broken, "en"),
+            "moved_to_zh": self._moved_to(broken, "zh"),
             "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
             "reach": min(reaches, key=_REACH.index),
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
@@ -225,9 +226,9 @@ class _Judged:
             )
         return self._fitting[released.name]
 
-    def _moved_to(self, broken: _Broken) -> Value:
+    def _moved_to(self, broken: _Broken, lang: str) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):
-            return _told(broken.move, broken.kind)
+            return _told(broken.move, broken.kind, lang)
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
@@ -250,10 +251,10 @@ def _first_row(versions: Sequence[str], released: Released, near: str) -> Sequen
     return min(rows, key=lambda row: min(abs(released.read.index(one) - at) for one in (row[0], row[-1])), default=())
 
 
-def _told(move: Move, kind: str) -> str:
+def _told(move: Move, kind: str, lang: str) -> str:
     """The new name, with ``=`` for a keyword; what to write where that is no name."""
     if not move.new:
-        return move.write["en"]
+        return move.write[lang]
     return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
 
 

@@ -38,9 +38,10 @@ def title_of(texts: Mapping[str, Any]) -> Text:
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:
     """Replace ``{pkg.torch}`` and the like by the value as spelled for a person."""
 
-    def filled(wording: str, nameless: str) -> str:
+    def filled(wording: str, nameless: str, suffix: str = "") -> str:
         def replace(match: re.Match[str]) -> str:
-            value = read(match[1]).value
+            own = read(match[1] + suffix).value  # a column may have a text in both languages
+            value = own if isinstance(own, str) else read(match[1]).value
             # A rule may apply to a model of which only a property was given.
             if match[1] == "model.name" and isinstance(value, Unknown):
                 return nameless
@@ -49,4 +50,4 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
 
         return re.sub(_PLACEHOLDER, replace, wording)
 
-    return Text(filled(text.en, "this model"), filled(text.zh, "该模型") if text.zh else None)
+    return Text(filled(text.en, "this model"), filled(text.zh, "该模型", "_zh") if text.zh else None)

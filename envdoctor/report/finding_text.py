@@ -105,7 +105,8 @@ def found_words(finding: Finding, message: str, page: Page) -> list[str]:
     known = [fact for fact in finding.facts if fact.value != "unknown"]
     if page.verbosity <= 0:
         identity = {f"{record}.{column}" for column in finding.item}
-        said = f"{message} {finding.why.in_language(page.lang)}"
+        # A value that the English message has is said in every language, as a rule by its own text there.
+        said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
         known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
     return [_fact(fact, page) for fact in known]
 

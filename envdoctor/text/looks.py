@@ -50,8 +50,7 @@ def same(looks: memoryview, files: Files) -> bool:
     """Whether all that was written so is as it was. Raises :class:`~envdoctor.text.files.Spent`."""
     end = 8 + int(bytes(looks[:8]), 16)
     marks, place = looks[end:], 0
-    for line in bytes(looks[8:end]).split(b"\n") if end > 8 else ():
-        path, what, *changed = json.loads(line)
+    for path, what, *changed in json.loads(b"[" + bytes(looks[8:end]).replace(b"\n", b",") + b"]"):
         if changed:
             if files.folder_mark(path, (what, *changed))[0] != what:
                 return False

@@ -10,6 +10,7 @@ import pytest
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.drift import drift_between
+from envdoctor.text.language import sentence
 
 SAME: dict[str, Any] = {
     "pkg.torch": "2.5.0+cu118",
@@ -35,10 +36,10 @@ def drift(matrix: Any, *documents: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"pkg__torch": "2.4.1"}, "2.5.0+cu118 on 2 nodes; 2.4.1 on node2"),
-        ({"pkg__rich": "14.0"}, "absent on 2 nodes; 14.0 on node2"),
-        ({"gpu": [{"name": "H100", "memory_gib": 80}]}, "1 x A100 79.1 GiB on 2 nodes; 1 x H100 80 GiB on node2"),
-        ({"gpu": []}, "1 x A100 79.1 GiB on 2 nodes; none on node2"),
+        ({"pkg__torch": "2.4.1"}, "2.5.0+cu118: 2 nodes; 2.4.1: node2"),
+        ({"pkg__rich": "14.0"}, "absent: 2 nodes; 14.0: node2"),
+        ({"gpu": [{"name": "H100", "memory_gib": 80}]}, "1 x A100 79.1 GiB: 2 nodes; 1 x H100 80 GiB: node2"),
+        ({"gpu": []}, "1 x A100 79.1 GiB: 2 nodes; none: node2"),
         ({"gpu": [{**SAME["gpu"][0], "uuid": "GPU-2"}]}, None),
         ({"environment__path": "/somewhere/else"}, None),
         ({}, None),
@@ -56,6 +57,17 @@ def test_what_is_not_known_everywhere_makes_the_list_incomplete(matrix: Any) -> 
     values = {fact.key: fact.value for fact in shared}
     assert "driver.version" not in values and values["os.platform"] == "linux"
     assert isinstance(values["python.version"], Unknown)
+
+
+def test_many_values_and_ranks_are_counted_and_said_in_chinese(matrix: Any) -> None:
+    documents = {f"n{number}": document(pkg__torch=f"2.{number // 2}") for number in range(9)}
+    ranks = dict.fromkeys(documents, 8)
+    _, records = drift_between(documents, matrix.registry, ranks)
+    assert records.items[0]["values"] == "2.0: 16 ranks; 2.1: n2, n3; 2.2: n4, n5; 2 other values: 24 ranks"
+    assert (
+        sentence("zh", records.items[0]["values"])
+        == "2.0：16 个 rank；2.1: n2, n3；2.2: n4, n5；另外 2 个值：24 个 rank"
+    )
 
 
 @pytest.mark.parametrize(("old", "new", "agrees"), [("3.11.9", "3.11.8", 2), ("3.11.9", "3.12.9", 1), ("3.11", "2", 0)])
@@ -79,9 +91,11 @@ def test_drift_that_breaks_a_job_fails_and_names_the_node(run: Any, nodes: Any) 
     files = nodes(a=document(), b=document(), c=document(**{"pkg__nvidia-nccl-cu12": "2.27.3", "pkg__torch": "2.4.1"}))
     done = run("compare", *files, "--no-config")
     assert done.code == 1
-    assert "error[nodes-differ-in-nccl]" in done.out and "2.27.5 on 2 nodes; 2.27.3 on c" in done.out
+    assert "error[nodes-differ-in-nccl]" in done.out and "(2.27.5: 2 nodes; 2.27.3: c)" in done.out
     assert "torch not known (it differs between the machines)" in done.out
-    assert run("compare", *files, "--no-config", "--lang", "zh").out.count("各机器") > 1
+    chinese = run("compare", *files, "--no-config", "--lang", "zh").out
+    assert "各机器的 pkg.nvidia-nccl-cu12 不同（2.27.5：2 个节点；2.27.3: c）" in chinese
+    assert "more" not in chinese and "（absent" not in chinese
 
 
 def test_other_drift_is_a_note_and_none_is_none(run: Any, nodes: Any) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import envdoctor.text.language
+from envdoctor.facts.values import NOT_GIVEN, Fact
+from envdoctor.judge.finding import Text
+from envdoctor.judge.messages import fill
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.text.language import say, sentence
 from templates import House, is_sentence
@@ -211,3 +214,10 @@ def test_english_reports_do_not_read_the_catalogue() -> None:
     say("en", "No findings")
     sentence("en", "torch is not installed")
     assert envdoctor.text.language._catalogue.cache_info().currsize == 0
+
+
+def test_a_text_of_a_table_is_said_in_chinese_too() -> None:
+    known = {"m.what": "numpy.float", "m.to": "write float", "m.to_zh": "改写为 float"}
+    text = Text("no {m.what}; instead: {m.to}", "没有 {m.what}；改用：{m.to}")
+    filled = fill(text, lambda key: Fact(key, known.get(key, NOT_GIVEN), "", ""))
+    assert filled == Text("no numpy.float; instead: write float", "没有 numpy.float；改用：改写为 float")

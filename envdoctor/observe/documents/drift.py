@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 
-__all__ = ["drift_between"]
+__all__ = ["drift_between", "to_compare"]
 
 #: Nodes that are named for one value before "and N more".
 _NAMED = 8
+#: Values that are told of a fact before "N other values".
+_VALUES = 3
 #: The GPUs of a machine are compared by these columns, in any order.
 _GPU = ("name", "memory_gib")
 
 Document = Mapping[str, Any]
 
 
-def drift_between(documents: Mapping[str, Document], registry: Registry) -> tuple[list[Fact], Records]:
+def to_compare(document: Document, registry: Registry, without: Collection[str] = ()) -> Document:
+    """What :func:`drift_between` reads of a facts file, and nothing of the machine's names and paths."""
+    facts = {key: raw for key, raw in document["facts"].items() if key not in without}
+    kept = {key: facts[key] for key, _ in _compared({"facts": facts}, registry)}
+    if isinstance(kept.get("gpu"), list):
+        kept["gpu"] = [{column: one[column] for column in _GPU if column in one} for one in kept["gpu"]]
+    return {"facts": kept, "complete": document.get("complete", [])}
+
+
+def drift_between(
+    documents: Mapping[str, Document], registry: Registry, ranks: Mapping[str, int] = {}
+) -> tuple[list[Fact], Records]:
     """The facts of all nodes, unknown where they differ, and a record for each that does.
 
     ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
     path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
-    may differ, is not known on every node.
+    may differ, is not known on every node. With ``ranks``, how many each name stands for, these are counted.
     """
     seen: dict[str, dict[str, Any]] = {}
     for node, document in documents.items():
@@ -41,7 +54,7 @@ def drift_between(documents: Mapping[str, Document], registry: Registry) -> tupl
         values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
         value: Value = Unknown("it differs between the machines")
         if len(set(values.values())) > 1:
-            items.append({"key": key, "values": _by_value(values), "agrees": _agreement(set(values.values()))})
+            items.append({"key": key, "values": _by_value(values, ranks), "agrees": _agreement(set(values.values()))})
         elif missing:
             continue
         else:
@@ -91,14 +104,18 @@ def _raw_spelled(key: str, raw: Any, registry: Registry) -> str:
     return raw if key == "gpu" else spell(_raw_parsed(registry.find(key), raw))
 
 
-def _by_value(values: Mapping[str, str]) -> str:
-    """``2.5.0 on 6 nodes; 2.4.1 on node3``: the most common value first, with the nodes of the others named."""
+def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
+    """``2.5.0: 6 nodes; 2.4.1: node3``: the most common value first, with the nodes of the others named."""
     by_value: dict[str, list[str]] = {}
     for node, value in values.items():
         by_value.setdefault(value, []).append(node)
-    first, *others = sorted(by_value.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    words = [f"{first[0]} on {_node_names(first[1]) if len(first[1]) == 1 else f'{len(first[1])} nodes'}"]
-    return "; ".join([*words, *(f"{value} on {_node_names(nodes)}" for value, nodes in others)])
+    counted = {value: sum(ranks.get(node, 1) for node in nodes) for value, nodes in by_value.items()}
+    first, *others = sorted(by_value.items(), key=lambda entry: (-counted[entry[0]], entry[0]))
+    unit = "ranks" if ranks else "nodes"
+    words = [f"{first[0]}: {_node_names(first[1]) if len(first[1]) == 1 else f'{counted[first[0]]} {unit}'}"]
+    words += [f"{value}: {_node_names(nodes)}" for value, nodes in others[: _VALUES - 1]]
+    rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
+    return "; ".join([*words, *([f"{len(rest)} other values: {sum(rest)} {unit}"] if rest else [])])
 
 
 def _node_names(names: Sequence[str]) -> str:

@@ -1,0 +1,134 @@
+"""The facts of every process of a job that a launcher started, gathered on rank 0 by children of the judged Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.app.others import START_SECONDS, Others, ask_target, own_facts, read
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.sandbox.target import Task
+
+__all__ = ["Launched", "all_ranks", "gather_ranks", "launched"]
+
+#: The variables of each launcher: rank, number of ranks, and how many of them run here (srun: on how many machines).
+#: Open MPI and PMI come before Slurm, whose variables their processes inherit.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+)
+#: torch.distributed's own (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization).
+_PORT = "29500"
+_MOST_RANKS = 1_000_000
+
+
+class Launched(NamedTuple):
+    """This process in its job: ``rank`` of ``world``, where rank 0 is met (``served``: by torchrun's own store, not by
+    rank 0 itself), and which restart of the job this is."""
+
+    rank: int
+    world: int
+    address: str
+    port: int
+    served: bool
+    attempt: str
+
+
+def launched(environ: Mapping[str, str]) -> Launched:
+    """What the launcher says. Raises :class:`UsageProblem` where none did."""
+    found = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
+    if found is None:
+        names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
+        raise UsageProblem(f"--all-ranks: no launcher started this process (none of {names}): use torchrun or srun")
+    rank_name, world_name, here_name = found
+    rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
+    if not rank < world:
+        raise UsageProblem(f"--all-ranks: {rank_name}={rank} is not below {world_name}={world}")
+    address = environ.get("MASTER_ADDR") or _first_host(environ.get("SLURM_STEP_NODELIST", ""))
+    if not address and environ.get(here_name) == environ[world_name]:
+        address = "127.0.0.1"
+    if not address:
+        raise UsageProblem("--all-ranks: MASTER_ADDR is not set: it names the machine of rank 0")
+    return Launched(
+        rank,
+        world,
+        address,
+        _number({"MASTER_PORT": _PORT, **environ}, "MASTER_PORT", 65536),
+        environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, below: int) -> int:
+    text = environ[name]
+    if not re.fullmatch("[0-9]{1,7}", text) or int(text) > below:
+        raise UsageProblem(f"--all-ranks: {name}={text}: a number up to {below} is expected")
+    return int(text)
+
+
+def _first_host(listed: str) -> str:
+    """``node003`` of Slurm's ``node[003-010,12],login1``."""
+    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", listed).partition(",")[0]
+
+
+def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:
+    """What brings rank 0 the facts of the others; None on these, whose facts are sent then.
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    here = launched(sources.environ)
+    if here.rank == 0:
+        return lambda gathered: gather_ranks(here, gathered, sources, matrix, seconds)
+    _exchange(here, collect_facts(sources, matrix), sources, matrix, seconds)
+    return None
+
+
+def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
+    """What rank 0 gets, its own facts among it, after at most ``seconds``. Ranks of one machine with the same facts are
+    one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
+    came = read(_exchange(here, gathered, sources, matrix, seconds))
+    named, ranks = {}, {}
+    unread: list[int] = []
+    for (host, digest), numbers in came.members.items():
+        document = came.documents.get(digest)
+        if document is None:
+            unread += numbers
+        else:
+            name = f"{host} (rank{'s' if len(numbers) > 1 else ''} {_ranges(numbers)})"
+            named[name], ranks[name] = document, len(numbers)
+    problems = []
+    if came.missing:
+        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {_ranges(came.missing)}")
+    if unread:
+        problems.append(f"the facts of the ranks {_ranges(unread)} are too many or too long to be compared")
+    return Others(named, ranks, problems)
+
+
+def _exchange(
+    here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float
+) -> Sequence[Mapping[str, Any]]:
+    job = {**here._asdict(), "seconds": seconds, **own_facts(gathered, matrix)}
+    answer = ask_target(
+        Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS), gathered, sources, "--all-ranks"
+    )
+    if answer.ending != "ok":
+        why = answer.detail or answer.ending
+        raise JobError(f"rank {here.rank} of {here.world} did not reach {here.address}:{here.port}: {why}")
+    return answer.records
+
+
+def _ranges(numbers: Iterable[int], most: int = 8) -> str:
+    """``0-3, 6``"""
+    rows: list[list[int]] = []
+    for number in sorted(numbers):
+        if rows and number == rows[-1][1] + 1:
+            rows[-1][1] = number
+        else:
+            rows.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in rows]
+    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")

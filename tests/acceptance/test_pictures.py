@@ -1,0 +1,42 @@
+"""The pictures of the READMEs show what the program prints today."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+from browser import chromium
+
+import pictures
+
+MAKE = "out of date: python tools/pictures.py"
+
+
+def size(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG")
+    return struct.unpack(">II", png[16:24])
+
+
+def test_both_readmes_show_both():
+    for name in ("README.md", "README.zh-CN.md"):
+        text = (pictures.ROOT / name).read_text(encoding="utf-8")
+        assert re.findall(r"!\[[^]]+\]\((pictures/[^)]+)\)", text) == ["pictures/terminal.svg", "pictures/report.png"]
+
+
+@pytest.mark.slow
+def test_the_terminal_is_drawn_as_it_is_printed():
+    assert pictures.TERMINAL.read_text(encoding="utf-8") == pictures.terminal(), MAKE
+
+
+@pytest.mark.slow
+def test_the_page_is_photographed_as_it_is(tmp_path: Path):
+    kept = pictures.REPORT.read_bytes()
+    assert f"envdoctor\0{pictures.shown(pictures.page(tmp_path))}".encode() in kept, MAKE
+    program = chromium()
+    if program is None:
+        pytest.skip("no Chromium: ENVDOCTOR_TEST_CHROMIUM may name one")
+    again = pictures.report(program, tmp_path)
+    assert size(again) == size(kept) == (pictures.WIDTH, pictures.HEIGHT)
+    assert 20_000 < len(kept) < 400_000 and abs(len(again) - len(kept)) < len(kept)
