@@ -69,7 +69,8 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
             else text_of_option("--error", "-")
         )
         here = log is None or any(
-            options[name] for name in ("python", "path", "root", "facts", "report", "assignments")
+            options.get(name)
+            for name in ("python", "path", "root", "image", "lock", "sbom", "facts", "report", "assignments")
         )
         options["no_environment"] = options["no_environment"] or not here
         return _explain_error(str(text), configuration, matrix, lang, options)

@@ -38,6 +38,7 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
+            click.option("--image", metavar="FILE", help="Image in a file: docker save, OCI archive; read, not run."),
             click.option(
                 "--lock",
                 metavar="FILE",
@@ -175,7 +176,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts", "report")):
+    if python and any(options.get(name) for name in ("path", "root", "image", "lock", "sbom", "facts", "report")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -183,6 +184,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         python=python,
         path=options["path"],
         root=options["root"],
+        image=options.get("image"),
         lock=options.get("lock"),
         sbom=options.get("sbom"),
         facts=options["facts"],
