@@ -52,9 +52,7 @@ def test_a_later_layer_replaces_and_removes(tmp_path, write):
 
 def test_an_opaque_folder_hides_what_lies_below_it_wherever_it_stands_in_its_layer(tmp_path):
     lower = layer((f"{SITE}/old/__init__.py", b""))
-    docker_archive(
-        tmp_path / "a.tar", [lower, layer((f"{SITE}/new/__init__.py", b""), (f"{SITE}/.wh..wh..opq", b""))]
-    )
+    docker_archive(tmp_path / "a.tar", [lower, layer((f"{SITE}/new/__init__.py", b""), (f"{SITE}/.wh..wh..opq", b""))])
     assert names(tmp_path / "a.tar") == ["new"]
 
 
@@ -145,7 +143,11 @@ def test_hostile_manifests_are_a_sentence(tmp_path, members, said):
 
 def test_what_is_no_image_is_a_sentence(tmp_path):
     written = io.BytesIO(gzip.compress(layer(("a", b""))))
-    for content, said in ((b"no tar" * 999, "damaged"), (b"", "damaged"), (written.getvalue(), "compressed as a whole")):
+    for content, said in (
+        (b"no tar" * 999, "damaged"),
+        (b"", "damaged"),
+        (written.getvalue(), "compressed as a whole"),
+    ):
         (tmp_path / "a.tar").write_bytes(content)
         with pytest.raises(EnvironmentNotFound, match=said):
             open_image(str(tmp_path / "a.tar"))
