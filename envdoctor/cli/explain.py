@@ -55,7 +55,9 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
     given = {"error": error, "log": log, **options}
     waiting = [f"--{name} -" for name in ("error", "log", "facts", "report") if given.get(name) == "-"]
     if len(waiting) > 1:
-        raise click.UsageError(f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx)
+        raise click.UsageError(
+            f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
+        )
     from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.color import choose_lang
 
