@@ -28,7 +28,7 @@ def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
     Raises :class:`UsageProblem` for more than anybody would read.
     """
     given = {name: list(dict.fromkeys(values)) for name, values in typed.items() if values}
-    targets = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    targets: list[Target] = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
     if len(targets) > _MOST:
         raise UsageProblem(f"{len(targets)} targets: at most {_MOST} are judged in one run")
     return targets
