@@ -42,7 +42,7 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
     reports = [judged(target) for target in targets]
     if len(reports) == 1:
         return reports[0]
-    names = [_name(target, targets) for target in targets]
+    names = [_told_apart(target, targets) for target in targets]
     findings, outcomes = _findings(reports, targets, names), []
     for name, report in zip(names, reports, strict=True):
         shown = [finding.severity for finding in report.shown()]
@@ -65,7 +65,7 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
     )
 
 
-def _name(target: Target, targets: Sequence[Target]) -> str:
+def _told_apart(target: Target, targets: Sequence[Target]) -> str:
     """What tells this target from the others: ``python 3.12, gpu A100``."""
     differs = [name for name in target if len({other[name] for other in targets}) > 1]
     return ", ".join(f"{name} {target[name]}" for name in differs)

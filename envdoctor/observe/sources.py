@@ -98,8 +98,7 @@ def _image(given: str | None, ask: Ask) -> Environment:
     try:
         image = open_image(os.path.join(ask.cwd, name))
     except EnvironmentNotFound as error:
-        error.args = (f"{option} {error}",)
-        raise
+        raise type(error)(f"{option} {error}") from None
     try:
         layout = inside(image, "--image", image.variables.get("PATH", ""))
         if layout is None:
@@ -115,8 +114,7 @@ def _image(given: str | None, ask: Ask) -> Environment:
         )
         if image.machine:
             facts.add(Fact("os.arch", image.machine, "the image's configuration", "environment"))
-        notes = tuple(note.replace(str(image.root), "") for note in layout.notes)
-        return Environment(Target("image", name, layout.because), False, facts, layout, notes, image)
+        return Environment(Target("image", name, layout.because), False, facts, layout, layout.notes, image)
     except BaseException:
         image.cleanup()
         raise
