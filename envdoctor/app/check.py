@@ -147,7 +147,7 @@ def _compared(gathered: Gathered, others: Others, matrix: Matrix) -> list[Notice
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
     """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
-    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
+    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root", "image"):
         return []
     from shlex import quote
 

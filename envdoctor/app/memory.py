@@ -71,7 +71,7 @@ def memory(
     notices = list(gathered.notices)
     facts = gathered.facts
     python = facts.value("python.executable")
-    startable = gathered.target.kind not in ("path", "root", *DOCUMENTS) and isinstance(python, str)
+    startable = gathered.target.kind not in ("path", "root", "image", *DOCUMENTS) and isinstance(python, str)
     if data is not None and not startable:
         raise UsageProblem(
             f"{gathered.target.path} names no interpreter that can be started, and tokens are counted in one: "

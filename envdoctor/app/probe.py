@@ -133,7 +133,7 @@ def run_probes(
     wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", *DOCUMENTS) or not isinstance(python, str):
+    if gathered.target.kind in ("path", "root", "image", *DOCUMENTS) or not isinstance(python, str):
         raise UsageProblem(
             f"{gathered.target.path} names no interpreter that can be started, and the experiments run in one: "
             "point at it with --python PATH"

@@ -14,6 +14,7 @@ from envdoctor.cli.options import (
     recipe_option,
     source_options,
     sources_of,
+    stated_targets,
     target_options,
 )
 from envdoctor.cli.reporting import policy_of, present, report_options
@@ -51,11 +52,12 @@ def command(**options: Any) -> int:
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
     envdoctor check --recipe train.yaml --recipe ds_z3.json
     envdoctor check --code train.py
-    envdoctor check --lock uv.lock --target-python 3.11 --target-platform linux-x86_64
+    envdoctor check --lock uv.lock --target-python 3.11 --target-gpu A100,H100
     envdoctor check --python .venv/bin/python --format json
     torchrun --nproc-per-node 8 -m envdoctor check --all-ranks
     """
     from envdoctor.app.check import check
+    from envdoctor.app.targets import check_targets
     from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
     from envdoctor.knowledge.matrix import load_matrix
@@ -81,14 +83,17 @@ def command(**options: Any) -> int:
             return 0  # rank 0 speaks for all
     named = [name.strip() for text in (*configuration.require, *options["require"]) for name in text.split(",")]
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
-        report = check(
-            sources,
-            policy=policy,
-            matrix=matrix,
-            require=[name for name in named if name],
-            exit_zero=options["exit_zero"],
-            probe=options["probe"],
-            progress=progress,
-            others=others,
+        report = check_targets(
+            stated_targets(options),
+            lambda target: check(
+                sources._replace(target=target),
+                policy=policy,
+                matrix=matrix,
+                require=[name for name in named if name],
+                exit_zero=options["exit_zero"],
+                probe=options["probe"],
+                progress=progress,
+                others=others,
+            ),
         )
     return present(report, configuration, policy, options)

@@ -52,6 +52,12 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
     """
     if sum(given is not None for given in (rule_id, error, log)) != 1:
         raise click.UsageError("Missing argument 'ID', --error TEXT or --log FILE: give one of them.", ctx)
+    given = {"error": error, "log": log, **options}
+    waiting = [f"--{name} -" for name in ("error", "log", "facts", "report") if given.get(name) == "-"]
+    if len(waiting) > 1:
+        raise click.UsageError(
+            f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
+        )
     from envdoctor.knowledge.matrix import load_matrix
     from envdoctor.report.color import choose_lang
 
@@ -69,7 +75,8 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
             else text_of_option("--error", "-")
         )
         here = log is None or any(
-            options[name] for name in ("python", "path", "root", "facts", "report", "assignments")
+            options.get(name)
+            for name in ("python", "path", "root", "image", "lock", "sbom", "facts", "report", "assignments")
         )
         options["no_environment"] = options["no_environment"] or not here
         return _explain_error(str(text), configuration, matrix, lang, options)

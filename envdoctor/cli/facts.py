@@ -13,6 +13,7 @@ from envdoctor.cli.options import (
     recipe_option,
     source_options,
     sources_of,
+    stated_targets,
     target_options,
 )
 
@@ -41,6 +42,8 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     from envdoctor.cli.output import write_stdout
     from envdoctor.knowledge.matrix import load_matrix
 
+    if len(stated_targets(options)) > 1:
+        raise click.UsageError("facts are those of one target: give each --target- option once")
     configuration = configuration_of(options["config"], options["no_config"])
     matrix = load_matrix((*configuration.matrix, *options["matrix"]))
     gathered = collect_facts(sources_of(configuration, options), matrix, links=True)

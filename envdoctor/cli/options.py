@@ -20,6 +20,7 @@ __all__ = [
     "recipe_option",
     "source_options",
     "sources_of",
+    "stated_targets",
     "target_options",
 ]
 
@@ -38,6 +39,7 @@ def environment_options(function: Function) -> Function:
             ),
             click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
             click.option("--root", metavar="DIR", help="Root file system of an image or container."),
+            click.option("--image", metavar="FILE", help="Image in a file: docker save, OCI archive; read, not run."),
             click.option(
                 "--lock",
                 metavar="FILE",
@@ -79,7 +81,7 @@ def source_options(function: Function) -> Function:
 
 
 def target_options(function: Function) -> Function:
-    """For which machine: what nobody can read from a lock."""
+    """For which machines: what nobody can read from a lock. Each option may name several."""
     for name, metavar, text in reversed(
         [
             ("python", "VERSION", "Judge for this Python: 3.11."),
@@ -88,7 +90,8 @@ def target_options(function: Function) -> Function:
             ("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
         ]
     ):
-        function = click.option(f"--target-{name}", metavar=metavar, help=text)(function)
+        text = f"{text} (repeatable, or 'A,B': judges each)" if name == "python" else text
+        function = click.option(f"--target-{name}", metavar=metavar, multiple=True, help=text)(function)
     return function
 
 
@@ -175,7 +178,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.app.facts import Sources
 
     python = options["python"]
-    if python and any(options.get(name) for name in ("path", "root", "lock", "sbom", "facts", "report")):
+    if python and any(options.get(name) for name in ("path", "root", "image", "lock", "sbom", "facts", "report")):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None
@@ -183,13 +186,12 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         python=python,
         path=options["path"],
         root=options["root"],
+        image=options.get("image"),
         lock=options.get("lock"),
         sbom=options.get("sbom"),
         facts=options["facts"],
         report=options.get("report"),
-        target={
-            name: text for name in ("python", "platform", "gpu", "driver") if (text := options.get(f"target_{name}"))
-        },
+        target=next(iter(stated_targets(options)), {}),
         model=options["model"] if options.get("model") is not None else configuration.model,
         recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
         code=options.get("code") or tuple(_near(path) for path in configuration.code),
@@ -200,6 +202,15 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         hash=options.get("hash", False),
         cache=not options["no_cache"],
     )
+
+
+def stated_targets(options: dict[str, Any]) -> list[Any]:
+    """The machines that are meant: what was typed behind ``--target-``, each combination."""
+    from envdoctor.app.targets import targets_of
+
+    typed = {name: options.get(f"target_{name}") or () for name in ("python", "platform", "gpu", "driver")}
+    split = {name: [one.strip() for text in texts for one in text.split(",")] for name, texts in typed.items()}
+    return targets_of(split)
 
 
 def _near(path: Path) -> str:

@@ -133,7 +133,7 @@ class Finding(NamedTuple):
     ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
     taken or an example. ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's
     configuration; ``superseded_by`` names the finding that reports the same cause. ``baseline`` is new or unchanged
-    where the run was compared with a baseline.
+    where the run was compared with a baseline. ``targets`` are those that it holds for, of several; none: for all.
     """
 
     id: str
@@ -160,6 +160,7 @@ class Finding(NamedTuple):
     ignored: str | None = None
     superseded_by: str | None = None
     baseline: str | None = None
+    targets: tuple[str, ...] = ()
 
 
 def fingerprint_of(rule_id: str, item: Mapping[str, str]) -> str:

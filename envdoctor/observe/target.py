@@ -6,8 +6,8 @@ __all__ = ["Target"]
 
 
 class Target(NamedTuple):
-    """``kind`` is venv, conda, system, path, root, lock, sbom, facts or none; ``because`` says why this one ("the
-    active virtual environment (VIRTUAL_ENV)", "--python")."""
+    """``kind`` is venv, conda, system, path, root, image, lock, sbom, facts, report or none; ``because`` says why this
+    one ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
 
     kind: str
     path: str

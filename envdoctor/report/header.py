@@ -10,7 +10,7 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width, pad, shortened
 from envdoctor.report.page import LABEL, Page
-from envdoctor.report.report import Report
+from envdoctor.report.report import Report, TargetOutcome
 
 __all__ = [
     "at_a_glance",
@@ -38,6 +38,8 @@ def header_lines(report: Report, page: Page) -> list[str]:
     machine = _machine(facts, page)
     if machine:
         lines += page.items(machine, separator="   ")
+    for number, one in enumerate(report.targets):
+        lines += page.labelled("" if number else page.say("Targets"), _outcome(one, page))
     labels = (page.say("Model"), page.say("Code"), page.say("Recipe"))
     for label, text in zip(labels, (_model(facts, page), _code(facts, page), _recipe(facts, page)), strict=True):
         if text:
@@ -56,6 +58,7 @@ def at_a_glance(report: Report, page: Page) -> list[tuple[str, list[str]]]:
         (label, [target.path, python_words(facts, page), *system_words(facts), chosen]),
         (page.say("Packages"), _packages(report, page)),
         (page.say("GPU and driver"), _machine(facts, page)),
+        (page.say("Targets"), [_outcome(one, page) for one in report.targets]),
         (page.say("Model"), [_model(facts, page)]),
         (page.say("Code"), [_code(facts, page)]),
         (page.say("Recipe"), [_recipe(facts, page)]),
@@ -114,6 +117,16 @@ def torch_words(facts: FactSet, page: Page) -> str:
         return f"CUDA {cuda}" if cuda else f"HIP {hip}"
     known_absent = all(isinstance(facts.value(key), Absent) for key in ("torch.cuda", "torch.hip"))
     return page.say("CPU build") if known_absent else ""
+
+
+def _outcome(target: TargetOutcome, page: Page) -> str:
+    if target.exit_code == 3:
+        return page.say("{name}: could not be judged", name=target.name)
+    errors, warnings = target.errors, target.warnings
+    counts = [page.say("{n} error(s)", errors)] if errors else []
+    counts += [page.say("{n} warning(s)", warnings)] if warnings else []
+    found = page.separated(counts)
+    return page.say("{name}: {value}", name=target.name, value=found or page.say("nothing found"))
 
 
 def target_lines(target: Target, facts: FactSet, page: Page) -> list[str]:

@@ -20,7 +20,7 @@ __all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.4"
+SCHEMA_VERSION = "1.5"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -40,6 +40,7 @@ def document(report: Report) -> dict[str, object]:
         "command": report.command,
         "matrix": {"version": report.matrix_version, "source": report.matrix_source},
         "target": report.target._asdict(),
+        **({"targets": _data(report.targets)} if report.targets else {}),
         "status": report.status,
         "exit_code": report.exit_code,
         "summary": {

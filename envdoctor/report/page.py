@@ -52,12 +52,14 @@ class Page(NamedTuple):
         return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
 
     def message(self, finding: Finding) -> str:
-        """What is wrong; sentences that the rule took from facts are in the page's language too."""
+        """What is wrong, and for which of several targets; sentences that the rule took from facts are in the page's
+        language too."""
         text = finding.message.in_language(self.lang)
         for fact in finding.facts if self.lang != "en" else ():
             if " " in fact.value:
                 text = text.replace(fact.value, self.sentence(fact.value))
-        return text
+        only = self.say("only for {targets}", targets="; ".join(finding.targets)) if finding.targets else ""
+        return self.bracket(text, only)
 
     # --- facts ---------------------------------------------------------------------------------------------------
 

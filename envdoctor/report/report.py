@@ -26,6 +26,15 @@ class Notice(NamedTuple):
     text: str
 
 
+class TargetOutcome(NamedTuple):
+    """One machine of several that were judged: what tells it from the others, what was found, its own exit code."""
+
+    name: str
+    errors: int
+    warnings: int
+    exit_code: int
+
+
 class RuleInfo(NamedTuple):
     """What formats with a list of rules say of a rule with findings. ``help_uri`` is its first source on the web."""
 
@@ -47,7 +56,8 @@ class Report:
     ``revision``, ``probe``, ``data`` and ``memory`` are what a comparison, the experiments, a look at the training data
     and a prediction found besides; ``probe_commands`` say how to run the experiments that findings name. ``unjudged``
     are sentences about what a reader would take for judged. ``all_facts``: documents
-    for programs hold every fact, not only those that findings rest on.
+    for programs hold every fact, not only those that findings rest on. ``targets`` are the machines, where several
+    were judged.
     """
 
     command: str
@@ -70,6 +80,7 @@ class Report:
     probe_commands: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[str, ...] = ()
     all_facts: bool = False
+    targets: tuple[TargetOutcome, ...] = ()
     elapsed_seconds: float = 0.0
 
     def __post_init__(self) -> None:

@@ -162,6 +162,7 @@ def test_standard_input_is_read_within_bounds():
         (("explain",), "Missing argument"),
         (("explain", "torch-2-5-0-glm4-batch-nan", "--error", "x"), "give one of them"),
         (("explain", "--error", "  "), "there is no text"),
+        (("explain", "--log", "-", "--report", "-"), "--log - and --report -: standard input is read once"),
     ],
 )
 def test_wrong_use(run, arguments, fragment):

@@ -73,3 +73,25 @@ def test_what_is_wrong_with_the_words_is_said(run, tmp_path):
     ):
         result = run("check", *words)
         assert result.code == 2 and said in result.err and "Traceback" not in result.err
+
+
+def test_several_targets_are_judged_in_one_run(run, tmp_path):
+    (tmp_path / "requirements.txt").write_text(LIST + "torchvision==0.19.1\n")
+    machines = ("--target-python", "3.11,3.13", "--target-gpu", "A100", "--target-gpu", "H100", *LINUX[2:])
+    told = run("check", "--lock", "requirements.txt", *machines)
+    assert told.code == 1 and told.out.count("error[tokenizers-outside-transformers-window]") == 1
+    assert "Targets      python 3.11, gpu A100: " in told.out and "\n             python 3.13, gpu H100: " in told.out
+    assert " (only for python 3.13)\n" in told.out
+    data = run("check", "--lock", "requirements.txt", *machines, "--format", "json").json
+    assert [one["name"] for one in data["targets"]][1] == "python 3.11, gpu H100"
+    only = {f["id"]: f["targets"] for f in data["findings"] if f["targets"]}
+    assert only and set(map(tuple, only.values())) == {("python 3.13",)}
+
+
+def test_a_target_that_is_none_and_too_many_of_them_are_sentences(run, tmp_path):
+    (tmp_path / "requirements.txt").write_text(LIST)
+    told = run("check", "--lock", "requirements.txt", "--target-python", "3.11,three")
+    assert (told.code, told.err.split(":")[1]) == (2, " --target-python three")
+    many = run("check", "--lock", "requirements.txt", "--target-driver", ",".join(map(str, range(500, 525))))
+    assert (many.code, many.err) == (2, "envdoctor: 25 targets: at most 24 are judged in one run\n")
+    assert run("facts", "--lock", "requirements.txt", "--target-gpu", "A100,H100").code == 2

@@ -21,7 +21,7 @@ VERSION = (
 )
 _LABEL = re.compile(
     r"\s{0,40}(?:[-*+•·] {0,4}|\d\. )?[`*🤗 \"]{0,6}([^:=|`*\"]{1,60})[`*\"]{0,3}"
-    r"([^:=|]{0,50}?)\s{0,60}[:=]\s{0,20}(.{1,400})\Z"
+    r"([^:=|]{0,50}?)\s{0,60}[:=]{1,2}\s{0,20}(.{1,400})\Z"
 )
 _DOTS = re.compile(r"(\S[^.]{1,60}) \.{2,40} (.{1,200})\Z")
 _VALUE = re.compile(
@@ -30,6 +30,8 @@ _VALUE = re.compile(
 )
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = ("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", "not found", "")
+#: What people write among packages.
+_NO_PACKAGES = ("cuda", "cudnn", "gpu", "driver", "os")
 _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
 
 
@@ -94,7 +96,12 @@ class Forms:
         if name == "python":
             yield Claim("python.version", value, number, loose and not in_table)
             return
-        if name is None or (row.get("known") and name not in self.names.values()) or not is_version(value):
+        if (
+            name is None
+            or name in _NO_PACKAGES
+            or (row.get("known") and name not in self.names.values())
+            or not is_version(value)
+        ):
             return
         yield from self.version(name, value, number, loose and not in_table)
         built = _BUILT_FOR.search(groups.get("build") or "") if name == "torch" else None
@@ -113,18 +120,20 @@ class Forms:
             return None
         label = found[1].strip().strip("🤗").strip().lower()
         rest = found[2].strip().lower() if found.lastindex == 3 else ""
-        said = str(found[found.lastindex or 1]).strip(' `*";；。\t')
+        said = str(found[found.lastindex or 1]).strip(" `*\"';；。\t")
         rows = self._labels.get(f"{label} {rest}".strip()) or self._labels.get(re.sub(r"\s*\(.*", "", label))
         if rows is not None:
             return self._of_label(rows, said, number)
         words = re.sub(r"\s*\([^)]{0,40}\)", "", f"{label} {rest}".strip())
-        named = re.fullmatch(r"(.{1,40}?)(?:[\s'\"`]{0,3}(?:version|版本号?|installed version)|\.__version__)", words)
+        named = re.fullmatch(r"(.{1,40}?)(?:[\s'\"`.]{0,3}(?:version|版本号?|installed version)|\.__version__)", words)
         package = self.package(named[1].strip(" '\"`")) if named else None
+        none = said.lower() in _NONE
+        package = package or (valid_name(named[1].strip(" '\"`")) if named and none else None)
         if package is None or "s_version" in text:
             return None
-        if said.lower() in _NONE:
+        if none:
             return Line((Claim(f"pkg.{package}", ABSENT, number),), table=True)
-        value = _VALUE.match(said)
+        value = _VALUE.match(said) or _VALUE.match(said.lower().removeprefix(f"{package}-"))
         if value is None or not is_version(value[1]):
             return Line(unread="" if said.lower() in _UNSAID else f"pkg.{package}")
         return Line(tuple(self.version(package, value[1], number, False)), table=True)

@@ -89,8 +89,9 @@ def _uncut(name: str) -> str:
 
 
 def _without_brackets(said: str) -> str:
-    """``A100 80G`` for ``A100 (80G)``."""
-    return re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
+    """``A100 80G`` for ``A100 (80G)``; without what else stands in brackets, unless it may say how many there are."""
+    said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
+    return re.sub(r"\((?:[^()\d]|\d{1,3} ?G(?:i?B)? (?=V?RAM)|sm_\d{2,3}){1,40}\)", " ", said)
 
 
 def gpus_behind_label(said: str, number: int, matrix: Matrix) -> Claim | None:

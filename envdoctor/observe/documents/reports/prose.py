@@ -19,6 +19,8 @@ __all__ = ["Prose"]
 
 _LONGEST = 300
 _LEFT = re.compile(r"[A-Za-z'][A-Za-z'-]*|\d[\w.+-]*|[\u4e00-\u9fff]+|[<>?%$#@\\&]")
+#: How a package got there says nothing against its version.
+_HOW = re.compile(r"(?<=\d)\s{1,4}\((?:imported|installed|built|from|via)\b[^()]{0,80}\)\Z")
 _SYSTEM = re.compile(
     r"(?i)\b(win(?=1[01])|ubuntu|debian|centos|windows|rocky linux|wsl2? ?)[ -]?"
     r"(\d{1,2}(?:\.\d{1,2}){0,2})?\b(?: ?LTS)?"
@@ -49,6 +51,7 @@ class Prose:
         """What a line claims; None for a line that names no version of a package."""
         if len(text) > _LONGEST or not any(char.isdigit() for char in text):
             return None
+        text = _HOW.sub("", text)
         pairs = self._pair.search(text)
         if pairs is None:
             return self._alone(text, number)
@@ -62,7 +65,9 @@ class Prose:
             return Line(tuple(one._replace(loose=True) for one in platform_claims(text, number, self._matrix)))
         if re.search(r"(?i)gpu|nvidia|rtx|tesla|geforce|显卡|卡|\d ?[x*×] ?\w|\w [x*×] ?\d", text) is None:
             return None
-        gpus = gpus_behind_label(text, number, self._matrix)
+        left = GPU.sub(" ", text)
+        said = not self.doubtful(text) and all(self._may_stand(word) for word in _LEFT.findall(left))
+        gpus = (gpus_written if said else gpus_behind_label)(text, number, self._matrix)
         return Line((gpus._replace(loose=True),)) if gpus else None
 
     def _claims(self, text: str, number: int) -> Iterator[Claim]:
@@ -74,6 +79,7 @@ class Prose:
         for found in self._pair.finditer(text):
             name, value = found[1].lower(), found[2]
             if name == "python":
+                value = value.partition("+")[0]
                 key = "python.version" if value.count(".") == 2 else "python.minor"
                 if value.startswith(("3.", "2.7")):
                     yield Claim(key, value, number, loose=True)

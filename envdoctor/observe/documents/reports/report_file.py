@@ -30,6 +30,10 @@ _ENV = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S.{0,1000})\Z")
 _TABLE = re.compile(r"(?:#\s*)?(?:Package|Name)\s+Version\b.*|# packages in environment at.*")
 _RULE = re.compile(r"[-\s=─]{5,}\Z")
 _PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro) (?:(?! [x*]\s?\d)[\w -]){2,60}"
+#: What the next line, or the first one below a heading, is the value of.
+_TITLE = re.compile(r"(#{1,6} )(.{1,40}?)[:?]?|()([A-Za-z][\w-]{1,30})|()>>> ([A-Za-z]\w{1,30}\.__version__)")
+#: ``name   1.2.3   where`` in columns: where the version begins.
+_COLUMNS = re.compile(r"([A-Za-z][\w.-]* {2,})\d[\w.+!-]*(?: {2,}\S.*)?\Z")
 _HEADING = re.compile(r"#{1,6} .*|.*[:：]\**\Z|\*\*.*\*\*\Z")
 
 
@@ -123,6 +127,7 @@ class _Reading:
         self.claims: list[Claim] = []
         self.unread: list[tuple[int, str]] = []
         self._paragraph: list[Claim] = []
+        self._title, self._column = "", 0
         self._doubt = self._below_doubt = self._in_table = self._in_tool = False
 
     def line(self, text: str, number: int) -> None:
@@ -140,8 +145,16 @@ class _Reading:
             self._in_table = True
             return
         if _RULE.match(stripped):
+            self._in_table = self._in_table or re.fullmatch(r"-{3,}(?: +-{3,}){1,3}", stripped) is not None
             return
-        said = self._read(text, stripped, number)
+        columns = _COLUMNS.match(text)
+        before, self._column = self._column, columns.end(1) if columns else 0
+        self._in_table = self._in_table or 0 < before == self._column
+        title, self._title = self._title, self._titled(stripped)
+        said = self._forms.labelled(f"{title}: {stripped}", number) if title and len(stripped) < 40 else None
+        said = self._spoken(said, number) if said is not None else None
+        if said is None or not said.claims:
+            said = self._read(text, stripped, number)
         if said is None:
             self._other(stripped)
             return
@@ -154,11 +167,18 @@ class _Reading:
             self.unread.append((number, said.unread))
             self._other(stripped)
 
+    def _titled(self, stripped: str) -> str:
+        found = _TITLE.fullmatch(stripped)
+        if found is None:
+            return ""
+        title = found[2] or found[4] or found[6]
+        return f"{title} version" if found[4] and self._forms.package(title) else "" if found[4] else title
+
     def _read(self, text: str, stripped: str, number: int) -> Line | None:
         if (
             not any(char.isdigit() for char in stripped)
             and "nstalled" not in stripped
-            and not any(sign in stripped for sign in (":", "=", " .."))
+            and not any(sign in stripped for sign in (":", "=", " ..", "] "))
         ):
             return None
         gpu = smi_line(stripped, number)
@@ -166,7 +186,8 @@ class _Reading:
             return Line((gpu,), table=True)
         shaped = self._forms.shaped(stripped, number, self._in_table)
         if shaped is not None:
-            return shaped
+            spoken = [self._spoken(shaped._replace(claims=(claim,)), number) for claim in shaped.claims]
+            return shaped._replace(claims=tuple(claim for one in spoken if one for claim in one.claims))
         labelled = self._forms.labelled(text, number)
         if labelled is not None:
             self._in_tool = self._in_tool or labelled.table

@@ -1,0 +1,116 @@
+"""``check`` for several machines in one run: each target is judged by itself, and the answers become one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Unknown
+from envdoctor.judge.finding import Finding
+from envdoctor.report.report import Notice, Report, TargetOutcome
+
+__all__ = ["Target", "check_targets", "targets_of"]
+
+#: What was typed for one machine, by the name behind ``--target-``.
+Target = Mapping[str, str]
+
+_MOST = 24
+#: Exit codes from the best to the worst.
+_WORSE = (0, 1, 3, 2)
+
+
+def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
+    """Every combination of the values of each option; an option that nobody gave takes no part.
+
+    Raises :class:`UsageProblem` for more than anybody would read.
+    """
+    given = {name: list(dict.fromkeys(values)) for name, values in typed.items() if values}
+    targets: list[Target] = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    if len(targets) > _MOST:
+        raise UsageProblem(f"{len(targets)} targets: at most {_MOST} are judged in one run")
+    return targets
+
+
+def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report]) -> Report:
+    """One report: what holds for all targets once, what holds for some with their names; the worst exit code.
+
+    ``judged`` gives the report of one target. What a program reads as facts are those that all targets share.
+    """
+    reports = [judged(target) for target in targets]
+    if len(reports) == 1:
+        return reports[0]
+    names = [_told_apart(target, targets) for target in targets]
+    findings, outcomes = _findings(reports, targets, names), []
+    for name, report in zip(names, reports, strict=True):
+        shown = [finding.severity for finding in report.shown()]
+        outcomes.append(TargetOutcome(name, shown.count("error"), shown.count("warning"), report.exit_code))
+    first = reports[0]
+    not_checked = {entry.id: entry for report in reports for entry in report.not_checked}
+    return replace(
+        first,
+        facts=_shared([report.facts for report in reports]),
+        findings=findings,
+        not_checked=tuple(not_checked.values()),
+        rules_checked=min(report.rules_checked for report in reports),
+        exit_code=max((report.exit_code for report in reports), key=_WORSE.index),
+        notices=tuple(_notices(reports, names)),
+        passed=tuple(name for name in first.passed if all(name in report.passed for report in reports)),
+        plan=first.plan if all(report.plan == first.plan for report in reports) else None,
+        unjudged=tuple(dict.fromkeys(text for report in reports for text in report.unjudged)),
+        targets=tuple(outcomes),
+        elapsed_seconds=sum(report.elapsed_seconds for report in reports),
+    )
+
+
+def _told_apart(target: Target, targets: Sequence[Target]) -> str:
+    """What tells this target from the others: ``python 3.12, gpu A100``."""
+    differs = [name for name in target if len({other[name] for other in targets}) > 1]
+    return ", ".join(f"{name} {target[name]}" for name in differs)
+
+
+def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Sequence[str]) -> tuple[Finding, ...]:
+    """Findings that say and advise the same are one; ``targets`` of those that do not hold for all."""
+    found: dict[str, list[tuple[int, Finding]]] = {}
+    for number, report in enumerate(reports):
+        for finding in report.findings:
+            how_sure = (finding.confidence, finding.gate, finding.superseded_by, finding.caveats)
+            key = (finding.fingerprint, finding.message, how_sure, [fix.withheld is None for fix in finding.fixes])
+            found.setdefault(repr((key, [fix.commands for fix in finding.fixes])), []).append((number, finding))
+    one_each = [
+        same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in found.values()
+    ]
+    severities = ("error", "warning", "note")
+    return tuple(sorted(one_each, key=lambda finding: severities.index(finding.severity)))
+
+
+def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str]) -> tuple[str, ...]:
+    """The names of some targets: of the one value that tells them all from the others, or each; none for all."""
+    if len(numbers) == len(targets):
+        return ()
+    for option in targets[0]:
+        for value in dict.fromkeys(target[option] for target in targets):
+            if numbers == {number for number, target in enumerate(targets) if target[option] == value}:
+                return (f"{option} {value}",)
+    return tuple(names[number] for number in sorted(numbers))
+
+
+def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice]:
+    said: dict[Notice, list[str]] = {}
+    for name, report in zip(names, reports, strict=True):
+        for notice in report.notices:
+            said.setdefault(notice, []).append(name)
+    for notice, where in said.items():
+        only = "" if len(where) == len(reports) else f"{'; '.join(where)}: "
+        yield notice._replace(text=only + notice.text)
+
+
+def _shared(sets: Sequence[FactSet]) -> FactSet:
+    """The facts of the first set; what the others say otherwise is unknown."""
+    shared = sets[0].copy()
+    for fact in sets[0]:
+        if any(other.value(fact.key) != fact.value for other in sets[1:]):
+            shared.add(fact._replace(value=Unknown("it differs between the targets")))
+    return shared
