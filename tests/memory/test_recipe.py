@@ -110,6 +110,8 @@ def test_what_the_trace_does_not_follow_is_named() -> None:
         "kernels that replace parts of the model",
         "the loss in chunks",
     )
+    assert plan(chunked_loss=True).spared == "logits and loss"
+    assert plan(kernels=("liger",), chunked_loss=True).spared == plan().spared == ""
 
 
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
