@@ -26,8 +26,8 @@ _STATIC = (
     "communication buffers",
     "gathered layers",
 )
-#: What torch's allocator holds, as a share of the live tensors, where no trace replayed it: the most of 46 replays
-#: (benchmarks/results) is HELD.
+#: What torch's allocator holds, as a share of the live tensors, where no trace replayed it: the most of 32 replays
+#: (benchmarks/results) is 1.18.
 _HELD = 1.2
 #: The lengths that are traced, as shares of the longest sample: the first is where the prediction is asked.
 LENGTHS = (1.0, 0.5, 0.25)

@@ -38,6 +38,7 @@ _OPTIMIZERS = {
     "sgd": "SGD",
     "adagrad": "Adagrad",
     "rmsprop": "RMSprop",
+    "muon": "Muon",
 }
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 _SAVERS = {

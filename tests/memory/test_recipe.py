@@ -105,6 +105,10 @@ def test_the_reference_model_of_dpo() -> None:
     assert plan().job["reference"] == "none"
 
 
+def test_muon_is_an_optimizer_that_is_traced() -> None:
+    assert plan(optimizer="muon").job["optimizer"] == "Muon"
+
+
 def test_what_the_trace_does_not_follow_is_named() -> None:
     assert plan(kernels=("liger",), chunked_loss=True).savers == (
         "kernels that replace parts of the model",
