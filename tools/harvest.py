@@ -61,7 +61,8 @@ class Package:
     def __init__(self, name: str, kept: Kept, settings: Mapping[str, Any], *, fresh: bool) -> None:
         self.name = name
         self.by_names = name in settings["names"]
-        self.releases = released(kept.files(name, fresh=fresh))
+        listed = str(settings["listed"])
+        self.releases = [one for one in released(kept.files(name, fresh=fresh)) if one.day >= listed]
         self.modules: set[str] = set()
         self.sections: dict[str, dict[Release, Found]] = {section: {} for section in HISTORIES}
         for release in self.releases:

@@ -76,7 +76,9 @@ def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str],
         return link
     consumer, provider = str(link["consumer"]), str(link["provider"])
     of_others = next((wanted for (_, package), wanted in declared.items() if package == consumer), ABSENT)
-    found = {"constraint": declared.get((consumer, provider), ABSENT), "consumer_constraint": of_others}
+    missing = link["provider_version"] is ABSENT and link["kind"] != "raise"
+    of_it = declared.get((consumer, provider), provider if missing else ABSENT)
+    found = {"constraint": of_it, "consumer_constraint": of_others}
     return {**link, **{column: said for column, said in found.items() if link[column] is ABSENT}}
 
 
@@ -95,8 +97,6 @@ def _completed(
         found |= _constraints(ledger, link)
         if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
             found["constraint"] = _releases_with(link, links, ledger, there)
-    elif link["kind"] != "raise":
-        found["constraint"] = provider
     return found
 
 
@@ -171,7 +171,7 @@ def _of_ledger(
                 "keyword": ABSENT,
                 "reach": ABSENT,
             }
-            found_for = _constraints(ledger, link) if provider in there else {**_NO_CONSTRAINTS, "constraint": provider}
+            found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}
 
 

@@ -232,17 +232,6 @@ class Released:
             for (since, until), _ in self._lines(section, subject, item)
         )
 
-    def specifier(self, section: str, subject: str, item: str) -> str | None:
-        """The same as PEP 440 text for people and constraints: ``>=4.46,<5.0``, several spans joined by `` or ``; empty
-        when every release that was read has the item, None when none has. Bounds are releases that were read."""
-        versions = self._of(section)[0]
-        texts = []
-        for (since, until), _ in self._lines(section, subject, item):
-            low = [f">={_short(versions[since])}"] if since else []
-            high = [f"<{_short(versions[until + 1])}"] if until + 1 < len(versions) else []
-            texts.append(",".join(low + high))
-        return " or ".join(texts) if texts else None
-
     def subjects(self, section: str) -> Iterator[str]:
         """Every subject of a section, sorted."""
         start, end = self._place(section)
@@ -394,10 +383,3 @@ def _head(data: bytes, key: bytes) -> tuple[str, ...]:
         if first == key:
             return tuple(value.decode() for value in values)
     return ()
-
-
-def _short(version: str) -> str:
-    """``4.51`` for 4.51.0, as people write bounds."""
-    while version.count(".") > 1 and version.endswith(".0"):
-        version = version[:-2]
-    return version

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
-from envdoctor.versions.spans import spell_spans
+from envdoctor.versions.spans import nearest_span, spell_spans
 
 __all__ = [
     "Asked",
@@ -109,17 +109,8 @@ def releases_with_base(
 
 
 def _nearest_row(released: Released, near: str, has: Callable[[str], bool]) -> tuple[str, ...]:
-    rows: list[list[int]] = []
-    for place, version in enumerate(released.read):
-        if not has(version):
-            continue
-        if rows and rows[-1][-1] == place - 1:
-            rows[-1].append(place)
-        else:
-            rows.append([place])
-    at = released.place_of(near)
-    rows.sort(key=lambda row: (min(abs(row[0] - at), abs(row[-1] - at)), -row[0]))
-    return tuple(released.read[place] for place in rows[0]) if rows else ()
+    row = nearest_span([has(version) for version in released.read], released.place_of(near))
+    return tuple(released.read[place] for place in row)
 
 
 def without(

@@ -11,6 +11,7 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.requirement import Requirement, read_requirement
+from envdoctor.versions.spans import nearest_span, spell_spans
 
 __all__ = ["Taken", "fitting_consumers", "fitting_providers", "lacks", "missing", "provider_of", "read_taken", "taken"]
 
@@ -134,24 +135,7 @@ def _requires(consumer: Released, version: str, name: str) -> bool:
 
 
 def _nearest(package: Released, fits: list[bool], near: str) -> str | None:
-    """The run of fitting releases that is nearest to a version, as a constraint."""
-    versions = package.read
-    place = package.place_of(near)
-    best: tuple[int, int, int] | None = None
-    start = 0
-    while start < len(fits):
-        if not fits[start]:
-            start += 1
-            continue
-        end = start
-        while end + 1 < len(fits) and fits[end + 1]:
-            end += 1
-        distance = max(start - place, place - end, 0)
-        if best is None or distance <= best[0]:
-            best = distance, start, end
-        start = end + 1
-    if best is None:
-        return None
-    low = [f">={versions[best[1]]}"] if best[1] else []
-    high = [f"<{versions[best[2] + 1]}"] if best[2] + 1 < len(versions) else []
-    return package.name + ",".join(low + high)
+    """The row of fitting releases that is nearest to a version, as a constraint."""
+    row = nearest_span(fits, package.place_of(near))
+    spelled = spell_spans(package.read, [place in row for place in range(len(fits))])
+    return None if spelled is None else package.name + spelled

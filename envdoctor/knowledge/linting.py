@@ -20,7 +20,9 @@ from envdoctor.knowledge.vocabulary import ENGINES
 
 __all__ = ["lint_documents", "lint_rule"]
 
+#: In characters, a placeholder by its column.
 _LONGEST_MESSAGE = 120
+_RECORD = re.compile(r"\{\w+\.")
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
 _INSTALLS_TORCH = re.compile(r"\binstall\b.*\btorch(?:vision|audio)?[=<>~ ]")
 _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
@@ -249,8 +251,9 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
     message = texts["message"]
     for language in ("en", "zh"):
         text = message.get(language, "")
-        if len(text) > _LONGEST_MESSAGE:
-            yield f"message: {language} has {len(text)} characters, at most {_LONGEST_MESSAGE} are allowed"
+        length = len(_RECORD.sub("{", text))
+        if length > _LONGEST_MESSAGE:
+            yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
         if text.rstrip().endswith((".", "。")):
             yield f"message: {language}: no full stop at the end"
 

@@ -22,7 +22,7 @@ class Inheriting:
 
     def __init__(self, library: Library, following: Importing) -> None:
         self._followed = following.world.followed
-        self._places = Places(library, following)
+        self._places = Places(following.names)
         self._lineages = Lineages(library, self._places)
 
     def unfit(self, module: str, name: str) -> list[Stop]:

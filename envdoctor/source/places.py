@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.source.importing import Importing
-from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.offers import Offers
+from envdoctor.source.names import Names
 from envdoctor.source.signatures import accepts
 
 __all__ = ["Places"]
@@ -15,8 +13,8 @@ _DEEPEST = 12
 class Places:
     """The definitions of an environment's modules."""
 
-    def __init__(self, library: Library, following: Importing) -> None:
-        self._library, self._following = library, following
+    def __init__(self, names: Names) -> None:
+        self._names, self._library = names, names.library
 
     def place(self, module: str, name: str) -> str | None:
         """``transformers.training_args:TrainingArguments`` for a public dotted name; None when that cannot be told."""
@@ -55,17 +53,11 @@ class Places:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place
         return self._library.parameters(home) if home is not None else None
 
-    def _offers(self, module: str) -> Offers | None:
-        try:
-            return self._library.offers(module) if self._library.find(module) is not None else None
-        except Unreadable:
-            return None
-
     def _home(self, module: str, name: str, depth: int) -> str | None:
-        offers = self._offers(module)
+        offers = self._names.offers(module)
         if offers is None or depth > _DEEPEST:
             return None
-        origin = offers.names.get(name) or offers.lazy.get(name) or self._following.exported_below(module).get(name)
+        origin = offers.names.get(name) or offers.lazy.get(name) or self._names.exported_below(module).get(name)
         if origin is None:
             stars = (self._home(star, name, depth + 1) for star in offers.stars if star != module)
             return next((home for home in stars if home is not None), None)

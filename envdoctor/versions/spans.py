@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["spell_spans"]
+__all__ = ["nearest_span", "spell_spans"]
 
 
 def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
@@ -23,6 +23,18 @@ def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
             spans.append(",".join(low + high))
             start = None
     return " or ".join(spans) if spans else None
+
+
+def nearest_span(has: Sequence[bool], at: int) -> range:
+    """The places of the unbroken row of true ones that is nearest to a place, the later of two that are equally near;
+    empty when none is true."""
+    spans: list[range] = []
+    for place, holds in enumerate(has):
+        if holds and spans and spans[-1].stop == place:
+            spans[-1] = range(spans[-1].start, place + 1)
+        elif holds:
+            spans.append(range(place, place + 1))
+    return min(reversed(spans), key=lambda span: max(span.start - at, at - span[-1], 0), default=range(0))
 
 
 def _bound(last: str, following: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,16 +37,23 @@ RECIPE = {
 Ask = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what traces say: tests that ask for the same model and recipe trace it once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def ask(tmp_path: Path, kept: Path) -> Ask:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
 
     def run(*arguments: str, python: str = sys.executable, **recipe: object) -> subprocess.CompletedProcess[str]:
         settings = [f"--set=recipe.{name}={value}" for name, value in {**RECIPE, **recipe}.items() if value]
-        command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu", "--no-cache"]
+        command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu"]
         where = [] if "--model" in arguments else ["--model", str(tmp_path)]
         command += [*where, "--python", python, *settings, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        environ = {**os.environ, "XDG_CACHE_HOME": str(kept)}
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environ)
 
     return run
 

@@ -22,7 +22,8 @@ from envdoctor.knowledge.ledger_schema import complaints
 from envdoctor.knowledge.toml_files import load_toml, parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = """since = 2023-01-01
+SETTINGS = """listed = 2018-01-01
+since = 2023-01-01
 names = ["spade", "rake", "peft"]
 metadata = ["bucket"]
 [patches]

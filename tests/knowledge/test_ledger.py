@@ -212,13 +212,8 @@ def test_a_package_known_by_metadata_says_nothing_of_names(tmp_path: Path):
     assert spade.items("requires", "*", "1.0") == ()
 
 
-def test_spans_and_their_text(spade: Released):
+def test_spans(spade: Released):
     assert spade.spans("offers", "spade", "old_dig") == (("1.0.0", "1.1.0"), ("1.3.0", None))
-    assert spade.specifier("offers", "spade", "old_dig") == "<1.1.1 or >=1.3"
-    assert spade.specifier("offers", "spade", "new_dig") == ">=1.1.1"
-    assert spade.specifier("offers", "spade", "dig") == ""
-    assert spade.specifier("offers", "spade", "never") is None
-    assert spade.specifier("requires", "*", "torch<2") == "<1.2"
 
 
 def test_subjects_are_found_by_what_they_have(spade: Released):

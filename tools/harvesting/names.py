@@ -120,7 +120,7 @@ class Names:
     def kinds(self, top: str) -> list[str]:
         """What names are like that a lazy top-level module makes in ways of its own (``*TokenizerFast``)."""
         offers = self.offers(top) if self.library.find(top) is not None else None
-        return self._importing.making(offers.names.get(offers.maker, "")) or [] if offers and offers.maker else []
+        return self._importing.names.making(offers.names.get(offers.maker, "")) or [] if offers and offers.maker else []
 
     def _of(self, module: str) -> tuple[frozenset[str], str | None]:
         """All names that can be imported from a module, modules below it left out, and why there may be more."""
@@ -134,7 +134,7 @@ class Names:
             return frozenset(), "it cannot be parsed"
         names, reason = {*offers.names, *offers.lazy}, offers.open
         if offers.below is not None:
-            names |= self._importing._exported_below(module, offers.below).keys()
+            names |= self._importing.names.exported_below(module).keys()
         for star in offers.stars:
             if star == module:
                 continue
@@ -162,7 +162,7 @@ class Names:
             return None
         origin = offers.names.get(name) or offers.lazy.get(name)
         if origin is None and offers.below is not None:
-            origin = self._importing._exported_below(module, offers.below).get(name)
+            origin = self._importing.names.exported_below(module).get(name)
         if origin is None:
             inner = (self._home(star, name, depth + 1) for star in offers.stars if name in self._by_star(star)[0])
             return next(inner, None)

@@ -48,8 +48,8 @@ def installed(tmp_path: Path) -> Installed:
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    asked: dict[str, Any] = {"folders": [str(tmp_path)], "root": None, "python": "3.11.9", "platform": "linux"}
-    return Installed({**asked, "versions": {}, "owners": {}, "complete": True})
+    asked: dict[str, Any] = {"folders": [str(tmp_path)], "root": None}
+    return Installed({**asked, "complete": True})
 
 
 @pytest.mark.parametrize(
@@ -108,5 +108,5 @@ def test_overrides(installed: Installed, parameters: tuple[str, ...], lacks: str
 
 
 def test_a_module_of_an_environment_that_is_not_wholly_known_is_not_missing(tmp_path: Path):
-    asked = {"folders": [os.fspath(tmp_path)], "root": None, "python": None, "platform": "linux", "versions": {}}
-    assert Installed({**asked, "owners": {}, "complete": False}).lacks("module", "nowhere", "", "", ()) is None
+    asked = {"folders": [os.fspath(tmp_path)], "root": None}
+    assert Installed({**asked, "complete": False}).lacks("module", "nowhere", "", "", ()) is None

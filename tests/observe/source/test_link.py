@@ -115,3 +115,25 @@ def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pyte
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\n\n")
     monkeypatch.delattr(link, "run_child")
     assert links(read(folder)) == Records(())
+
+
+def test_what_would_fail_behind_it_is_told_of_other_packages_too(tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    write(folder, "transformers", "5.23.0", __init__="")
+    write(folder, "huggingface_hub", "1.0", __init__="")
+    write(folder, "optimum", "2.0", __init__="from transformers import Gone\n")
+    (folder / "optimum" / "version.py").write_text("")
+    (folder / "optimum" / "exporters").mkdir()
+    (folder / "optimum" / "exporters" / "__init__.py").write_text("")
+    (folder / "optimum" / "exporters" / "tasks.py").write_text(
+        "from transformers import Lost\nfrom huggingface_hub import left\nclass TasksManager: ...\n"
+    )
+    first, behind = links(read(folder))
+    assert (first["name"], first["stops"]) == (
+        "transformers.Gone",
+        "import optimum.version, from optimum.exporters.tasks import TasksManager",
+    )
+    assert (behind["name"], behind["stops"]) == (
+        "huggingface_hub.left",
+        "from optimum.exporters.tasks import TasksManager",
+    )

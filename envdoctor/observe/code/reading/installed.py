@@ -62,14 +62,9 @@ def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Val
     """What the child is told, as JSON holds it."""
     place = request.place
     finders = any("finder" in line or "__editable__" in file for file, line in place.import_lines)
-    installed = {str(one["name"]): one["version"] for one in dists if isinstance(one.get("version"), str)}
     return {
         "folders": list(place.site_packages),
         "root": place.files.root,
-        "python": place.python_version if isinstance(place.python_version, str) else None,
-        "platform": "linux" if place.kind == "root" else request.platform,
-        "versions": installed,
-        "owners": {row["module"]: row["name"] for row in request.rows("module-distributions")},
         "complete": dists.incomplete is None and place.incomplete is None and not finders,
         "uses": [
             [_plain(item[column]) for column in ("kind", "module", "name", "keyword", "parameters")] for item in asked

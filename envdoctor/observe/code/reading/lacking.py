@@ -1,9 +1,10 @@
 """Looks up what a script uses in the installed files. Runs in a bounded child.
 
-It reads one JSON object on stdin: the ``world`` and ``folders`` of an environment, and ``uses`` as ``[kind, module,
-name, keyword, parameters]``. It answers each with one line of JSON: false where the files have it, null where that
-cannot be told, and otherwise what is missing: the dotted name of a module or of what should lie in one, the keyword, or
-how the base class calls the method that is overridden (``2 num_items_in_batch=``).
+It reads one JSON object on stdin: the ``folders`` of an environment below its ``root``, whether they are all
+(``complete``), and ``uses`` as ``[kind, module, name, keyword, parameters]``. It answers each with one line of JSON:
+false where the files have it, null where that cannot be told, and otherwise what is missing: the dotted name of a
+module or of what should lie in one, the keyword, or how the base class calls the method that is overridden (``2
+num_items_in_batch=``).
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envdoctor.source.importing import Importing
 from envdoctor.source.library import Library, Unreadable
+from envdoctor.source.names import Names
 from envdoctor.source.overriding import can_be_called
 from envdoctor.source.places import Places
-from envdoctor.source.world import UNKNOWN, Module, World
+from envdoctor.source.world import UNKNOWN, World
 from envdoctor.text.files import Files
-from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import release_of
 
 __all__ = ["Installed", "main"]
 
@@ -42,8 +41,17 @@ class Installed:
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self._library = Library(asked["folders"], Files(asked["root"]))
-        self._following = Importing(self._library, _world(asked))
-        self._places = Places(self._library, self._following)
+        world = World(
+            version=lambda name: UNKNOWN,
+            owners={},
+            python=None,
+            platform="",
+            standard=frozenset(sys.stdlib_module_names),
+            followed=lambda top: True,
+            complete=asked["complete"],
+        )
+        self._names = Names(self._library, world)
+        self._places = Places(self._names)
 
     def lacks(self, kind: str, module: str, name: str, keyword: str, parameters: Sequence[str]) -> str | bool | None:
         """What the installed files lack of one use."""
@@ -67,11 +75,11 @@ class Installed:
         parts = module.split(".")
         for length in range(1, len(parts) + 1):
             inner = ".".join(parts[:length])
-            there = self._following.present(inner)
-            if not isinstance(there, Module):
-                return inner if there is None else None
+            there = self._names.exists(inner)
+            if there is not True:
+                return inner if there is False else None
         for part in filter(None, name.split(".")):
-            offered = self._following.offered(module, part)
+            offered = self._names.has(module, part)
             if offered is not True:
                 return f"{module}.{part}" if offered is False else None
             if self._library.find(f"{module}.{part}") is None or self._binds(module, part):
@@ -83,17 +91,3 @@ class Installed:
         """Whether a module binds a name to something else than the module below it."""
         offers = self._library.offers(module)
         return offers is not None and offers.names.get(name, "module").partition(" ")[0] != "module"
-
-
-def _world(asked: Mapping[str, Any]) -> World:
-    versions: Mapping[str, str] = asked["versions"]
-    python = release_of(asked["python"]) if asked["python"] else None
-    return World(
-        version=lambda name: versions.get(normalise(name), None if asked["complete"] else UNKNOWN),
-        owners={module: (name,) for module, name in asked["owners"].items()},
-        python=(*python, 0, 0, 0)[:3] if python else None,
-        platform=asked["platform"],
-        standard=frozenset(sys.stdlib_module_names),
-        followed=lambda top: True,
-        complete=bool(asked["complete"]),
-    )

@@ -24,6 +24,8 @@ from envdoctor.versions.pep440 import release_of
 __all__ = ["answer", "main"]
 
 _RECURSION = 6000
+#: How often what stops imports is taken as mended, to find what would stop them then.
+_MOST_ROUNDS = 4
 _LONGEST = 300
 
 
@@ -43,18 +45,30 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     inheriting = Inheriting(library, following)
     stopped: dict[Stop, list[str]] = {}
     why = None
-    for statement, module, name, derives in asked["entries"]:
-        try:
-            if name is not None and following.offered(module, name) is False:
-                continue  # another release has it
-            stops = following.statement(module, [name] if name else [])
-            for stop in stops:
-                if stop.consumer and (stop.kind != "raise" or stop.text):
-                    stopped.setdefault(stop, []).append(statement)
-            for stop in inheriting.unfit(module, name) if derives and name and not stops else ():
-                stopped.setdefault(stop, []).append(f"{module}.{name}")
-        except (OutOfBudget, RecursionError):
-            why = why or f"what `{statement}` takes could not be followed to the end"
+    # Another release has a name that is not offered.
+    entries = [entry for entry in asked["entries"] if not entry[2] or following.names.has(*entry[1:3]) is not False]
+    for again in range(_MOST_ROUNDS):
+        found: dict[Stop, list[str]] = {}
+        failing = []
+        for entry in entries:
+            statement, module, name, derives = entry
+            try:
+                stops = following.statement(module, [name] if name else [])
+                for stop in stops:
+                    found.setdefault(stop, []).append(statement)
+                if stops:
+                    failing.append(entry)
+                for stop in inheriting.unfit(module, name) if derives and name and not stops and not again else ():
+                    found.setdefault(stop, []).append(f"{module}.{name}")
+            except (OutOfBudget, RecursionError):
+                why = why or f"what `{statement}` takes could not be followed to the end"
+        # What fails behind it is told of packages of which nothing is told yet: a cure has to meet that too.
+        told = {_parties(stop) for stop in stopped}
+        stopped |= {stop: what for stop, what in found.items() if _is_told(stop) and _parties(stop) not in told}
+        if not failing:
+            break
+        following.mend(found)
+        entries = failing
     return {
         "stops": [[_told(stop), statements] for stop, statements in stopped.items()],
         "why": why,
@@ -77,6 +91,14 @@ def _world(asked: Mapping[str, Any]) -> World:
         followed=followed.__contains__,
         complete=complete,
     )
+
+
+def _is_told(stop: Stop) -> bool:
+    return bool(stop.consumer) and (stop.kind != "raise" or bool(stop.text))
+
+
+def _parties(stop: Stop) -> tuple[str, str]:
+    return stop.consumer.partition(".")[0], stop.module.partition(".")[0]
 
 
 def _told(stop: Stop) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Which modules an environment has, and which names they have, as far as their files tell."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+
+from envdoctor.source.library import Library, Unreadable
+from envdoctor.source.offers import Offers
+from envdoctor.source.world import World
+
+__all__ = ["Names"]
+
+_MOST_ALIASES = 6
+_BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
+_OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
+
+
+class Names:
+    """The modules of an environment and their names; every answer has a third value, that it cannot be told."""
+
+    def __init__(self, library: Library, world: World) -> None:
+        self.library = library
+        self.world = world
+
+    def offers(self, module: str) -> Offers | None:
+        """What a module offers by itself; None for one whose source cannot be read."""
+        try:
+            return self.library.offers(module)
+        except Unreadable:
+            return None
+
+    def has(self, module: str, name: str) -> bool | None:
+        """Whether a module has a name, or a submodule of it; None when that cannot be told."""
+        return self._has(module, name, set())
+
+    def exported_below(self, module: str) -> Mapping[str, str]:
+        """The names that a package offers because the modules in its folder export them, and these modules."""
+        offers = self.offers(module)
+        return {} if offers is None or offers.below is None else self._exported_below(module, offers.below)
+
+    def exists(self, module: str) -> bool | None:
+        """Whether a module is there; None when that cannot be told."""
+        top = module.partition(".")[0]
+        if top in self.world.standard or top == "__main__":
+            return True
+        if self.library.find(module) is not None:
+            return True
+        parent = module.rpartition(".")[0]
+        if not parent:
+            return False if self.world.complete else None
+        above = self.library.find(parent)
+        if above is None:
+            return self.exists(parent) and None
+        if above.kind == "compiled" or not above.paths:
+            return None if above.kind == "compiled" else self._made(parent)
+        if above.kind == "namespace":
+            return False if self.world.complete else None
+        return self._served(module, parent)
+
+    def _made(self, parent: str) -> bool | None:
+        """Whether a module that is no package may be replaced by one."""
+        offers = self.offers(parent)
+        return False if offers is not None and offers.open is None else None
+
+    def _served(self, module: str, parent: str) -> bool | None:
+        """Whether a package makes a submodule that has no file: by a finder of its own, or by putting it there."""
+        last = module.rpartition(".")[2]
+        above = parent
+        while above:
+            offers = self.offers(above)
+            if offers is None:
+                return None
+            if above == parent and (offers.open or last in offers.names or last in offers.lazy):
+                return None
+            if offers.finder is not None:
+                for text in offers.finder:
+                    try:
+                        if text == last or ("(" in text and re.search(text, module)):
+                            return None
+                    except (re.error, RecursionError, OverflowError):
+                        return None
+                # Its pattern may be put together from pieces.
+                if any(
+                    piece in module for text in offers.finder for piece in re.findall(r"\w{8,}_", text) if "\\" in text
+                ):
+                    return None
+            above = above.rpartition(".")[0]
+        return False
+
+    def _has(self, module: str, name: str, seen: set[str]) -> bool | None:
+        if module.partition(".")[0] in self.world.standard or module in seen or len(seen) > 200:
+            return None
+        seen.add(module)
+        if self.library.find(f"{module}.{name}") is not None:
+            return True
+        found = self.library.find(module)
+        if found is None or found.kind == "compiled":
+            return None
+        if found.kind == "namespace":
+            return False
+        if not self.world.followed(module.partition(".")[0]) and self.library.mentions(module, name):
+            return True
+        offers = self.offers(module)
+        if offers is None:
+            return None
+        if name in offers.names or name in offers.lazy or name in _OWN:
+            return True
+        answer: bool | None = False
+        for star in offers.stars:
+            inner = self._through_star(star, name, seen)
+            if inner:
+                return True
+            answer = None if inner is None else answer
+        if offers.below is not None and name in self._exported_below(module, offers.below):
+            return True
+        if offers.open or (answer is False and offers.maker and self._makes(offers.names.get(offers.maker, ""), name)):
+            return None
+        return answer
+
+    def _makes(self, home: str, name: str) -> bool:
+        """Whether the class that makes a lazy module's names has a way of its own for names like this one."""
+        kinds = self.making(home)
+        return kinds is None or any(
+            name.endswith(kind[1:]) if kind[0] == "*" else name.startswith(kind[:-1]) for kind in kinds
+        )
+
+    def making(self, home: str) -> list[str] | None:
+        """The kinds of names (``*TokenizerFast``) for which the class that makes a lazy module's names has a way of its
+        own; None when that cannot be told."""
+        for _ in range(_MOST_ALIASES):
+            module, _, bound = home.partition(":")
+            offers = self.offers(module) if bound else None
+            if offers is None:
+                return [] if bound else None
+            if offers.names.get(bound) == "class":
+                found = self.library.find(module)
+                source = self.library.text(found.path) if found is not None else b""
+                ways = {(way, word.decode()) for way, word in _BY_ENDING.findall(source)}
+                return sorted(f"*{word}" if way == b"endswith" else f"{word}*" for way, word in ways)
+            home = offers.names.get(bound, "")
+        return None
+
+    def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
+        """Whether ``from module import *`` gives the name."""
+        if name.startswith("_"):
+            offers = self.offers(module)
+            return None if offers is None else name in (offers.exports or ())
+        return self._has(module, name, seen)
+
+    def _exported_below(self, module: str, folder: str) -> dict[str, str]:
+        """The names in ``__all__`` of the modules in a folder of a package, and their modules."""
+        known = self.library.exported
+        key = f"{module} {folder}"
+        if key not in known:
+            known[key] = dict(self._exports_in(f"{module}.{folder}" if folder else module, 0))
+        return known[key]
+
+    def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
+        found = self.library.find(package)
+        if found is None or not found.paths or depth > 3:
+            return
+        files = self.library.files_below(found.paths[0])
+        stems = [path.replace("\\", "/").rpartition("/")[2][:-3] for path in files]
+        generated = any(stem.startswith("modeling_") for stem in stems)
+        for path, stem in zip(files, stems, strict=True):
+            if stem == "__init__" or (generated and stem.startswith("modular_")):
+                continue  # what a modeling file is generated from is never imported
+            for name in _exports(self.library.text(path)):
+                yield name, f"{package}.{stem}"
+        for path in self.library.folders_below(found.paths[0]):
+            stem = path.replace("\\", "/").rpartition("/")[2]
+            if not stem.startswith("_"):
+                yield from self._exports_in(f"{package}.{stem}", depth + 1)
+
+    def lazy_home(self, module: str, name: str) -> str | None:
+        """The module that is loaded when a lazy package is asked for a name."""
+        found = self.library.find(module)
+        if found is None or found.kind != "source":
+            return None
+        offers = self.offers(module)
+        if offers is None:
+            return None
+        home = offers.lazy.get(name)
+        if home:
+            return home.partition(":")[0]
+        if home is None and offers.below is not None and name not in offers.names:
+            return self._exported_below(module, offers.below).get(name)
+        return None
+
+
+def _exports(source: bytes) -> list[str]:
+    """The names of ``__all__ = [...]`` in a module's source."""
+    start = source.rfind(b"\n__all__")
+    if start < 0:
+        return []
+    end = source.find(b"]", start)
+    try:
+        value = ast.parse(source[start : end + 1].strip() or b"0").body[0]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    listed = getattr(value, "value", None)
+    if not isinstance(listed, (ast.List, ast.Tuple)):
+        return []
+    return [one.value for one in listed.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
