@@ -40,7 +40,7 @@ def test_what_was_not_given_is_said() -> None:
         ({"max_length": "unknown"}, "the longest sample in tokens"),
         ({"stage": "ppo"}, "stage ppo"),
         ({"method": "oft"}, "method oft"),
-        ({"optimizer": "muon"}, "optimizer muon"),
+        ({"optimizer": "galore"}, "optimizer galore"),
         ({"quantization": "gptq"}, "weights in gptq"),
         ({"method": "full", "quantization": "bnb-4bit"}, "only of bnb-4bit with LoRA"),
     ],
