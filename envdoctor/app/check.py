@@ -81,6 +81,7 @@ def check(
         judgement = with_plan(judgement, rules)
     notices = [
         *gathered.notices,
+        *_asked_by_model(judgement.facts, matrix),
         *_code_not_given(gathered, sources or Sources()),
         *renamed,
         *ignore_notices(judgement, policy, matrix),
@@ -109,6 +110,16 @@ def check(
         probe_commands=commands,
         unjudged=[missed.text for missed in gathered.unjudged],
     )
+
+
+def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
+    """What the model that was given asks for, and whether it is there."""
+    if not any(isinstance(facts.value(key), str) for key in ("model.type", "model.family")):
+        return []
+    from envdoctor.install.needs import asked_by_model
+
+    text = asked_by_model(facts, matrix)
+    return [Notice("note", text)] if text else []
 
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:

@@ -26,7 +26,7 @@ def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
 
 def _assignments(name: str, text: str) -> list[str]:
     if name == "gpu":
-        return [f"gpu.name={text}"]
+        return ["gpu=absent" if text.lower() == "none" else f"gpu.name={text}"]
     if name == "driver":
         return [f"driver.version={text}"]
     if name == "python":

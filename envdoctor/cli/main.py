@@ -28,6 +28,7 @@ _COMMANDS = {
     "check": "check",
     "probe": "probe",
     "memory": "memory",
+    "plan": "plan",
     "diff-revision": "diff_revision",
     "pin": "pin",
     "facts": "facts",

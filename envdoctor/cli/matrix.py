@@ -27,8 +27,9 @@ def command() -> None:
 @command.command("list")
 @_matrix
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--stats", is_flag=True, help="Only counts: by subject, severity, confidence, effect and age.")
 @click.argument("words", nargs=-1)
-def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int:
+def list_(matrix: tuple[Path, ...], format_: str, stats: bool, words: tuple[str, ...]) -> int:
     """Every rule with its title; with WORDS those that have all of them in id, title, subject or severity.
 
     \b
@@ -37,6 +38,11 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     from envdoctor.judge.messages import title_of
 
     loaded = load_matrix(matrix)
+    if stats:
+        from envdoctor.app.matrix import statistics
+
+        write_stdout("\n".join(map(clean, statistics(loaded, today=date.today()))))
+        return 0
     rows = [
         {
             "id": rule.id,
@@ -91,14 +97,16 @@ def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
 
 @command.command("lint")
 @_matrix
-def lint(matrix: tuple[Path, ...]) -> int:
+@click.option("--stale", metavar="DAYS", type=click.IntRange(min=1), help="Only what was not read again for so long.")
+def lint(matrix: tuple[Path, ...], stale: int | None) -> int:
     """Check every rule and table: schema, evidence, wording, words that no source gives, tests on both sides of each
     bound, no condition without effect."""
-    from envdoctor.app.matrix import lint as complaints_of
+    from envdoctor.app import matrix as judged
     from envdoctor.knowledge.matrix import read_matrix
 
-    loaded = read_matrix(matrix)
-    complaints = [f"{complaint.origin}: {complaint.text}" for complaint in complaints_of(loaded, today=date.today())]
+    loaded, today = read_matrix(matrix), date.today()
+    found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, today=today)
+    complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
     summary = f"{len(loaded.rules) + len(loaded.broken)} rules, {len(complaints)} complaints"
     write_stdout("\n".join([*(clean(line) for line in complaints), summary]))
     return 1 if complaints else 0

@@ -84,7 +84,7 @@ def target_options(function: Function) -> Function:
         [
             ("python", "VERSION", "Judge for this Python: 3.11."),
             ("platform", "SYSTEM-ARCH", "Judge for this system: linux-x86_64."),
-            ("gpu", "NAME", "Judge for this GPU: A100."),
+            ("gpu", "NAME", "Judge for this GPU: A100; none: for the CPU."),
             ("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
         ]
     ):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("model.repo", "model.path")
@@ -88,9 +88,9 @@ def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
             # no more than a star.
             if name.startswith("*/"):
                 last = pattern.rpartition("/")[2]
-                if last.strip("*?") and fnmatchcase(name[2:], last):
+                if last.strip("*?") and glob_fits(name[2:], last):
                     return True
-            elif fnmatchcase(name, pattern):
+            elif glob_fits(name, pattern):
                 return True
     return False
 

@@ -1,6 +1,6 @@
 """Which build of a release would be installed here, and whether none is known for this Python, system, CUDA, GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -10,7 +10,7 @@ from envdoctor.knowledge.released_wheels import Gap, no_wheel, release_named, wa
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import base_release, is_named_by, satisfies
 
-__all__ = ["Build", "no_build", "torch_build", "torch_build_for", "torch_row"]
+__all__ = ["Build", "builds_of", "no_build", "torch_build", "torch_build_for", "torch_row"]
 
 
 class Build(NamedTuple):
@@ -82,6 +82,21 @@ def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> 
     if unsupported is not None:
         return Build(forbidden=unsupported)
     return Build(cuda, "cu" + cuda.replace(".", ""))
+
+
+def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
+    """The builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel index, the
+    newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
+    row, gpus = torch_row(version, matrix) or {}, facts.value("gpu")
+    usual = _default(row, facts)
+    bare = isinstance(gpus, Absent) or (isinstance(gpus, Records) and not gpus.items and gpus.incomplete is None)
+    if bare and not isinstance(usual, Absent):
+        yield Build(ABSENT, "cpu")
+        return
+    yield Build(usual if isinstance(usual, (str, Absent)) else None)
+    for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
+        if cuda != usual and not isinstance(usual, Absent):
+            yield torch_build_for(version, cuda, facts, matrix)
 
 
 def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:

@@ -1,15 +1,17 @@
 """A change tried on facts: the errors that would be there then, and the requirements that it would break."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records
+from envdoctor.facts.values import Records, Unknown
 from envdoctor.install.remedy import Remedy
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.requirement import read_requirement
 
 __all__ = ["After", "Before", "apply", "before", "try_remedy"]
 
@@ -53,14 +55,29 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
-    """Judge a change as a whole. What a package that is changed requires itself is known from rules alone: its metadata
-    is not there yet. All others ask for what their own metadata says."""
+    """Judge a change as a whole. All packages that stay ask for what their own metadata says; what a release that is
+    installed asks of another one that is installed with it the ledger knows: no installer takes two that disagree."""
     after = apply(remedy, now.facts, now.matrix)
     new = sorted(_unmet(after) - now.unmet)
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
+    if broken is None and (refused := next(_refused(remedy, now.matrix), None)):
+        broken = f"it would break a requirement: {refused[0]} asks for another {refused[1]}"
     return After(after, errors_of(after, now.matrix)[0], broken)
+
+
+def _refused(remedy: Remedy, matrix: Matrix) -> Iterator[tuple[str, str]]:
+    """The pairs of releases in the change of which the first does not allow the second, the latter by its name."""
+    versions = {name: pin[2:] for name, pin in remedy.pins.items() if is_version(pin.removeprefix("=="))}
+    for name, version in versions.items() if len(versions) > 1 else ():
+        package = matrix.ledger.package(name)
+        lines = package.items("requires", "*", version) if package is not None else ()
+        for line in () if isinstance(lines, Unknown) else lines:
+            need = read_requirement(line)
+            other = versions.get(need.name)
+            if other is not None and not need.marker and satisfies(other, need.specifiers) is False:
+                yield f"{name} {version}", need.name
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:

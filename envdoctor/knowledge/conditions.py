@@ -118,7 +118,8 @@ def glob_fits(text: str, pattern: str) -> bool:
     """Whether a text is the pattern, or fits it as a glob of ``*`` and ``?``; brackets stand for themselves."""
     if "*" not in pattern and "?" not in pattern:
         return text == pattern
-    return fnmatchcase(text, pattern.replace("[", "[[]"))
+    start = pattern.partition("*")[0].partition("?")[0]  # most globs end here, and are never compiled
+    return text.startswith(start) and fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def bounds(condition: Condition) -> list[tuple[str, str]]:

@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["NamedGpu", "gpu_named", "known_gpus"]
 
 _SIZE = r"(?i)[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
+#: Where people leave out a blank, or write something else for it: ``rtx-4090``, ``3090Ti``, ``RTXPRO6000``.
+_JOINTS = (
+    r"(?i)[\s_-]+|(?<=\d)(?=(?:Ti|D|Super|Ada)\b)|(?<=RTX)(?=PRO|\d)|(?<=PRO)(?=\d)|(?<=TITAN)(?=RTX|V\b)|(?<=DGX)(?=S)"
+)
+#: What people leave out in front; ``RTX 6000`` is of two series, and stays what it is.
+_SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
+_COUNT = r"\A\d{1,3}\s*[x*]\s*"
 
 
 class NamedGpu(NamedTuple):
@@ -28,7 +35,7 @@ def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     for spelled in _spellings(name, name[: match.start()] if match else name):
         for table in ("gpus", "gpu-series"):
             for row in matrix.rows(table):
-                if any(fnmatchcase(spelled.lower(), glob.lower()) for glob in row["names"]):
+                if any(glob_fits(spelled.lower(), glob.lower()) for glob in row["names"]):
                     return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
     return None
 
@@ -43,8 +50,9 @@ def _spellings(name: str, without_size: str) -> Iterator[str]:
     plain = " ".join(without_size.split())
     yield plain
     yield re.sub(_LETTERS_THEN_DIGITS, r"\1 ", plain)
-    yield f"RTX {plain}"
-    yield f"GeForce {plain}"
+    apart = re.sub(_JOINTS, " ", re.sub(_COUNT, "", plain))
+    for words in dict.fromkeys((plain, apart)):
+        yield from (f"{series}{words}" for series in _SERIES)
 
 
 def _memory(sizes: tuple[int, ...] | list[int], said: int | None) -> int | None:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.conditions import Condition, bounds
+from envdoctor.knowledge.conditions import Condition, ConditionError, bounds, parse_condition
 from envdoctor.knowledge.ledger_schema import LARGEST, complaints
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
@@ -79,6 +79,7 @@ def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
         yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
         yield from (("retired.toml", problem) for problem in _retired(matrix))
         yield from (("families.toml", problem) for problem in _families(matrix))
+        yield from (("tables/run-needs.toml", problem) for problem in _needs(matrix))
 
 
 def _documents(home: Path) -> Iterator[tuple[str, str]]:
@@ -147,6 +148,15 @@ def _families(matrix: Matrix) -> Iterator[str]:
             for key in known["facts"]:
                 if matrix.registry.find(key) is None:
                     yield f"{family['id']}: {key} is not a registered fact"
+
+
+def _needs(matrix: Matrix) -> Iterator[str]:
+    for row in matrix.rows("run-needs"):
+        for key, operand in row.get("when", {}).items():
+            try:
+                parse_condition(matrix.registry, key, operand)
+            except ConditionError as error:
+                yield f"{row['key']}: when: {error}"
 
 
 def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:

@@ -226,6 +226,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "ordinary-log": {"log": table({"lines": TEXTS})},
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
+    "run-needs": {"row": _rows({"key": TEXT, "asks": TEXTS}, {"when": mapping(TEXT, ANY), "built": FLAG})},
     "withdrawn-releases": {
         "release": _rows(
             {"package": _NAME, "version": VERSION, "harm": FLAG, "reason": TEXT, "instead": VERSION},

@@ -141,6 +141,8 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         return "ok", ""
     if job["device"] == "cuda":
         _cap_gpu_memory(task.get("gpu_memory_mib"))
+    if "torch" in needs:
+        _plain_numbers()
     name = os.path.splitext(task["script"])[0].replace("/", ".")
     import_module(PACKAGE + "." + name).run(job, channel.emit)
     return "ok", ""
@@ -175,6 +177,14 @@ def _has_cuda() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def _plain_numbers() -> None:
+    """Numbers without a dtype of their own are float32, as the scripts expect, whatever the environment sets."""
+    import torch
+
+    if torch.get_default_dtype() != torch.float32:
+        torch.set_default_dtype(torch.float32)
 
 
 def _missing(name: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ An observation is a plain mapping as a probe emitted it; ``judge`` in it names t
   been measured, or be in ``unjudged`` because its reference overflows the dtype; default o, dq, dk, dv for attention,
   and whatever was measured for rounding), ``limits`` ([pass, warn] or [pass, warn, reason]).
 * ``batch``: ``e1`` and ``eN`` (relative error of the gradient one sample at a time and as one batch), ``nonfinite``
-  {loss, logits, gradients: count}, ``pad_nonfinite`` (logits at pad positions).
+  {loss, logits, gradients: count}, ``pad_nonfinite`` (logits at pad positions), ``most`` (what ``e1`` may be).
 * ``exact``: ``equal``, or ``difference`` with ``limit``.  ``change``: ``relative`` with ``limit``.
 * ``growth``: ``kib`` allocated at the end of each cycle over the same shapes; ``reserved_kib`` the driver's.
 * ``honesty``: ``row_nan`` of ``expected`` in the poisoned row, non-finite values ``elsewhere``.
@@ -201,6 +201,10 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
     if ratio > passes:
         why = f"gradient of the batch is {ratio:.3g} times as wrong as one by one ({together:.3g} against {alone:.3g})"
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
+    most = observation.get("most")
+    if most is not None and not alone <= number(most, "most"):
+        why = f"gradients of single samples are off by {alone:.2g}, those of the batch as well; up to {most:g} is right"
+        return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
     padding = count(observation, "pad_nonfinite")
     if padding:
         return Verdict("warn", "pad-nan", ("logits",), ratio, f"{padding} logits that are not finite, only at pads")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.sandbox.child import ChildResult
 
-__all__ = ["ENDINGS", "NO_TORCH", "Answer", "Conversation"]
+__all__ = ["ENDINGS", "NO_TORCH", "PATIENCE", "Answer", "Conversation"]
 
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
 NO_TORCH = ("no-torch", "torch-broken", "torch-old")
@@ -19,6 +19,10 @@ ENDINGS = (
     *("ok", "timeout", "killed", "crash", "oom", "sticky", "garbage", "output-limit", "failed", "lost"),
     *(*NO_TORCH, "no-device"),
 )
+#: A task that computes may take so many times its seconds on the clock, on a machine that others use as well.
+PATIENCE = 10.0
+#: A task that computes less than this share of the time hangs, or waits for something: it has its seconds on the clock.
+_IDLE = 0.05
 _GARBAGE_KEPT = 200
 _MOST_GARBAGE = 100
 _FRAME = re.compile(r'File "[^"]*?([^"/\\]+)", line (\d+) in (\S+)')
@@ -67,10 +71,17 @@ class Conversation:
         self._by_task = [_Lines() for _ in seconds]
         self._at = 0
         self._since = time.monotonic()
+        self._used = self._used_before = 0.0
 
-    def is_late(self) -> bool:
-        """Whether the task that runs now has taken more than its time."""
-        return self._at < len(self._seconds) and time.monotonic() - self._since > self._seconds[self._at]
+    def is_late(self, used: float) -> bool:
+        """Whether the task that runs now has taken more than its time, when the child has ``used`` so many seconds of
+        processor time since it began."""
+        self._used = used
+        elapsed, computed = time.monotonic() - self._since, used - self._used_before
+        if self._at >= len(self._seconds) or elapsed <= self._seconds[self._at]:
+            return False
+        seconds = self._seconds[self._at]
+        return computed > seconds or computed < _IDLE * elapsed or elapsed > PATIENCE * seconds
 
     def take(self, line: bytes) -> bool:
         """Sort a line in; whether more may come."""
@@ -88,7 +99,7 @@ class Conversation:
             lines.begin = record
         elif kind == "end":
             lines.end = record
-            self._since = time.monotonic()
+            self._since, self._used_before = time.monotonic(), self._used
             self._at += 1
         else:
             lines.records.append(record)

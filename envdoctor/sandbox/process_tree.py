@@ -1,4 +1,4 @@
-"""What belongs to a child beside itself: descendants with their memory, its group, and whatever carries its mark."""
+"""What belongs to a child beside itself: descendants with what they use, its group, and whatever carries its mark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NamedTuple
 
-__all__ = ["MARK", "Memory", "end_all", "memory_of"]
+__all__ = ["MARK", "Usage", "end_all", "usage_of"]
 
 #: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
 #: that left the process group.
@@ -14,22 +14,26 @@ MARK = "ENVDOCTOR_CHILD"
 _MOST = 200
 
 
-class Memory(NamedTuple):
-    """Bytes of a process and its descendants: ``own`` without mapped files, ``everything`` with them."""
+class Usage(NamedTuple):
+    """Of a process and its descendants: bytes, ``own`` without mapped files and ``everything`` with them, and the
+    ``seconds`` of processor time that they and those of them that have ended computed."""
 
     own: int
     everything: int
+    seconds: float
 
 
-def memory_of(pid: int) -> Memory:
-    """What the process and its descendants hold now; nothing where the system does not tell (other than Linux)."""
-    own = everything = 0
+def usage_of(pid: int) -> Usage:
+    """What the process and its descendants use now; nothing where the system does not tell (other than Linux)."""
+    own = everything = ticks = 0
     if sys.platform == "linux":
         for member in _family(pid):
             fields = _status_fields(member)
             own += fields.get("RssAnon", 0) + fields.get("RssShmem", 0)
             everything += fields.get("VmRSS", 0)
-    return Memory(own, everything)
+            ticks += _ticks(member)
+        return Usage(own, everything, ticks / os.sysconf("SC_CLK_TCK"))
+    return Usage(0, 0, 0.0)
 
 
 def end_all(pid: int, mark: str) -> None:
@@ -82,6 +86,17 @@ def _family(pid: int) -> list[int]:
             except (OSError, ValueError):
                 pass
     return found[:_MOST]
+
+
+def _ticks(pid: int) -> int:
+    """Processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
+    (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name before the last bracket may hold anything.
+            return sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
+    except (OSError, ValueError):
+        return 0
 
 
 def _status_fields(pid: int) -> dict[str, int]:

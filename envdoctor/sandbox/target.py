@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.sandbox.answers import ENDINGS, NO_TORCH, Answer, Conversation
+from envdoctor.sandbox.answers import ENDINGS, NO_TORCH, PATIENCE, Answer, Conversation
 from envdoctor.sandbox.child import run_child
 from envdoctor.sandbox.environment import target_environment
 
@@ -55,7 +55,8 @@ class Task(NamedTuple):
     ``script`` is its path in the folder of the scripts, ``job`` what it gets: ``device`` in it (default cpu) is cpu,
     cuda, or auto, which becomes cuda where torch sees such a device. ``needs`` are modules that are imported before it;
     without torch, or the device, the task ends so, and without another module its only record says so (``skip``, or
-    ``error`` when it does not import). ``seconds`` is the limit of its time, ``memory_mib`` that of its memory beside
+    ``error`` when it does not import). ``seconds`` is the limit of its processor time, and on the clock of one that
+    hardly computes: a busy machine ends nobody who would be done. ``memory_mib`` is the limit of its memory beside
     mapped files, ``gpu_memory_mib`` what it may take of the device (None: no limit).
     """
 
@@ -85,6 +86,7 @@ def run_in_target(
         [place.python, "-X", "faulthandler", "-B", "-u", str(PAYLOAD / "child.py")],
         json.dumps(request).encode(),
         seconds=sum(task.seconds for task in tasks),
+        patience=PATIENCE,
         memory_mib=max(task.memory_mib for task in tasks),
         output_limit=_OUTPUT_LIMIT,
         confined=False,
@@ -97,6 +99,6 @@ def run_in_target(
         ),
         cwd=place.scratch,
         on_line=conversation.take,
-        until=lambda: until() or conversation.is_late(),
+        until=lambda used: until() or conversation.is_late(used),
     )
     return conversation.answers(result, [task.memory_mib for task in tasks])

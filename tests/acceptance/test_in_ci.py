@@ -95,3 +95,11 @@ def test_a_shell_completes_commands_and_options(run: Any, words: str, offered: s
     count = str(len(words.split()) - 1)
     asked = {"_ENVDOCTOR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
     assert f"plain,{offered}" in run(env=asked).out
+
+
+def test_the_upkeep_of_the_matrix_calls_what_is_there():
+    upkeep = yaml.safe_load((ROOT / "examples/ci/matrix-upkeep.yml").read_text(encoding="utf-8"))
+    told = "\n".join(step.get("run", "") for step in upkeep["jobs"]["upkeep"]["steps"])
+    tools = re.findall(r"python (tools/\w+\.py)", told)
+    assert len(tools) == 3 and all((ROOT / tool).is_file() for tool in tools)
+    assert "envdoctor matrix lint --stale 180" in told

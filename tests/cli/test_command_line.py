@@ -155,6 +155,25 @@ def test_lint_names_what_is_wrong_with_private_rules_and_the_shipped_ones_pass(r
     assert summary.endswith(f"{len(complaints)} complaints")
 
 
+def test_the_rules_are_counted(run):
+    *lines, last = run("matrix", "list", "--stats").out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["severity", "confidence", "effect", "read within", "subject"]
+    rules, more = int(last.split()[0]), int(last.partition("; ")[2].split()[0])
+    counts = [int(part.rpartition(" ")[2]) for part in lines[0].partition(": ")[2].split(", ")]
+    assert sum(counts) == rules and more >= 0.95 * rules
+
+
+def test_what_nobody_has_read_for_so_long_is_named(run, private):
+    folder = private()
+    rule = folder / "x-rule.toml"
+    rule.write_text(rule.read_text().replace("2026-11-01", "2020-01-02"))
+    count = int(run("matrix", "list", "--stats").out.splitlines()[-1].split()[0]) + 1
+    result = run("matrix", "lint", "--stale", "1500", "--matrix", str(folder))
+    assert (result.code, result.out.splitlines()[1:]) == (1, [f"{count} rules, 1 complaints"])
+    assert "its evidence was last read on 2020-01-02" in result.out
+    assert run("matrix", "lint", "--stale", "30000").code == 0
+
+
 def test_list_takes_private_rules(run, private):
     rows = json.loads(run("matrix", "list", "--matrix", str(private()), "--format", "json").out)["rules"]
     assert "x-rule" in [row["id"] for row in rows]

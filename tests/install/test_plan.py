@@ -6,9 +6,13 @@ import pytest
 from known import given, judged
 from observing import shipped
 
+from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
 from envdoctor.install.plan import with_plan
+from envdoctor.install.remedy import Remedy
+from envdoctor.install.trial import before, try_remedy
 from envdoctor.judge.policy import Ignore, Policy
+from envdoctor.knowledge.matrix import load_matrix
 
 RELEASES = {"releases": {name: ["1.0", "2.0", "3.0", "4.0"] for name in ("aa", "bb", "cc", "torch")}}
 
@@ -199,3 +203,12 @@ def test_errors_of_packages_and_of_the_recipe_get_one_plan():
     assert {"tokenizers-outside-transformers-window", "glm4-fp16-training-nan"} <= errors
     assert len(judgement.plan.clears) == len(errors)
     assert judgement.plan.set["recipe.dtype"] == "bf16" and judgement.plan.constraints == ("tokenizers==0.20.3",)
+
+
+@pytest.mark.parametrize(("transformers", "broken"), [("4.44.0", True), ("4.46.0", False)])
+def test_releases_that_refuse_each_other_are_not_installed_together(transformers, broken):
+    pins = {"trl": "==0.17.0", "transformers": f"=={transformers}"}
+    changed = tuple(Fact(f"pkg.{name}", pin[2:], "the fix", "given") for name, pin in pins.items())
+    now = before(FactSet(), load_matrix())
+    found = try_remedy(Remedy(pins, facts=changed), now).broken
+    assert found == ("it would break a requirement: trl 0.17.0 asks for another transformers" if broken else None)

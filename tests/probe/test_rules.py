@@ -67,6 +67,7 @@ DEAD = {"signature": "dead-row-nan", "tensors": "dk, dv", "tile": "absent", "mas
         ),
         ({"node": CUDNN, "masks": ["f32_left"], "tile": "absent", **{"signature": "nan-output", "tensors": "o"}},
          {}, "probe-cudnn-float32-mask"),
+        ({**HALF, "node": CUDNN, "stresses": ["unit"]}, {}, "probe-cudnn-attention-inaccurate"),
         ({}, {}, "probe-attention-gradient-nan"),
         ({"signature": "nan-output", "tensors": "o"}, {}, "probe-attention-output-nan"),
         ({"signature": "inaccurate", "node": "ScaledDotProductEfficientAttentionBackward0", "tile": "%32=1"},

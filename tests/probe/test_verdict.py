@@ -130,6 +130,14 @@ def test_a_batch_that_is_lost_where_single_samples_are_not_is_named_so() -> None
     assert verdict_of(judge="batch", eN=0.1).verdict == "garbage"
 
 
+def test_a_batch_that_is_no_worse_than_its_samples_is_wrong_where_these_are() -> None:
+    found = verdict_of(**batch(e1=0.4, eN=0.4, most=0.03))
+    assert (found.verdict, found.signature) == ("fail", "samples-differ")
+    assert found.why == "gradients of single samples are off by 0.4, those of the batch as well; up to 0.03 is right"
+    assert verdict_of(**batch(e1=0.03, eN=0.03, most=0.03)).verdict == "pass"
+    assert verdict_of(**batch(e1=0.01, eN=0.4, most=0.03)).signature == "batch-differs"
+
+
 def test_an_exact_gradient_is_not_divided_by() -> None:
     assert verdict_of(**batch(e1=0.0, eN=0.0)).verdict == "pass"
 

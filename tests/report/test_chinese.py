@@ -63,6 +63,7 @@ WITHOUT = (
         "app/ignore.py",
         "app/guard.py",
         "app/pin.py",
+        "app/plan.py",
         "revision/template/parts/conversations.py",
     ),
 )

@@ -105,7 +105,7 @@ def test_lines_are_handed_on_one_by_one_and_the_rest_is_kept() -> None:
 def test_lines_are_heard_before_the_child_ends_which_is_when_nobody_waits_any_more() -> None:
     heard = threading.Event()
     code = "import time; print('now', flush=True); time.sleep(600)"
-    result = python(code, on_line=lambda line: not heard.set(), seconds=60, until=heard.is_set)
+    result = python(code, on_line=lambda line: not heard.set(), seconds=60, until=lambda used: heard.is_set())
     assert (result.status, result.code) == ("timeout", None)
 
 

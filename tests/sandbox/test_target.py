@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from processes import gone
 
+from envdoctor.sandbox.answers import Conversation
 from envdoctor.sandbox.environment import target_environment
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 
@@ -94,6 +95,29 @@ def test_a_task_that_hangs_is_ended_at_its_limit(run: Run) -> None:
 
 
 @linux
+@pytest.mark.parametrize(
+    ("elapsed", "used", "late"),
+    [
+        (9.0, 40.0, False),  # several processes at once
+        (11.0, 10.5, True),
+        (30.0, 4.0, False),  # others use the machine as well
+        (30.0, 1.0, True),  # it hangs
+        (30.0, 0.0, True),  # or the system does not tell
+        (101.0, 9.0, True),
+    ],
+)
+def test_the_time_of_a_task_is_what_it_computes(
+    monkeypatch: pytest.MonkeyPatch, elapsed: float, used: float, late: bool
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    conversation = Conversation([60.0, 10.0], lambda task, records: None)
+    assert not conversation.is_late(7.0)
+    conversation.take(b'{"kind": "end", "ending": "ok"}')
+    now[0] += elapsed
+    assert conversation.is_late(7.0 + used) is late
+
+
 def test_more_memory_than_allowed_ends_the_child(run: Run) -> None:
     answer = run(ONE + "import time\nx = bytearray(500 << 20)\nx[::4096] = x[1::4096]\ntime.sleep(60)")
     assert answer.ending == "oom"

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 from zipfile import ZipFile
 
 __all__ = ["SmallIndex"]
@@ -92,7 +93,7 @@ def _handler(index: SmallIndex) -> type[BaseHTTPRequestHandler]:
             pass
 
         def _answer(self, *, body: bool) -> None:
-            parts = self.path.strip("/").split("/")
+            parts = unquote(self.path).strip("/").split("/")
             kind = "application/octet-stream"
             status = 200
             if index.broken and re.search(index.broken, self.path):

@@ -2,8 +2,8 @@
 
 Recomputing the forward pass must not change numbers. RReLU and other random operations did:
 https://github.com/pytorch/pytorch/issues/193671; memory that was not freed:
-https://github.com/pytorch/pytorch/issues/147449. Reentrant and not, on a tiny model in float32: seen bitwise equal on
-healthy releases.
+https://github.com/pytorch/pytorch/issues/147449. Reentrant and not, on a tiny model in float32 with dropout behind each
+layer, which must drop the same values when it is computed again: seen bitwise equal on healthy releases.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import batches, tiny_models
@@ -21,6 +22,7 @@ from ..probing.rounding import relative, vector
 PROBE = {"title": "gradients with and without checkpointing", "attention": "sdpa"}
 
 _LIMIT = 1e-3
+_DROPPED = 0.1
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -28,8 +30,10 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     batch = {key: value.to(device) for key, value in batches.padded(batches.samples((24, 17)), "right").items()}
     model = tiny_models.build("chatglm-like", "sdpa").to(device)
+    forwards = [_with_dropout(layer.forward) for layer in model.layers]
+    for layer, forward in zip(model.layers, forwards):
+        layer.forward = forward
     plain = _gradient(model, batch)
-    forwards = [layer.forward for layer in model.layers]
     for reentrant in (False, True):
         for layer, forward in zip(model.layers, forwards):
             layer.forward = _checkpointed(forward, reentrant)
@@ -50,6 +54,10 @@ def run(job: Job, emit: Emit) -> None:
         except (RuntimeError, TypeError) as error:
             case.update(failure(error, device))
         emit(case)
+
+
+def _with_dropout(forward: Any) -> Any:
+    return lambda *arguments: functional.dropout(forward(*arguments), _DROPPED)
 
 
 def _checkpointed(forward: Any, reentrant: bool) -> Any:

@@ -20,6 +20,7 @@ import transformers
 
 from ..probing.job import Emit, Job
 from ..probing.rounding import relative, vector
+from ..probing.trainers import arguments
 
 PROBE = {
     "title": "gradient accumulation through the installed Trainer",
@@ -90,7 +91,7 @@ def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
             return torch.utils.data.SequentialSampler(samples)
 
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        settings = _arguments(
+        settings = arguments(
             device,
             output_dir=folder,
             per_device_train_batch_size=size,
@@ -101,22 +102,8 @@ def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
             optim="sgd",
             max_grad_norm=0.0,
             logging_steps=1,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            remove_unused_columns=False,
         )
         trainer = InOrder(model=model, args=settings, train_dataset=samples)
         trainer.train()
         logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     return float(logged[0]) if logged else float("nan"), vector(model, "data") - before
-
-
-def _arguments(device: str, **chosen: Any) -> Any:
-    """TrainingArguments; the way to ask for the CPU has two names."""
-    if device == "cuda":
-        return transformers.TrainingArguments(**chosen)
-    try:
-        return transformers.TrainingArguments(use_cpu=True, **chosen)
-    except TypeError:
-        return transformers.TrainingArguments(no_cuda=True, **chosen)

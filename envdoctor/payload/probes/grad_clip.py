@@ -3,19 +3,25 @@
 A norm is computed in the gradients' dtype: in fp16 one above 65504 is inf although every gradient is finite, and
 ``clip_grad_norm_`` then writes 0 everywhere without a word: https://github.com/pytorch/pytorch/issues/46849. By design,
 and so information unless the recipe trains fp16 weights; in bf16 and fp32 the clipped gradients must have the norm that
-was asked for.
+was asked for. And all of them are clipped: a model's matrices, norms and biases by the same factor, one by one and many
+at once (``foreach``), against float64: https://github.com/pytorch/pytorch/issues/140066.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ..probing.job import DTYPES, Emit, Job, loaded_dtype
+from ..probing.rounding import relative
 
 PROBE = {"title": "gradient clipping in half precision"}
 
 #: 2048 x 2048 elements of standard deviation 44.7 have a norm of 91,500.
 _SIZE, _DEVIATION = 2048, 44.7
+#: Like those of a model: an embedding, a matrix and its bias, a norm, one number.
+_SHAPES = ((97, 33), (33, 65), (65,), (33,), (1,))
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -41,3 +47,29 @@ def run(job: Job, emit: Emit) -> None:
                 **({"judge": "change"} if name != "fp16" or loaded_dtype(job) == "fp16" else {"kind": "info"}),
             }
         )
+    for foreach in (False, True):
+        emit(_several(foreach, job["device"]))
+
+
+def _several(foreach: bool, device: str) -> dict[str, Any]:
+    """The judged case of several parameters."""
+    generator = torch.Generator().manual_seed(9)
+    drawn = [torch.randn(*shape, generator=generator) for shape in _SHAPES]
+    weights = [torch.nn.Parameter(torch.zeros_like(value, device=device)) for value in drawn]
+    for weight, value in zip(weights, drawn):
+        weight.grad = value.clone().to(device)
+    total = torch.cat([value.double().flatten() for value in drawn]).norm()
+    said = torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=foreach)
+    errors = [relative(weight.grad, value.double() / total) for weight, value in zip(weights, drawn)]
+    return {
+        "case": f"{len(drawn)} parameters, " + ("at once" if foreach else "one by one"),
+        "judge": "change",
+        "dtype": "fp32",
+        "backend": "foreach" if foreach else "default",
+        "signature": "clipping-differs",
+        "tensors": ["gradients"],
+        "params": {"foreach": foreach},
+        "relative": max(abs(float(said) / float(total) - 1), *errors),
+        "limit": 1e-4,
+        "detail": f"a norm of {float(said):.6g} where it is {float(total):.6g}; off by {max(errors):.2g}",
+    }

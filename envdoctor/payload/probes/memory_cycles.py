@@ -1,8 +1,9 @@
-"""Does memory stay constant over cycles of the same shapes?
+"""Does memory stay constant over cycles of the same shapes, over shapes that are always new, and in a whole model?
 
-Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, and what is allocated after
-the last one must be what was after the second. On the CPU the storages of live tensors are added up, for resident
-memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550 (varying lengths),
+Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were not
+there before and are shorter than the longest; and what is allocated after the last one must be what was after the
+second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added up, for
+resident memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550 (varying lengths),
 https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the quadratic math kernel with a
 mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
 """
@@ -10,30 +11,59 @@ mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46
 from __future__ import annotations
 
 import gc
+from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
+from ..probing import batches, tiny_models
 from ..probing.job import Emit, Job
 
 PROBE = {
-    "title": "memory over cycles of the same shapes",
+    "title": "memory over cycles of the same and of new shapes",
     "attention": "sdpa",
     "suites": {"quick": [{"dtype": "bf16"}]},
-    "seconds": {"cpu": 90, "cuda": 120},
 }
 
-_CYCLES = 4
+_CYCLES, _NEW = 4, 3
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation for the judge ``growth``; peak memory with a mask beside that without as information."""
+    """Observations for the judge ``growth``; peak memory with a mask beside that without as information."""
     device = job["device"]
     lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
+
+    def attend(length: int) -> None:
+        _attend(length, device, masked=True)
+
+    same = [list(lengths)] * _CYCLES
+    _emit(emit, device, attend, same, f"{_CYCLES} cycles of {len(lengths)} lengths, forward and backward with a mask")
+    new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
+    _emit(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
+    try:
+        model = tiny_models.build("llama", "sdpa").to(device)
+        _emit(
+            emit,
+            device,
+            lambda length: _use(model, length, device),
+            new,
+            "steps and evaluation of a model, new lengths",
+        )
+    except tiny_models.Unavailable as reason:
+        emit({"case": "a model", "skip": str(reason)})
+    for masked in (False, True) if device == "cuda" else ():
+        torch.cuda.reset_peak_memory_stats()
+        _attend(2048, device, masked)
+        peak = torch.cuda.max_memory_allocated() / 1048576.0
+        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
+
+
+def _emit(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
+    """One observation: what is held after each cycle of lengths."""
     kib, reserved = [], []
-    for _ in range(_CYCLES):
+    for lengths in cycles:
         for length in lengths:
-            _attend(length, device, masked=True)
+            work(length)
         gc.collect()
         if device == "cuda":
             torch.cuda.synchronize()
@@ -42,21 +72,19 @@ def run(job: Job, emit: Emit) -> None:
             reserved.append((total - free) / 1024.0)
         else:
             kib.append(_live_bytes() / 1024.0)
-    emit(
-        {
-            "case": f"{_CYCLES} cycles of {len(lengths)} lengths, forward and backward with a mask",
-            "judge": "growth",
-            "backend": "default",
-            "params": {"mask": "bool_left", "cycles": _CYCLES},
-            "kib": kib,
-            **({"reserved_kib": reserved} if reserved else {}),
-        }
-    )
-    for masked in (False, True) if device == "cuda" else ():
-        torch.cuda.reset_peak_memory_stats()
-        _attend(2048, device, masked)
-        peak = torch.cuda.max_memory_allocated() / 1048576.0
-        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
+    held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
+    params = {"mask": "bool_left", "cycles": len(cycles)}
+    emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
+
+
+def _use(model: Any, length: int, device: str) -> None:
+    """A training step without the optimizer, and the same batch in evaluation."""
+    made = batches.padded(batches.samples((length, length // 2)), "left", position_ids=True)
+    batch = {key: value.to(device) for key, value in made.items()}
+    model.train()(**batch).loss.backward()
+    model.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        model.eval()(**batch)
 
 
 def _attend(length: int, device: str, masked: bool) -> None:

@@ -26,7 +26,6 @@ PROBE = {
         "quick": [{"models": ["chatglm-like"]}],
         "full": [{"models": ["chatglm-like", "glm", "qwen2", "llama", "gemma2"]}],
     },
-    "seconds": {"cpu": 90, "cuda": 120},
     "memory_mib": 2000,
 }
 

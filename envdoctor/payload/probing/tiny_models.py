@@ -85,10 +85,11 @@ def label(name: str, folder: str | None) -> str:
         return name
 
 
-def build(name: str, attention: str, folder: str | None = None) -> Any:
+def build(name: str, attention: str, folder: str | None = None, *, tied: bool | None = None) -> Any:
     """A model in float32 on the CPU with seeded random weights, in training mode without dropout.
 
     ``attention`` is eager, sdpa or flash_attention_2. ``folder`` holds the config.json that ``name`` "own" shrinks.
+    ``tied`` is whether the output layer has the weights of the embedding (None: as the config has it).
     The model is called with input_ids, attention_mask, position_ids and labels, and gives ``.loss`` and ``.logits``.
     Raises :class:`Unavailable`, and :class:`NoAttention` when another ``attention`` may do.
     """
@@ -103,6 +104,8 @@ def build(name: str, attention: str, folder: str | None = None) -> Any:
         raise Unavailable("transformers is not installed") from error
     try:
         config = _own(folder) if name == "own" else _shipped(name, transformers)
+        if tied is not None:
+            config.tie_word_embeddings = tied
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     except Unavailable:
         raise
@@ -147,10 +150,11 @@ def _own(folder: str | None) -> Any:
     if not 1 <= size <= 512:
         raise Unavailable(f"config.json of {model_type}: heads of {size} elements")
     few = min(heads, 4)
+    shared = heads // groups  # heads of keys; two at least, where there are several: else nothing tells them apart
     shrunk = {
         "num_hidden_layers": 2,
         "num_attention_heads": few,
-        "num_key_value_heads": max(1, few // max(1, groups)),
+        "num_key_value_heads": min(few, shared, max(2, few // max(1, groups))),
         "hidden_size": few * size,
         "intermediate_size": 96,
         "vocab_size": VOCABULARY,

@@ -179,6 +179,11 @@ def model_mask(put: Put) -> None:
     put(ChatGLMLike, "forward", forward)
 
 
+def default_dtype(put: Put) -> None:
+    """No fault: an environment whose numbers are bf16 unless somebody says otherwise."""
+    torch.set_default_dtype(torch.bfloat16)
+
+
 #: By the names that tests use.
 FAULTS: dict[str, Callable[[Put], None]] = {
     "accumulation": accumulation,
@@ -195,4 +200,5 @@ FAULTS: dict[str, Callable[[Put], None]] = {
     "saturated-sum": saturated_sum,
     "short-products": short_products,
     "noise": noise,
+    "default-dtype": default_dtype,
 }

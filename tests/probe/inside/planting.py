@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import faults
 import loop_faults
+import own_faults
 import torch
+import trial_faults
 
 __all__ = ["plant"]
 
@@ -14,4 +16,4 @@ def plant(name: str, put: loop_faults.Put) -> None:
     if name in faults.FAULTS:
         put(torch.nn.functional, "scaled_dot_product_attention", faults.attention_with(name))
     else:
-        loop_faults.FAULTS[name](put)
+        {**loop_faults.FAULTS, **trial_faults.FAULTS, **own_faults.FAULTS}[name](put)

@@ -99,7 +99,7 @@ def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[F
             seconds=min(_SECONDS, left),
             memory_mib=_MEMORY_MIB,
             output_limit=_OUTPUT,
-            until=until,
+            until=lambda used: until(),
         )
         lines = child.stdout.split(b"\n")[:-1]
         results += [_answer(source.path, line) for source, line in zip(waiting, lines, strict=False)]

@@ -1,0 +1,59 @@
+"""What a run asks for beside what its packages bring along: the rows of the table ``run-needs`` that hold for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Absent, Unknown
+from envdoctor.judge.compare import answer
+from envdoctor.knowledge.conditions import parse_condition
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.pep440 import base_release, satisfies
+from envdoctor.versions.requirement import read_requirement
+
+__all__ = ["asked_by_model", "needs_of"]
+
+
+def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
+    """The rows whose conditions all hold; one that cannot be decided counts as not asked for."""
+    for row in matrix.rows("run-needs"):
+        conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
+        if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
+            yield row
+
+
+def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
+    """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
+    known = facts.value("model.registered_since")
+    since = _since(facts, matrix) if isinstance(known, Unknown) else known
+    asked = [f"transformers>={since}"] if isinstance(since, str) else []
+    rows = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
+    asked += [line for row in rows for line in row["asks"] if "[" not in line]
+    if not asked:
+        return ""
+    there = {line: _is_there(line, facts) for line in asked}
+    missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
+    name, needs = facts.value("model.name"), ", ".join(asked)
+    if missing:
+        return f"{name} asks for {needs}; not here: {', '.join(missing)}"
+    if unknown:
+        return f"{name} asks for {needs}; not known here: {', '.join(unknown)}"
+    return f"{name} asks for {needs}; all of it is here"
+
+
+def _since(facts: FactSet, matrix: Matrix) -> str | None:
+    """The first release of transformers for the types of the model's family, where it is the same for all of them."""
+    from envdoctor.knowledge.model_types import ModelTypes
+
+    types, family = ModelTypes(matrix), facts.value("model.family")
+    kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
+    since = {types.since(kind) for kind in kinds}
+    return since.pop() if len(since) == 1 and not types.is_never(next(iter(kinds))) else None
+
+
+def _is_there(line: str, facts: FactSet) -> bool | None:
+    wanted = read_requirement(line)
+    version = facts.value(f"pkg.{wanted.name}")
+    if isinstance(version, Unknown):
+        return None
+    return not isinstance(version, Absent) and satisfies(base_release(str(version)) or "0", wanted.specifiers)

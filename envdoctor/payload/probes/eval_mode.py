@@ -1,0 +1,156 @@
+"""Does a model give in evaluation what it gives in training: the same logits, finite, whatever is masked or cached?
+
+Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a row of
+nothing but padding and a row whose labels are all ignored must be finite and give the logits of training, prompts that
+are continued with a cache must give those of the whole text at once, asking for attention's weights must change none,
+and samples packed into one row have those that they have alone, where the installed transformers tells packed samples
+by their positions.
+
+https://github.com/huggingface/transformers/issues/36536 and https://github.com/huggingface/transformers/issues/37574
+(generation with a cache differs), https://github.com/huggingface/transformers/pull/30652 (with attention's weights),
+https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213
+(fully padded rows). In float32, but for the finite values, which are asked of bf16.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+from ..probing import batches, tiny_models
+from ..probing.failure import failure
+from ..probing.job import Emit, Job
+from ..probing.rounding import lost, relative
+
+PROBE = {
+    "title": "models in evaluation: dropout, masks, cache, packing",
+    "attention": "sdpa",
+    "suites": {"quick": [{"models": ["llama"]}], "full": [{"models": ["llama", "qwen2", "glm", "gemma2", "mistral"]}]},
+    "memory_mib": 2000,
+}
+
+#: Relative error in float32 of what is right: 2e-6.
+_LIMIT = 1e-3
+_GAIN = 12
+_PROMPTS, _NEW = (7, 4), 17
+
+
+def run(job: Job, emit: Emit) -> None:
+    """Observations for each model for the judges ``exact`` and ``change``."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["llama"]):
+        called = tiny_models.label(name, job["model"])
+        common = {"params": {"model": called}, "backend": "sdpa", "tensors": ["logits"]}
+        try:
+            model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+            tiny_models.stress(model, _GAIN)
+            tiny_models.stress(model, "bias")
+            for check in (_dropout, _masked, _attentions, _cached, _packed):
+                emit({**common, "case": f"{called}: {check.__name__[1:]}", **check(model, job, name)})
+        except tiny_models.Unavailable as reason:
+            emit({"case": called, "skip": str(reason)})
+        except (torch.cuda.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:  # of one model: the others have theirs to tell
+            emit({**common, "case": called, **failure(error, job["device"])})
+    torch.set_float32_matmul_precision(precision)
+
+
+def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        return model(**{key: value.to(device) for key, value in batch.items()}, **more).logits.cpu()
+
+
+def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
+    if lost(found):
+        told = f"{lost(found)} logits are not finite without gradients"
+        return {"judge": "exact", "dtype": "fp32", "signature": "eval-nan", "equal": False, "detail": told}
+    difference = relative(found, exact)
+    told = f"logits are off by {difference:.2g} of them"
+    common = {"judge": "change", "dtype": "fp32", "signature": signature, "detail": told}
+    return {**common, "relative": difference, "limit": _LIMIT}
+
+
+def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Values are dropped in training only: of attention's weights, in eager attention, and behind each feed-forward."""
+    eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
+    batch = batches.padded(batches.samples((24, 17)), "right")
+    exact = _logits(eager.eval(), batch)
+    for place, module in list(eager.named_modules()):
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.5
+        if place.endswith(".mlp"):
+            module.add_module("dropped", torch.nn.Dropout(0.5))
+            module.register_forward_hook(lambda module, given, out: module.dropped(out))
+    return _change(_logits(eager.eval(), batch), exact, "eval-dropout")
+
+
+def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """The logits of evaluation beside those of training, and finite in bf16."""
+    made = batches.samples(batches.LENGTHS["short"])
+    made[1][1].fill_(batches.IGNORED)
+    half = tiny_models.build(name, "sdpa", job["model"]).to(job["device"], torch.bfloat16).eval()
+    found: dict[str, Any] = {}
+    for empty in (False, True):
+        batch = batches.padded(made, "left", position_ids=True, empty=empty)
+        live = batch["attention_mask"].bool()
+        model.train()
+        exact = model(**{key: value.to(job["device"]) for key, value in batch.items()}).logits.detach().cpu()
+        found = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
+        rough = _change(_logits(half, batch)[live], exact[live], "eval-differs")
+        for one in (found, {**rough, "dtype": "bf16"}):
+            if one["judge"] == "exact" or (one is found and not one["relative"] <= _LIMIT):
+                return one
+    return found
+
+
+def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
+    batch = batches.padded(batches.samples(_PROMPTS), "left")
+    given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
+    model.generation_config.eos_token_id = None  # no text ends before its time
+    with torch.no_grad():
+        said = model.eval().generate(
+            **given,
+            max_new_tokens=_NEW,
+            do_sample=False,
+            use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    found, exact = [], []
+    for row, length in enumerate(_PROMPTS):
+        text = said.sequences[row, max(_PROMPTS) - length :][None]
+        exact.append(_logits(model, {"input_ids": text})[0, length - 1 : -1])
+        found.append(torch.stack([logits[row] for logits in said.logits]).cpu())
+    return _change(torch.cat(found), torch.cat(exact), "cache-differs")
+
+
+def _attentions(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Asking for the weights of attention changes no logits."""
+    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))])
+    exact = _logits(model.eval(), {"input_ids": tokens})
+    try:
+        found = _logits(model, {"input_ids": tokens}, output_attentions=True)
+    except ValueError as error:
+        return {"skip": f"sdpa attention does not give its weights here: {error}"[:300]}
+    return _change(found, exact, "eval-differs")
+
+
+def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Two samples in one row, told apart by positions that begin again."""
+    try:
+        masking = importlib.import_module("transformers.masking_utils")
+    except ImportError:
+        masking = None
+    if not hasattr(masking, "find_packed_sequence_indices"):
+        return {"skip": "this transformers does not tell packed samples apart in sdpa attention"}
+    made = [tokens for tokens, _ in batches.samples((24, 17))]
+    alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in made], 1)
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in made])[None]
+    found = _logits(model, {"input_ids": torch.cat(made)[None], "position_ids": positions}, use_cache=False)
+    return _change(found, alone, "packing-leaks")

@@ -1,0 +1,111 @@
+"""Do steps of the installed Trainer change a model as a plain loop over the same batches does?
+
+Two epochs over five samples by two, the last batch of one sample included, with AdamW, weight decay of matrices and not
+of norms, clipping, and a linear schedule with warm-up: the change of all parameters against a loop that is written
+here. https://github.com/huggingface/transformers/issues/35663 (losses),
+https://github.com/huggingface/transformers/pull/35438 (what a batch counts). A Llama in float32: seen equal to 1e-5.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import torch
+import transformers
+
+from ..probing import batches, tiny_models
+from ..probing.job import Emit, Job
+from ..probing.plain_decoder import loss_of
+from ..probing.rounding import relative, vector
+from ..probing.trainers import arguments
+
+PROBE = {
+    "title": "steps of the installed Trainer against a plain loop",
+    "needs": ["torch", "transformers", "accelerate"],
+    "memory_mib": 2000,
+}
+
+_LENGTHS, _BATCH, _EPOCHS = (24, 17, 9, 33, 12), 2, 2
+_RATE, _WARMUP, _DECAY, _NORM = 1e-2, 2, 0.5, 0.5
+_LIMIT = 1e-2
+
+
+def run(job: Job, emit: Emit) -> None:
+    """One observation for the judge ``change``."""
+    case: dict[str, Any] = {
+        "case": f"{_EPOCHS} epochs of {len(_LENGTHS)} samples by {_BATCH}",
+        "judge": "change",
+        "dtype": "fp32",
+        "signature": "training-differs",
+        "tensors": ["parameters"],
+        "params": {"batch": _BATCH},
+        "limit": _LIMIT,
+    }
+    made = batches.samples(_LENGTHS)
+    try:
+        model = tiny_models.build("llama", "eager").to(job["device"])
+        before = vector(model, "data")
+        steps = _trained(model, made, job["device"])
+        plain = tiny_models.build("llama", "eager").to(job["device"])
+        _loop(plain, made)
+        change, exact = vector(model, "data") - before, vector(plain, "data") - before
+        times = float(change.norm() / exact.norm())
+        told = f"{steps} steps, a change {times:.3g} times as long, off by {relative(change, exact):.2g} of it"
+        emit({**case, "relative": relative(change, exact), "detail": told})
+    except tiny_models.Unavailable as reason:
+        emit({**case, "skip": str(reason)})
+    except (ImportError, TypeError, AttributeError, ValueError) as error:
+        emit({**case, "error": f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]})
+
+
+def _trained(model: Any, made: list[Any], device: str) -> int:
+    """Train with the Trainer; how many steps it took."""
+
+    class InOrder(transformers.Trainer):
+        """The same samples in the same order."""
+
+        def _get_train_sampler(self, *arguments: Any, **kwargs: Any) -> Any:
+            return torch.utils.data.SequentialSampler(made)
+
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        settings = arguments(
+            device,
+            output_dir=folder,
+            per_device_train_batch_size=_BATCH,
+            num_train_epochs=_EPOCHS,
+            learning_rate=_RATE,
+            lr_scheduler_type="linear",
+            warmup_steps=_WARMUP,
+            weight_decay=_DECAY,
+            max_grad_norm=_NORM,
+            logging_steps=100,
+        )
+        trainer = InOrder(
+            model=model, args=settings, train_dataset=made, data_collator=lambda some: batches.padded(some, "right")
+        )
+        trainer.train()
+        return int(trainer.state.global_step)
+
+
+def _loop(model: Any, made: list[Any]) -> None:
+    """The same without the Trainer."""
+    device = next(model.parameters()).device
+    groups = [
+        {"params": [one for one in model.parameters() if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
+        for decays in (True, False)
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=_RATE, betas=(0.9, 0.999), eps=1e-8)
+    order = [made[place : place + _BATCH] for place in range(0, len(made), _BATCH)] * _EPOCHS
+    for step, some in enumerate(order):
+        share = step / _WARMUP if step < _WARMUP else (len(order) - step) / (len(order) - _WARMUP)
+        for group in optimizer.param_groups:
+            group["lr"] = _RATE * share
+        batch = {key: value.to(device) for key, value in batches.padded(some, "right").items()}
+        labels = batch.pop("labels")
+        loss_of(model(**batch).logits, labels).backward()
+        total = float(vector(model).norm())
+        for parameter in model.parameters():
+            parameter.grad *= min(1.0, _NORM / (total + 1e-6))
+        optimizer.step()
+        optimizer.zero_grad()

@@ -1,0 +1,103 @@
+"""A decoder after Llama in plain torch, which computes in float64 what a model of transformers should: no code of
+transformers takes part, so that a mistake in it is not compared with itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["can_follow", "logits_of", "loss_of", "settings"]
+
+IGNORED = -100
+#: Types whose published computation this is; q and k have biases or norms where the weights have them.
+_TYPES = ("llama", "qwen2", "qwen3")
+
+
+def settings(config: Any) -> dict[str, Any]:
+    """The parameters of the rotary positions, which newer releases keep together."""
+    found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    return {"rope_theta": getattr(config, "rope_theta", 10000.0), **found}
+
+
+def can_follow(config: Any) -> bool:
+    """Whether a model of this config computes what is written here."""
+    rotary = settings(config)
+    return (
+        config.model_type in _TYPES
+        and rotary.get("rope_type", rotary.get("type", "default")) == "default"
+        and rotary.get("partial_rotary_factor", 1.0) == 1.0
+        and not getattr(config, "use_sliding_window", False)
+        and config.hidden_act == "silu"
+    )
+
+
+def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, positions: Any) -> Any:
+    """Logits (batch, length, vocabulary) of the weights by their names in the model; ``mask`` has 1 where a token is
+    none of padding."""
+    count = config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // count
+    length = tokens.shape[1]
+    seen = torch.ones(length, length, dtype=torch.bool).tril() & mask.bool()[:, None, :]
+    seen = (seen | torch.eye(length, dtype=torch.bool))[:, None]  # a row of padding sees itself: nobody looks at it
+    angles = positions[:, None, :, None].double() * settings(config)["rope_theta"] ** (
+        -torch.arange(0, size, 2, dtype=torch.float64) / size
+    )
+    turn = torch.polar(torch.ones_like(angles), angles)
+    hidden = weights["model.embed_tokens.weight"][tokens]
+    for number in range(config.num_hidden_layers):
+        layer = _within(weights, f"model.layers.{number}.")
+        hidden = hidden + _attention(layer, _norm(layer, "input_layernorm", hidden, config), (size, seen, turn), config)
+        inner = _norm(layer, "post_attention_layernorm", hidden, config)
+        gate = _product(layer, "mlp.gate_proj", inner)
+        hidden = hidden + _product(
+            layer, "mlp.down_proj", gate * torch.sigmoid(gate) * _product(layer, "mlp.up_proj", inner)
+        )
+    last = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return _norm(weights, "model.norm", hidden, config) @ last.transpose(0, 1)
+
+
+def loss_of(logits: Any, labels: Any) -> Any:
+    """The mean negative log probability of the next tokens that are not ignored."""
+    wanted, said = labels[:, 1:], logits[:, :-1]
+    counts = wanted != IGNORED
+    chosen = said.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+    return ((torch.logsumexp(said, -1) - chosen) * counts).sum() / counts.sum()
+
+
+def _attention(layer: dict[str, Any], hidden: Any, place: tuple[int, Any, Any], config: Any) -> Any:
+    size, seen, turn = place
+    parts = {name: _product(layer, f"self_attn.{name}_proj", hidden).unflatten(-1, (-1, size)) for name in "qkv"}
+    for name in "qk":
+        if f"self_attn.{name}_norm.weight" in layer:
+            parts[name] = _norm(layer, f"self_attn.{name}_norm", parts[name], config)
+    query, key, value = (parts[name].transpose(1, 2) for name in "qkv")
+    times = query.shape[1] // key.shape[1]
+    key, value = (
+        _turned(key, turn)[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2),
+        value[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2),
+    )
+    scores = (_turned(query, turn) @ key.transpose(-1, -2)) / size**0.5
+    scores = scores.masked_fill(~seen, float("-inf"))
+    weight = (scores - torch.logsumexp(scores, -1, keepdim=True)).exp()
+    return _product(layer, "self_attn.o_proj", (weight @ value).transpose(1, 2).flatten(2))
+
+
+def _turned(value: Any, turn: Any) -> Any:
+    """Channel i and channel i + half of a head are one complex number."""
+    half = value.shape[-1] // 2
+    turned = torch.complex(value[..., :half], value[..., half:]) * turn
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+def _norm(weights: dict[str, Any], name: str, value: Any, config: Any) -> Any:
+    return weights[f"{name}.weight"] * value / (value.pow(2).mean(-1, keepdim=True) + config.rms_norm_eps).sqrt()
+
+
+def _product(weights: dict[str, Any], name: str, value: Any) -> Any:
+    out = value @ weights[f"{name}.weight"].transpose(0, 1)
+    return out + weights[f"{name}.bias"] if f"{name}.bias" in weights else out
+
+
+def _within(weights: dict[str, Any], place: str) -> dict[str, Any]:
+    return {name[len(place) :]: value for name, value in weights.items() if name.startswith(place)}

@@ -1,0 +1,113 @@
+"""``envdoctor plan``: uv resolves, the rules judge, and the list that comes out has no error; nothing is installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from small_index import SmallIndex
+
+DAY = "2026-01-01"
+MACHINE = ("--target-python", "3.11", "--target-platform", "linux-x86_64")
+A100 = (*MACHINE, "--target-gpu", "A100", "--target-driver", "535.161.08")
+GLM3 = ("--model", "zai-org/chatglm3-6b")
+
+
+@pytest.fixture
+def index():
+    """Releases with the requirements that the real ones have of each other, and nothing in them."""
+    with SmallIndex() as small:
+        for version in ("2.10.0", "2.13.0", "2.13.0+cpu"):
+            small.wheel("torch", version, DAY, {})
+        for version, tokenizers in (("4.40.0", ">=0.19,<0.20"), ("4.48.3", ">=0.21,<0.22"), ("5.23.0", ">=0.22,<0.24")):
+            small.wheel("transformers", version, DAY, {}, requires=(f"tokenizers{tokenizers}", "huggingface-hub"))
+        for name, versions in {
+            "accelerate": ["1.15.0"],
+            "huggingface-hub": ["0.36.2", "2.4.0"],
+            "sentencepiece": ["0.2.1"],
+            "tiktoken": ["0.12.0"],
+            "tokenizers": ["0.19.1", "0.21.4", "0.23.3"],
+        }.items():
+            for version in versions:
+                small.wheel(name.replace("-", "_"), version, DAY, {})
+        yield small
+
+
+@pytest.fixture
+def planned(run, index, tmp_path):
+    def start(*arguments, **environ):
+        uv = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        own = {"UV_DEFAULT_INDEX": index.url, "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_NO_CONFIG": "1", "PATH": uv}
+        return run("plan", *arguments, "--no-config", env={**own, **environ})
+
+    return start
+
+
+def test_a_list_for_a_stated_machine_has_no_error(run, planned, tmp_path):
+    result = planned(*GLM3, *A100, "--out", "new.txt")
+    assert (result.code, result.err) == (0, "")
+    text = (tmp_path / "new.txt").read_text()
+    assert "torch==2.10.0\n" in text and "transformers==4.48.3\n" in text and "sentencepiece==0.2.1\n" in text
+    assert "# torch<=2.10.0: driver-too-old-for-cuda-13: the NVIDIA driver is too old" in text
+    checked = run("check", "--lock", "new.txt", *GLM3, *A100)
+    assert checked.code == 0 and "No findings" in checked.out
+
+
+def test_what_a_rule_forbids_is_resolved_again(planned):
+    result = planned("--model", "zai-org/glm-4-9b-chat", *A100)
+    assert result.code == 0 and "\ntransformers==4.48.3\n" in result.out and "\ntokenizers==0.21.4\n" in result.out
+    assert "# transformers<=4.48.3: chatglm-does-not-load-with-transformers-5: " in result.out
+
+
+def test_without_a_gpu_the_build_for_the_cpu_is_taken_from_the_users_index(planned):
+    result = planned("--model", "zai-org/glm-4-9b-chat-hf", *MACHINE, "--target-gpu", "none", "torch==2.13.0")
+    assert result.code == 0 and "\ntorch==2.13.0+cpu\n" in result.out and "index-url" not in result.out
+
+
+def test_no_set_is_said_with_the_reason(planned):
+    result = planned(*GLM3, *A100, "transformers==5.23.0", "--out", "new.txt")
+    assert (result.code, result.out) == (1, "")
+    assert "transformers>=4.36.2,<4.49" in result.err and "unsatisfiable" in result.err
+    old = planned(*GLM3, *MACHINE, "--target-gpu", "RTX5090", "torch==2.5.1")
+    assert old.code == 1 and "gpu-newer-than-torch-build" in old.err
+
+
+def test_a_package_without_a_wheel_leaves_it_open(planned, index):
+    index.sdist("fire", "0.7.1", DAY, {})
+    result = planned(*GLM3, *A100, "fire")
+    assert result.code == 3 and "fire has no usable wheels" in result.err.replace("fire==0.7.1", "fire")
+
+
+def test_an_environment_gets_the_least_change(planned, tmp_path):
+    (tmp_path / "facts.json").write_text(
+        '{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "5.23.0", "model.repo": "zai-org/chatglm3-6b"}}'
+    )
+    result = planned("--facts", "facts.json")
+    assert result.code == 0 and result.out.endswith("\ntransformers==4.48.3\n")
+    assert "# chatglm-does-not-load-with-transformers-5: " in result.out
+    (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "4.48.3"}}')
+    assert planned("--facts", "facts.json").out == "# nothing to change: no error is known\n"
+
+
+def test_what_cannot_be_asked_is_one_sentence(planned, index):
+    assert "no GPU of that name" in planned(*GLM3, *MACHINE, "--target-gpu", "A1000000").err
+    index.broken = "simple/torch"
+    broken = planned(*GLM3, *A100, UV_HTTP_RETRIES="0")
+    assert broken.code == 3 and broken.err.startswith("envdoctor: uv failed: ") and broken.err.count("\n") == 1
+    hostile = planned(*GLM3, *A100, "--index-url=http://127.0.0.1:1/simple")
+    assert hostile.code == 2
+    assert planned(*GLM3, *A100, "torch @ file:///etc/passwd").code == 3
+
+
+@pytest.mark.slow
+def test_the_real_index_has_a_set(run, tmp_path):
+    uv = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+    }
+    gpu = (*MACHINE, "--target-gpu", "RTX5090", "--target-driver", "575.57.08", "--model", "openai/gpt-oss-20b")
+    result = run("plan", *gpu, "--out", "new.txt", env=uv, timeout=300)
+    assert result.code == 0, result.err
+    assert run("check", "--lock", "new.txt", *gpu).code == 0

@@ -1,0 +1,33 @@
+"""GPUs by the names that people write: with and without blanks, series and sizes."""
+
+from __future__ import annotations
+
+import pytest
+from observing import shipped
+
+from envdoctor.knowledge.gpu_names import gpu_named
+
+SHIPPED = shipped()
+WRITTEN = {
+    "8.9": ["4090", "rtx-4090", "RTX_4090", "4090D", "4090-48G", "GeForce-RTX-4090", "4080SUPER", "6000Ada", "2*4090"],
+    "8.6": ["3090ti", "RTX3090", "3070Ti", "A10G", "A6000", "RTXA6000"],
+    "8.0": ["A100-80G", "A800-SXM4-80GB", "A100 (40GB)", "8x A100"],
+    "7.5": ["2080ti", "1660Ti", "TITANRTX", "T4"],
+    "7.0": ["V100-32G", "TitanV"],
+    "6.1": ["1080ti", "1050Ti", "P40"],
+    "3.7": ["K80"],
+    "12.0": ["5090", "5090D", "5070Ti"],
+    "12.1": ["DGX Spark", "GB10"],
+    "9.0": ["H20-96G", "H100 SXM5", "GH200"],
+}
+
+
+@pytest.mark.parametrize(("cc", "name"), [(cc, name) for cc, names in WRITTEN.items() for name in names])
+def test_a_name_that_people_write_is_known(cc, name):
+    found = gpu_named(name, SHIPPED)
+    assert found is not None and found.row["cc"] == cc
+
+
+@pytest.mark.parametrize("name", ["RTX6000", "A1000000", "MI300X", "910B", "M1", "x", ""])
+def test_a_name_of_several_or_of_none_is_not_guessed(name):
+    assert gpu_named(name, SHIPPED) is None

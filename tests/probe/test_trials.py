@@ -1,0 +1,29 @@
+"""39 faults in torch, transformers and peft: most are found, and named by their cause; without a fault, nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trials import CAUSES, HEALTHY, trial
+
+pytestmark = pytest.mark.torch
+
+#: Run by default: a fault of transformers, of torch's optimizers, and one of evaluation.
+FAST = ("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill")
+
+
+def test_a_fault_is_named_by_its_cause_and_by_nothing_else(torch_python: str, tmp_path: Path) -> None:
+    only = ("model-code", "optimizer-step", "eval-mode")
+    said = {name: found.rules for name, found in trial(torch_python, tmp_path, FAST, only=only)}
+    assert said == {name: (CAUSES[name],) for name in FAST}
+
+
+@pytest.mark.slow
+def test_of_39_faults_nearly_all_are_found(torch_python: str, tmp_path: Path) -> None:
+    """About eight minutes of a processor."""
+    said = {name: found.rules for name, found in trial(torch_python, tmp_path)}
+    assert {name: said.pop(name) for name in HEALTHY} == dict.fromkeys(HEALTHY, ())
+    assert len(said) == len(CAUSES) == 39
+    assert sum(bool(rules) for rules in said.values()) >= 34
+    assert sum(rules == (CAUSES[name],) for name, rules in said.items()) >= 30
