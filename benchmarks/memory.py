@@ -9,7 +9,10 @@ whose longest sample is not published: 748 tokens is the length at which another
 reading.
 
 Readings of code that is only alike (Qwen's own, litgpt's, and scripts whose lengths are not known) are apart: of them
-it is counted how many lie inside the interval that ``envdoctor memory`` would give, with its margin for such code.
+it is counted how many lie inside the interval that ``envdoctor memory`` would give, with its margin for such code, and
+how wide that is. What the instrument saw is mostly not stated: the interval goes from live tensors to what nvidia-smi
+shows; where the length is a limit, it begins with a short sample, and where the loss is taken in chunks, without it.
+``gb`` are readings in GB: taken as 10^9 bytes, and once more as GiB, because some who write GB mean GiB.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import tomllib
@@ -59,36 +63,39 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place = Place(options.python, os.environ, folder, folder, "")
         traces = Tracer(place, {"torch": None}, None).run([job(reading, data["model"]) for reading in readings])
-    inside, errors = [], {name: [] for name in ("envdoctor", *FORMULAS)}
+    alike: list[tuple[float, ...]] = []
+    errors: dict[str, list[float]] = {name: [] for name in ("envdoctor", *FORMULAS)}
     for reading, trace in zip(readings, traces, strict=True):
         if not isinstance(trace, Trace):
             print(f"{reading['id']:<18} {trace}")
             continue
         said = predicted(reading, trace)
-        error = said / GIB / reading["gib"] - 1
+        seen = reading["gb"] * 1e9 / GIB if "gb" in reading else reading["gib"]
+        error = said / GIB / seen - 1
         what = f"{reading['model']}, {reading['tokens']} tokens"
         more = ""
         if reading.get("alike"):
             low, high = (size / GIB for size in interval(reading, trace))
-            inside.append(low <= reading["gib"] <= high)
-            more = f"  {low:.1f} to {high:.1f}: {'inside' if inside[-1] else 'outside'}"
+            alike.append((low, high, seen, reading.get("gb", seen)))
+            more = f"  {low:.1f} to {high:.1f}: {'inside' if low <= seen <= high else 'outside'}"
         else:
             errors["envdoctor"].append(error)
             run = {**job(reading, data["model"]), "tokens": reading["tokens"], "trained": trained_parameters(trace)}
             run["parameters"] = float(trace.model["parameters"])
             for name, formula in FORMULAS.items():
                 if (told := formula(run)) is not None:
-                    errors[name].append(told / GIB / reading["gib"] - 1)
-        print(f"{reading['id']:<18} {what:<28} {said / GIB:8.2f} of {reading['gib']:6.2f} GiB {error:+8.1%}{more}")
+                    errors[name].append(told / GIB / seen - 1)
+        print(f"{reading['id']:<18} {what:<28} {said / GIB:8.2f} of {seen:6.2f} GiB {error:+8.1%}{more}")
     for name, found in errors.items():
         if found:
             mean, worst = sum(map(abs, found)) / len(found), max(found, key=abs)
             print(f"{name:<14} {len(found)} readings: mean error {mean:.1%}, worst {worst:+.1%}")
-    if inside:
-        print(
-            f"alike: {sum(inside)} of {len(inside)} readings are inside the interval ({sum(inside) / len(inside):.0%})"
-        )
-    return int(sum(map(len, (inside, errors["envdoctor"]))) < len(readings))
+    if alike:
+        inside, of_gib = (sum(one[0] <= one[place] <= one[1] for one in alike) for place in (2, 3))
+        width = median(high / low - 1 for low, high, *_ in alike)
+        print(f"alike: {inside} of {len(alike)} readings are inside the interval ({inside / len(alike):.0%})")
+        print(f"       {of_gib} where GB is taken as GiB; the upper end is {width:.0%} above the lower one (median)")
+    return int(len(alike) + len(errors["envdoctor"]) < len(readings))
 
 
 def job(reading: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +104,7 @@ def job(reading: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
     return {
         **JOB,
         "config": models[reading["model"]],
-        "tokens": [reading["tokens"]],
+        "tokens": sorted({reading["tokens"], *([] if "least_tokens" not in reading else (16, 512))}, reverse=True),
         "training": lora is not None,
         "lora": lora,
         "batch": reading.get("batch", 1),
@@ -120,9 +127,12 @@ def predicted(reading: dict[str, Any], trace: Trace) -> float:
 
 
 def interval(reading: dict[str, Any], trace: Trace) -> tuple[float, float]:
-    """Bytes from and to, of live tensors up to what nvidia-smi shows: what the instrument saw is not stated."""
-    peak = peak_of(reading, trace)
-    return peak.size, need_of(peak.size, peak.most(MARGIN)).process[1]
+    """Bytes from and to."""
+    batch, tokens = reading.get("batch", 1), reading["tokens"]
+    form = ClosedForm(trace, batch)
+    peak = form.at(batch, tokens)
+    low = form.at(batch, min(tokens, reading.get("least_tokens", tokens)), reading.get("without", ""))
+    return low.size, need_of(low.size, peak.most(MARGIN), form.held).process[1]
 
 
 if __name__ == "__main__":

@@ -41,13 +41,13 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         answer = Peak("decode", "torch.cat", {"weights": float(trace.model["weight_bytes"]), "KV cache": held})
         peak = max(peak, answer, key=lambda one: one.size)
 
-    def needed(peak: Peak) -> Need:
-        return need_of(peak.most(-trace.less), peak.most(model.margin + trace.more))
+    def needed(form: ClosedForm, low: Peak, high: Peak) -> Need:
+        return need_of(low.most(-trace.less), high.most(model.margin + trace.more), form.held)
 
-    need = needed(peak)
+    need = needed(form, form.at(batch, plan.tokens, plan.spared) if plan.spared else peak, peak)
     gpu = gpu_of(facts.value("gpu"), int(given.get("world_size") or 1))
     verdict = need.verdict(gpu.free) if gpu is not None else None
-    if verdict not in ("fits", None) and plan.savers:
+    if verdict not in ("fits", None) and plan.savers and not plan.spared:
         raise MemoryProblem(
             f"without {', '.join(plan.savers)} the peak is {peak.size / GIB:.1f} GiB, more than is free; "
             "how much lower it is with them is not predicted yet"
@@ -55,18 +55,22 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     changes: list[MemorySaving] = []
     if gpu is not None and verdict != "fits":
 
-        def change(saving: Saving, peak: Peak) -> MemorySaving:
-            return {"set": dict(saving.set), "gib": rounded(peak.size), "verdict": needed(peak).verdict(gpu.free)}
+        def change(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> MemorySaving:
+            low, high = form.at(batch, tokens, plan.spared), form.at(batch, tokens)
+            verdict = needed(form, low, high).verdict(gpu.free)
+            return {"set": dict(saving.set), "gib": rounded(high.size), "verdict": verdict}
 
         tried = list(traced_changes(base))
         jobs = [{**base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
         for saving, found in zip(tried, tracer.run(jobs), strict=True):
-            after = form_of(found).at(batch, plan.tokens) if isinstance(found, Trace) else peak
-            if after.size < peak.size:
-                changes.append(change(saving, after))
+            after = form_of(found) if isinstance(found, Trace) else form
+            if after.at(batch, plan.tokens).size < peak.size:
+                changes.append(change(saving, after, batch, plan.tokens))
         name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
-        for saving in smaller(form, name, batch, plan.tokens, lambda peak: needed(peak).verdict(gpu.free) == "fits"):
-            changes.append(change(saving, form.at(**{"batch": batch, "tokens": plan.tokens, **saving.job})))
+        for saving in smaller(
+            form, name, batch, plan.tokens, lambda peak: needed(form, peak, peak).verdict(gpu.free) == "fits"
+        ):
+            changes.append(change(saving, form, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
         "level": level_of(model, trace),

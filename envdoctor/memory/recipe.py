@@ -38,6 +38,7 @@ _OPTIMIZERS = {
     "sgd": "SGD",
     "adagrad": "Adagrad",
     "rmsprop": "RMSprop",
+    "muon": "Muon",
 }
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 _SAVERS = {
@@ -51,12 +52,14 @@ _SAVERS = {
 class Plan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample. ``assumed`` are sentences about what nobody gave,
-    ``savers`` names what the trace does not follow and can only lower the peak."""
+    ``savers`` names what the trace does not follow and can only lower the peak, by no more than the term ``spared``
+    where it is the loss alone."""
 
     job: Mapping[str, Any]
     tokens: int
     assumed: tuple[str, ...] = ()
     savers: tuple[str, ...] = ()
+    spared: str = ""
 
 
 def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
@@ -124,8 +127,9 @@ def plan_of(facts: FactSet) -> Plan:
     }
     if training and "gradient_checkpointing" not in given:
         assumed.append("gradient checkpointing was not given: it was taken to be off")
-    savers = tuple(text for name, text in _SAVERS.items() if given.get(name))
-    return Plan(job, int(tokens), tuple(assumed), savers)
+    savers = [name for name in _SAVERS if given.get(name)]
+    spared = "logits and loss" if savers == ["chunked_loss"] else ""
+    return Plan(job, int(tokens), tuple(assumed), tuple(_SAVERS[name] for name in savers), spared)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:

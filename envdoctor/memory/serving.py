@@ -29,6 +29,8 @@ _BATCHED_TOKENS = 2048
 _SEQUENCES = 256
 #: gpu_memory_utilization where it is not given; releases of 2026 take 0.92.
 _SHARE = 0.9
+#: CUDA context and libraries with lazy loading, which engines have since CUDA 12, in GiB.
+_BESIDE = 0.6
 #: CUDA graphs are taken beside the share, after the cache was given its place: up to this much, in GiB.
 _GRAPHS = 1.0
 
@@ -54,7 +56,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     logits = 4.0 * int(given.get("max_sequences") or _SEQUENCES) * int(config["vocab_size"])
     activations = (peak.size - float(trace.model["weight_bytes"]) - cache * ranks) / ranks + logits
     share = float(given.get("gpu_memory_utilization") or _SHARE)
-    beside = need_of(0).process[1]
+    beside = _BESIDE * GIB
 
     def left(asked: float) -> float:
         return asked - weights - activations - beside

@@ -10,10 +10,12 @@ from envdoctor.facts.values import Records, Value
 __all__ = ["GIB", "Gpu", "Need", "gpu_of", "need_of"]
 
 GIB = float(1 << 30)
-#: What torch's caching allocator holds beside live tensors, as a factor: measured 1.00 to 1.06.
-_RESERVED = (1.0, 1.06)
-#: What a process has on a GPU beside torch's allocator (CUDA context, libraries), in GiB.
-_CONTEXT = (0.4, 0.6)
+#: What later steps hold more than the one whose tensors were replayed: up to 7 % where three steps were, at full depth.
+_LATER = 1.07
+#: What a process has on a GPU beside torch's allocator, in GiB: 0.3 with CUDA's lazy loading and few kernels, more than
+#: 1 with all of torch's (https://github.com/pytorch/pytorch/issues/107667); 1.3 is in the documentation of transformers
+#: (https://huggingface.co/docs/transformers/v4.48.0/model_memory_anatomy).
+_CONTEXT = (0.3, 1.3)
 
 
 class Need(NamedTuple):
@@ -35,9 +37,10 @@ class Gpu(NamedTuple):
     free: float
 
 
-def need_of(allocated: float, most: float | None = None) -> Need:
-    """What a process with so many live bytes takes, or with up to ``most``."""
-    low, high = _RESERVED[0] * allocated, _RESERVED[1] * (most or allocated)
+def need_of(allocated: float, most: float | None = None, held: float = 1.0) -> Need:
+    """What a process with so many live bytes takes, or with up to ``most``, of which torch's allocator holds ``held``
+    times as much."""
+    low, high = allocated, _LATER * held * (most or allocated)
     return Need((low, high), (low + _CONTEXT[0] * GIB, high + _CONTEXT[1] * GIB))
 
 

@@ -54,7 +54,7 @@ def test_the_first_story_and_what_it_is_offered(predict: Predict, tmp_path: Path
     assert (code, section["verdict"], section["level"]) == (1, "does-not-fit", "nearest")
     assert section["allocated_gib"] == pytest.approx(338, rel=0.02)
     activations = section["allocated_gib"] - 17.5
-    assert section["process_gib"][1] == pytest.approx((17.5 + 1.3 * activations) * 1.06 + 0.6, rel=0.01)
+    assert section["process_gib"][1] > (17.5 + 1.3 * activations) * 1.07 + 1.3
     switch = "training_args:\n  gradient_checkpointing: true"
     mended = with_setting(story, tmp_path, "training_args:", switch)
     code, after = predict(mended, "glm-4-9b-chat", *words)

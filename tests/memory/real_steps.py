@@ -45,6 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dense, padded batch": ({}, {"batch": 4, "padded": True}),
     "accumulation": ({}, {"accumulation": 2}),
     "plain SGD": ({}, {"optimizer": "SGD"}),
+    "Muon": ({}, {"optimizer": "Muon", "checkpointing": True}),
     "LoRA": ({}, {"lora": LORA}),
     "LoRA, checkpointing": ({}, {"lora": LORA, "checkpointing": True}),
     "LoRA of all layers with dropout": ({}, {"lora": {**LORA, "lora_dropout": 0.1, "target_modules": "all-linear"}}),
@@ -107,10 +108,15 @@ def measured(config: dict[str, Any], job: dict[str, Any]) -> int:
             model.gradient_checkpointing_enable()
             model.enable_input_require_grads()
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = getattr(torch.optim, job["optimizer"])(parameters, foreach=True)
-        loop(model, reference, optimizer, parameters, job)
+        if job["optimizer"] == "Muon":
+            matrices = [one for layer in model.model.layers for one in layer.parameters() if one.ndim == 2]
+            others = [one for one in parameters if all(one is not matrix for matrix in matrices)]
+            optimizers = [torch.optim.AdamW(others, foreach=True), torch.optim.Muon(matrices)]
+        else:
+            optimizers = [getattr(torch.optim, job["optimizer"])(parameters, foreach=True)]
+        loop(model, reference, optimizers, parameters, job)
         with record_function("the step"):
-            loop(model, reference, optimizer, parameters, job)
+            loop(model, reference, optimizers, parameters, job)
     events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
     step = next(event for event in events if event.name() == "the step")
     total = most = 0
@@ -121,7 +127,7 @@ def measured(config: dict[str, Any], job: dict[str, Any]) -> int:
     return most
 
 
-def loop(model: Any, reference: Any, optimizer: Any, parameters: list[Any], job: dict[str, Any]) -> None:
+def loop(model: Any, reference: Any, optimizers: list[Any], parameters: list[Any], job: dict[str, Any]) -> None:
     """What a trainer does between two steps of the optimizer."""
     for _ in range(job["accumulation"]):
         ids = torch.randint(1, 4000, ((2 if job["stage"] == "dpo" else 1) * job["batch"], TOKENS))
@@ -131,8 +137,10 @@ def loop(model: Any, reference: Any, optimizer: Any, parameters: list[Any], job:
         told = preference(model, reference, inputs) if job["stage"] == "dpo" else model(**inputs, labels=ids).loss
         told.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
+    for optimizer in optimizers:
+        optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad()
 
 
 def preference(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:

@@ -52,6 +52,28 @@ def test_the_segment_of_the_peak_changes_with_the_length() -> None:
     assert form.at(1, 4).segment == "forward/after"
 
 
+def test_without_a_term_the_peak_may_be_elsewhere() -> None:
+    form = ClosedForm(Trace({"depth": 1}, trace(depths=(1,)).points), 1)
+    assert form.at(1, 4, "logits and loss").segment == "backward/last"
+    assert form.at(1, 256, "logits and loss") == form.at(1, 256)
+
+
+def test_what_the_allocator_holds_at_full_depth_is_a_share_of_the_peak() -> None:
+    peaks = {
+        layers: max(map(sum, (terms.values() for terms in truth(layers, 64).values()))) for layers in (3, 4, DEPTH)
+    }
+
+    def held(low: float, high: float) -> float:
+        sizes = {3: low, 4: high}
+        points = tuple({**point, "held_bytes": sizes[point["layers"]]} for point in trace((64,)).points)
+        return ClosedForm(Trace({"depth": DEPTH}, points), 1).held
+
+    assert held(peaks[3] + 500, peaks[4] + 500) == pytest.approx((peaks[DEPTH] + 500) / peaks[DEPTH])
+    assert held(peaks[3], 1.1 * peaks[4]) == pytest.approx(1.1)  # no more than at a depth that was traced
+    assert held(1.0, 1.0) == 1.0
+    assert ClosedForm(trace(), 1).held > 1  # where nobody replayed it
+
+
 def test_one_length_answers_for_itself() -> None:
     assert ClosedForm(trace((128,)), 1).at(1, 128).size == pytest.approx(
         sum(truth(DEPTH, 128)["backward/last"].values())

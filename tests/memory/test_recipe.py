@@ -40,7 +40,7 @@ def test_what_was_not_given_is_said() -> None:
         ({"max_length": "unknown"}, "the longest sample in tokens"),
         ({"stage": "ppo"}, "stage ppo"),
         ({"method": "oft"}, "method oft"),
-        ({"optimizer": "muon"}, "optimizer muon"),
+        ({"optimizer": "galore"}, "optimizer galore"),
         ({"quantization": "gptq"}, "weights in gptq"),
         ({"method": "full", "quantization": "bnb-4bit"}, "only of bnb-4bit with LoRA"),
     ],
@@ -105,11 +105,17 @@ def test_the_reference_model_of_dpo() -> None:
     assert plan().job["reference"] == "none"
 
 
+def test_muon_is_an_optimizer_that_is_traced() -> None:
+    assert plan(optimizer="muon").job["optimizer"] == "Muon"
+
+
 def test_what_the_trace_does_not_follow_is_named() -> None:
     assert plan(kernels=("liger",), chunked_loss=True).savers == (
         "kernels that replace parts of the model",
         "the loss in chunks",
     )
+    assert plan(chunked_loss=True).spared == "logits and loss"
+    assert plan(kernels=("liger",), chunked_loss=True).spared == plan().spared == ""
 
 
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:

@@ -51,6 +51,22 @@ def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], g
     assert size(found, changes.get("batch", 1), changes.get("tokens", [2048])[0]) == pytest.approx(gib, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "changes", "gib"),
+    [
+        ("phi3", (5120, 17920, 40, 10, 128, 100352), {"lora": LORA, "amp": "bfloat16", "checkpointing": True}, 30.735),
+        ("phi3", (5120, 17920, 40, 10, 128, 100352), {}, 136.527),
+        ("glm4", (4096, 13696, 32, 2, 128, 151552), {"training": False, "tokens": [8192]}, 18.910),
+        ("glm4", (4096, 13696, 32, 2, 128, 151552), {"lora": LORA, "amp": "bfloat16", "checkpointing": True}, 21.901),
+    ],
+)
+def test_phi_4_and_glm_4_0414(kind: str, sizes: tuple[int, ...], changes: dict[str, Any], gib: float) -> None:
+    names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
+    config = {"model_type": kind, "num_hidden_layers": 40, **dict(zip(names, sizes, strict=True))}
+    found = answer(config=config, **changes)
+    assert size(found, tokens=changes.get("tokens", [2048])[0]) == pytest.approx(gib, abs=0.01)
+
+
 def test_the_interval_is_wider_for_a_release_that_the_table_does_not_have() -> None:
     same, between, newer = (answer(version) for version in ("5.23.0", "5.0.0", "9.9.0"))
     assert answer("none") == answer(None) == newer

@@ -14,7 +14,7 @@ HERE = Records(
 
 @pytest.mark.parametrize(
     ("allocated", "expected"),
-    [(44.0, "fits"), (44.7, "fits"), (44.8, "tight"), (47.5, "tight"), (47.7, "does-not-fit")],
+    [(43.0, "fits"), (43.6, "fits"), (43.7, "tight"), (47.6, "tight"), (47.8, "does-not-fit")],
 )
 def test_tight_is_between(allocated: float, expected: str) -> None:
     assert need_of(allocated * GIB).verdict(48 * GIB) == expected
@@ -23,6 +23,11 @@ def test_tight_is_between(allocated: float, expected: str) -> None:
 def test_what_may_take_more_only_raises_the_upper_end() -> None:
     assert need_of(40 * GIB, 44.8 * GIB).process == (need_of(40 * GIB).process[0], need_of(44.8 * GIB).process[1])
     assert need_of(40 * GIB, 44.8 * GIB).verdict(48 * GIB) == "tight"
+
+
+def test_what_the_allocator_holds_only_raises_the_upper_end() -> None:
+    usual, held = need_of(40 * GIB), need_of(40 * GIB, held=1.1)
+    assert held.process[0] == usual.process[0] and held.reserved[1] == pytest.approx(1.1 * usual.reserved[1])
 
 
 def test_one_process_takes_the_first_gpu_and_several_wait_for_the_fullest() -> None:

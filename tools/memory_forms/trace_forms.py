@@ -90,7 +90,7 @@ def modules_of(kind: str, trace: Any) -> dict[str, Any]:
     config = trace.parse_config(config_of(kind))
     depths, sums = (4, 6), []
     for depth in depths:
-        model = trace.build(trace.cut_config(config, depth), job(method="infer"))
+        model = trace.build(trace.cut_config(config, _LAYERS, depth), job(method="infer", attention="eager"))
         head = model.get_output_embeddings()
         counted: dict[str, dict[str, float]] = {"linear": {}, "rest": {}}
         named: dict[str, list[str]] = {}

@@ -14,6 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from .allocator import Allocator
+
 __all__ = ["Live"]
 
 #: Bytes that CUDA's caching allocator rounds every block up to (kMinBlockSize in c10/cuda/CUDACachingAllocator).
@@ -22,7 +24,8 @@ _VALUE = torch.ops.aten._local_scalar_dense.default
 
 
 class Live(TorchDispatchMode):
-    """Watches the operations inside ``with``; ``label`` and ``segment`` say what the code is at.
+    """Watches the operations inside ``with``; ``label`` and ``segment`` say what the code is at, ``allocator`` holds
+    what torch's would.
 
     ``peaks`` holds for each segment the most live bytes, the operation at which they were reached, and the bytes by
     label then.
@@ -34,6 +37,7 @@ class Live(TorchDispatchMode):
         self.segment = ""
         self.total = 0
         self.peaks: dict[str, tuple[int, str, dict[str, int]]] = {}
+        self.allocator = Allocator()
         self._known: dict[int, list[Any]] = {}
         self._by_label: dict[str, int] = {}
 
@@ -60,7 +64,9 @@ class Live(TorchDispatchMode):
         entry = self._known.get(key)
         if entry is None:
             named = label or self.label
-            entry = self._known[key] = [self._size(tensor, storage.nbytes(), named), named]
+            held = storage.nbytes()
+            entry = [self._size(tensor, held, named), named, held, self.allocator.take(held)]
+            self._known[key] = entry
             self._count(entry[0], named, 1)
             weakref.finalize(storage, self._gone, key).atexit = False
         elif label and label != entry[1]:
@@ -69,8 +75,9 @@ class Live(TorchDispatchMode):
             self._count(entry[0], label, 1)
 
     def _gone(self, key: int) -> None:
-        size, label = self._known.pop(key)
+        size, label, _, block = self._known.pop(key)
         self._count(size, label, -1)
+        self.allocator.give(block)
 
     def _size(self, tensor: torch.Tensor, held: int, label: str) -> Any:
         """What a storage of so many bytes counts as."""
@@ -81,8 +88,11 @@ class Live(TorchDispatchMode):
         self._by_label[label] = self._by_label.get(label, 0) + sign * size
 
     def clear(self) -> None:
-        """Forget the peaks, not what is live."""
+        """Forget the peaks and what was freed, not what is live."""
         self.peaks = {}
+        self.allocator = Allocator()
+        for entry in self._known.values():
+            entry[3] = self.allocator.take(entry[2])
 
     def measured(self) -> Iterator[tuple[str, list[Any]]]:
         """Segment, and its peak as plain data: bytes, operation, bytes by label without those that are nothing."""

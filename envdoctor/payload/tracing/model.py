@@ -15,7 +15,6 @@ __all__ = [
     "Refused",
     "build",
     "cut_config",
-    "depth_of",
     "faked",
     "lattice",
     "layers_of",
@@ -25,8 +24,17 @@ __all__ = [
     "with_adapters",
 ]
 
-#: Names of the number of layers that configurations of transformers do not map to num_hidden_layers.
-_DEPTHS = ("num_hidden_layers", "num_layers", "n_layer")
+#: Names of the number of layers in configurations of transformers. Which one counts the decoder's layers, the model
+#: shows: in a half of an encoder and decoder, or where a layer counts twice, it is not the first.
+_DEPTHS = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layer",
+    "decoder_layers",
+    "num_decoder_layers",
+    "num_layers_per_stack",
+    "num_blocks",
+)
 
 
 class Refused(Exception):
@@ -56,26 +64,16 @@ def _text(config: Any) -> Any:
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
-def depth_of(config: Any) -> int:
-    """The number of layers. Raises :class:`Refused` where the configuration does not tell."""
-    for name in _DEPTHS:
-        value = getattr(_text(config), name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    raise Refused("the configuration does not say how many layers the model has")
-
-
-def cut_config(config: Any, layers: int) -> Any:
-    """The same configuration with its first ``layers`` layers: what is listed for each layer is cut to as many."""
+def cut_config(config: Any, depth: int, layers: int) -> Any:
+    """The configuration of a model with ``depth`` layers for its first ``layers``: what is listed for each layer is cut
+    to as many."""
     config = copy.deepcopy(config)
     text = _text(config)
-    depth = depth_of(config)
     for name, value in list(vars(text).items()):
         if isinstance(value, list) and len(value) == depth:
             setattr(text, name, value[:layers])
-    for name in _DEPTHS:
-        if getattr(text, name, None) == depth:
-            setattr(text, name, layers)
+    for name in [name for name in _DEPTHS if getattr(text, name, None) == depth]:
+        setattr(text, name, layers)
     return config
 
 
@@ -121,10 +119,11 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     return model.train(job["training"])
 
 
-def layers_of(model: Any, depth: int) -> list[Any]:
-    """The decoder's layers. Raises :class:`Refused` where no list of modules has so many."""
+def layers_of(model: Any, config: Any) -> list[Any]:
+    """The decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration says."""
+    depths = {getattr(_text(config), name, None) for name in _DEPTHS}
     found: list[Any] = [
-        module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth
+        module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) in depths
     ]
     if not found:
         raise Refused("the layers of this model are not in one list")

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .model import Refused
+
 __all__ = ["make_optimizer", "prompt", "training_step"]
 
 
@@ -105,6 +107,8 @@ def make_optimizer(model: Any, name: str) -> Any:
 
         # Without their own schedule, as the Trainer sets it.
         optimizer: Any = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)
+    elif name == "Muon":
+        optimizer = _Muon(model)
     else:
         # A GPU takes the for-each form where none is named, and a CPU does not.
         optimizer = getattr(torch.optim, name)(parameters, foreach=True)
@@ -113,6 +117,30 @@ def make_optimizer(model: Any, name: str) -> Any:
     optimizer.step()
     optimizer.zero_grad()
     return optimizer
+
+
+class _Muon:
+    """Muon for the matrices of the layers and AdamW for the rest, as trainers divide them."""
+
+    def __init__(self, model: Any) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            raise Refused(f"torch {torch.__version__} has no Muon, which is there from 2.9 on")
+        groups: tuple[list[Any], list[Any]] = ([], [])
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                ends = "embed" in name or "lm_head" in name
+                groups[parameter.ndim == 2 and not ends].append(parameter)
+        rest, matrices = groups
+        self.parts: list[Any] = [torch.optim.AdamW(rest, foreach=True)] if rest else []
+        self.parts += [torch.optim.Muon(matrices)] if matrices else []
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        for part in self.parts:
+            part.zero_grad()
 
 
 class _Still:

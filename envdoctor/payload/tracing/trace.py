@@ -19,7 +19,6 @@ from .model import (
     Refused,
     build,
     cut_config,
-    depth_of,
     faked,
     lattice,
     layers_of,
@@ -42,14 +41,14 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     one_sample_a_row()
     try:
         config = parse_config(job["config"])
-        depth = depth_of(config)
         model = build(config, job)
-        layers = layers_of(model, depth)
+        layers = layers_of(model, config)
+        depth = len(layers)
         depths = None if job.get("full") else lattice(signatures(layers))
         emit({"case": "model", **_described(model, layers), "depth": depth, "depths": depths or [depth]})
         del model, layers
         for count in depths or (depth,):
-            trace(cut_config(config, count), count, job, emit)
+            trace(cut_config(config, depth, count), count, job, emit)
     except Refused as error:
         emit({"case": "refused", "refusal": str(error)})
 
@@ -57,7 +56,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """One point for each length."""
     model = build(config, job)
-    layers = layers_of(model, depth)
+    layers = layers_of(model, config)
     model = with_adapters(model, job)
     if job["reference"] == "copy":
         model.__dict__["reference"] = build(config, job).requires_grad_(False)  # no module of the model
@@ -86,6 +85,7 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
                         "tokens": tokens,
                         "trained": sum(one.numel() for one in trained),
                         "cache_bytes": cache,
+                        "held_bytes": live.allocator.held,
                         "segments": dict(live.measured()),
                     }
                 )
