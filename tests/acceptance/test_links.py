@@ -23,7 +23,8 @@ def test_a_folder_whose_peft_takes_what_transformers_has_not(run: Run, tmp_path:
     write(tmp_path, "transformers", "5.23.0", "class Cache: ...\n")
     result = run("check", "--no-config", "--path", str(tmp_path))
     assert result.code == 1
-    assert "peft takes transformers.HybridCache; transformers 5.23.0 has no such name" in result.out
+    said = "peft takes transformers.HybridCache (in peft:1); transformers 5.23.0 has no such name"
+    assert said in result.out
     assert "import peft" in result.out
 
 

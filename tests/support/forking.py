@@ -21,8 +21,8 @@ from pathlib import Path
 
 __all__ = ["Forking"]
 
-#: Rooms that no command imports: they are for other interpreters.
-_OTHERS = {"payload", "watch", "__main__"}
+#: Rooms and modules that no command imports: they are for other interpreters, or need transformers.
+_OTHERS = {"payload", "watch", "__main__", "guard_callback"}
 
 
 class Forking:
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     root = Path(envdoctor.__path__[0])
     for path in sorted(root.rglob("*.py")):
         place = path.relative_to(root).with_suffix("").parts
-        if place[0] not in _OTHERS:
+        if _OTHERS.isdisjoint(place):
             import_module(".".join(("envdoctor", *place)))
     gc.freeze()  # a fork neither walks nor copies what it never used
     _serve(socket.socket(fileno=int(sys.argv[1])))
