@@ -62,12 +62,12 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
-    if broken is None and (refused := next(_refused(remedy, now.matrix), None)):
-        broken = f"it would break a requirement: {refused[0]} asks for another {refused[1]}"
+    if broken is None and (odds := next(_at_odds(remedy, now.matrix), None)):
+        broken = f"it would break a requirement: {odds[0]} asks for another {odds[1]}"
     return After(after, errors_of(after, now.matrix)[0], broken)
 
 
-def _refused(remedy: Remedy, matrix: Matrix) -> Iterator[tuple[str, str]]:
+def _at_odds(remedy: Remedy, matrix: Matrix) -> Iterator[tuple[str, str]]:
     """The pairs of releases in the change of which the first does not allow the second, the latter by its name."""
     versions = {name: pin[2:] for name, pin in remedy.pins.items() if is_version(pin.removeprefix("=="))}
     for name, version in versions.items() if len(versions) > 1 else ():
