@@ -6,7 +6,7 @@ from typing import NamedTuple
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records, Unknown
+from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.install.remedy import Remedy
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
@@ -55,28 +55,30 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
-    """Judge a change as a whole. All packages that stay ask for what their own metadata says; what a release that is
-    installed asks of another one that is installed with it the ledger knows: no installer takes two that disagree."""
+    """Judge a change as a whole. All packages that stay ask for what their own metadata says; what releases of the
+    change ask of each other the ledger knows: no installer takes two that disagree. A package that was not there may
+    ask for nothing else than what is there: else the installer would change that too."""
     after = apply(remedy, now.facts, now.matrix)
     new = sorted(_unmet(after) - now.unmet)
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
-    if broken is None and (odds := next(_at_odds(remedy, now.matrix), None)):
+    if broken is None and (odds := next(_at_odds(remedy, now, after), None)):
         broken = f"it would break a requirement: {odds[0]} asks for another {odds[1]}"
     return After(after, errors_of(after, now.matrix)[0], broken)
 
 
-def _at_odds(remedy: Remedy, matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """The pairs of releases in the change of which the first does not allow the second, the latter by its name."""
+def _at_odds(remedy: Remedy, now: Before, after: FactSet) -> Iterator[tuple[str, str]]:
+    """The pairs of releases of which the first, of the change, does not allow the second, the latter by its name."""
     versions = {name: pin[2:] for name, pin in remedy.pins.items() if is_version(pin.removeprefix("=="))}
-    for name, version in versions.items() if len(versions) > 1 else ():
-        package = matrix.ledger.package(name)
+    for name, version in versions.items():
+        added = now.facts.value(f"pkg.{name}") is ABSENT
+        package = now.matrix.ledger.package(name) if added or len(versions) > 1 else None
         lines = package.items("requires", "*", version) if package is not None else ()
         for line in () if isinstance(lines, Unknown) else lines:
             need = read_requirement(line)
-            other = versions.get(need.name)
-            if other is not None and not need.marker and satisfies(other, need.specifiers) is False:
+            other = after.value(f"pkg.{need.name}") if added else versions.get(need.name)
+            if isinstance(other, str) and not need.marker and satisfies(other, need.specifiers) is False:
                 yield f"{name} {version}", need.name
 
 

@@ -7,7 +7,7 @@ from known import given, judged
 from observing import shipped
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.install.plan import with_plan
 from envdoctor.install.remedy import Remedy
 from envdoctor.install.trial import before, try_remedy
@@ -212,3 +212,13 @@ def test_releases_that_refuse_each_other_are_not_installed_together(transformers
     now = before(FactSet(), load_matrix())
     found = try_remedy(Remedy(pins, facts=changed), now).broken
     assert found == ("it would break a requirement: trl 0.17.0 asks for another transformers" if broken else None)
+
+
+@pytest.mark.parametrize(("torch", "broken"), [("2.13.0", True), ("2.1.2", False)])
+def test_a_package_that_was_not_there_changes_nothing_else(torch, broken):
+    remedy = Remedy({"vllm": "==0.3.0"}, facts=(Fact("pkg.vllm", "0.3.0", "the fix", "given"),))
+    facts = FactSet()
+    for name, version in {"vllm": ABSENT, "torch": torch}.items():
+        facts.add(Fact(f"pkg.{name}", version, "", "given"))
+    found = try_remedy(remedy, before(facts, load_matrix())).broken
+    assert found == ("it would break a requirement: vllm 0.3.0 asks for another torch" if broken else None)
