@@ -202,7 +202,8 @@ class _Search:
         return None if after.broken else _Node(remedy, after)
 
     def _new(self, node: _Node) -> list[Problem]:
-        return [problem for problem in node.after.errors if problem not in self._now.errors]
+        """What the changes brought; what was folded into an error that they ended went with it."""
+        return [problem for problem in node.after.errors if problem not in self._now.told]
 
     def _next(self, node: _Node) -> Problem | None:
         """The error to be ended next: what the changes brought themselves comes first."""
