@@ -85,6 +85,14 @@ class Gathered(NamedTuple):
     notices: tuple[Notice, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
 
+    @property
+    def interpreter(self) -> str | None:
+        """The interpreter that experiments may run in; None where none was named, and of what is only read: a folder,
+        an image, a document."""
+        python = self.facts.value("python.executable")
+        read_only = self.target.kind in ("path", "root", "image", *DOCUMENTS)
+        return python if isinstance(python, str) and not read_only else None
+
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
     """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.

@@ -33,7 +33,6 @@ from envdoctor.memory.stored import Counted, stored_parameters
 from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
-from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
 from envdoctor.text.cache import cache_home
@@ -70,9 +69,8 @@ def memory(
     seen: DataSection | None = None
     notices = list(gathered.notices)
     facts = gathered.facts
-    python = facts.value("python.executable")
-    startable = gathered.target.kind not in ("path", "root", "image", *DOCUMENTS) and isinstance(python, str)
-    if data is not None and not startable:
+    python = gathered.interpreter
+    if data is not None and python is None:
         raise UsageProblem(
             f"{gathered.target.path} names no interpreter that can be started, and tokens are counted in one: "
             "point at it with --python PATH"
@@ -90,7 +88,7 @@ def memory(
         else:
             say("tracing the model")
             try:
-                section = _predicted(facts, sources, matrix, place if startable else None)
+                section = _predicted(facts, sources, matrix, place if python is not None else None)
             except MemoryProblem as error:
                 notices.append(Notice("error", str(error)))
     if section is not None:

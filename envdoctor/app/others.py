@@ -79,11 +79,10 @@ def ask_target(task: Task, gathered: Gathered, sources: Sources, option: str) ->
     """Run a task in the interpreter that is judged. Raises :class:`UsageProblem` where there is none."""
     import tempfile
 
-    from envdoctor.observe.sources import DOCUMENTS
     from envdoctor.sandbox.target import Place, run_in_target
 
-    python = gathered.facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", *DOCUMENTS) or not isinstance(python, str):
+    python = gathered.interpreter
+    if python is None:
         raise UsageProblem(f"{option} asks the interpreter that is judged, and {gathered.target.path} names none")
     with tempfile.TemporaryDirectory(prefix="envdoctor-", ignore_cleanup_errors=True) as scratch:
         place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch))

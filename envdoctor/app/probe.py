@@ -23,7 +23,6 @@ from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask
@@ -132,8 +131,8 @@ def run_probes(
     """
     wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
-    python = gathered.facts.value("python.executable")
-    if gathered.target.kind in ("path", "root", "image", *DOCUMENTS) or not isinstance(python, str):
+    python = gathered.interpreter
+    if python is None:
         raise UsageProblem(
             f"{gathered.target.path} names no interpreter that can be started, and the experiments run in one: "
             "point at it with --python PATH"

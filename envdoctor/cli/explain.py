@@ -74,10 +74,9 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
             if error != "-"
             else text_of_option("--error", "-")
         )
-        here = log is None or any(
-            options.get(name)
-            for name in ("python", "path", "root", "image", "lock", "sbom", "facts", "report", "assignments")
-        )
+        from envdoctor.observe.sources import SOURCES
+
+        here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         options["no_environment"] = options["no_environment"] or not here
         return _explain_error(str(text), configuration, matrix, lang, options)
     return _explain_rule(str(rule_id), matrix, lang)

@@ -176,9 +176,10 @@ def configuration_of(config: Path | None, no_config: bool) -> Configuration:
 def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     """The sources: command line over environment variables over configuration."""
     from envdoctor.app.facts import Sources
+    from envdoctor.observe.sources import SOURCES
 
     python = options["python"]
-    if python and any(options.get(name) for name in ("path", "root", "image", "lock", "sbom", "facts", "report")):
+    if python and any(options.get(name) for name in SOURCES if name != "python"):
         given = click.get_current_context().get_parameter_source("python")
         if given is click.core.ParameterSource.ENVIRONMENT:
             python = None

@@ -147,7 +147,7 @@ class _Search:
                 heappush(waiting, (cost + _AGAIN, number, node))
                 continue
             reached.add(left)
-            if not self._new(node) and self._worth(node) < self._worth(best):
+            if not node.after.new(self._now) and self._worth(node) < self._worth(best):
                 best = node
             problem = self._next(node)
             if problem is None:
@@ -201,14 +201,10 @@ class _Search:
         after = try_remedy(remedy, self._now)
         return None if after.broken else _Node(remedy, after)
 
-    def _new(self, node: _Node) -> list[Problem]:
-        """What the changes brought; what was folded into an error that they ended went with it."""
-        return [problem for problem in node.after.errors if problem not in self._now.told]
-
     def _next(self, node: _Node) -> Problem | None:
         """The error to be ended next: what the changes brought themselves comes first."""
         standing = [problem for problem in self._aims if problem in node.after.errors]
-        return next((one for one in (*self._new(node), *standing) if one not in node.given_up), None)
+        return next((one for one in (*node.after.new(self._now), *standing) if one not in node.given_up), None)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
         """What is left, then the size of the remedy: less is better."""

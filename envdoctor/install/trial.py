@@ -35,10 +35,13 @@ class After(NamedTuple):
     errors: Mapping[Problem, str]
     broken: str | None
 
+    def new(self, now: Before) -> list[Problem]:
+        """The errors that were not there, not even folded into another, which the change ended."""
+        return [problem for problem in self.errors if problem not in now.told]
+
     def objection(self, now: Before) -> str | None:
-        """What speaks against the change, in words: an error that was not there, not even behind another, or an unmet
-        requirement that it would bring."""
-        new = next((problem for problem in self.errors if problem not in now.told), None)
+        """What speaks against the change, in words: a new error, or an unmet requirement that it would bring."""
+        new = next(iter(self.new(now)), None)
         return f"it would bring {new.rule_id}: {self.errors[new]}" if new else self.broken
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -50,21 +51,21 @@ class Statements(Following):
         self._unsure = self._catching = self._testing = 0
         self._mended: set[Stop] = set()
 
+    @abstractmethod
     def _take(self, module: str, name: str, consumer: str, line: int) -> Any:
         """``from module import name``: its value. Raises :class:`Failed`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _everything(self, module: str) -> Mapping[str, Any]:
         """``from module import *``: the names and their values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _goes_on(self, failed: Failed) -> Any:
         """Raises :class:`Failed`, unless the statements behind it are followed too."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _frame(self, module: str) -> Frame:
         """The names of a module so far."""
-        raise NotImplementedError
 
     def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Do what may or may not happen: what would stop it is no proof."""

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..probing.job import Emit, Job
+from ..probing.nvml import used_mib
 
 PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
 
@@ -63,12 +64,12 @@ def _build() -> dict[str, Any]:
 
 def _device() -> dict[str, Any]:
     """The device, and what a context on it costs in seconds and MiB of the driver's memory."""
-    before = _driver_memory_mib()
+    before = used_mib()
     started = time.time()
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     seconds = time.time() - started
-    after = _driver_memory_mib()
+    after = used_mib()
     properties = torch.cuda.get_device_properties(0)
     free, total = torch.cuda.mem_get_info()
     cost = max((now - then for then, now in zip(before, after)), default=None)
@@ -151,28 +152,3 @@ def _asked(question: Callable[[], Any]) -> Any:
         return None
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
-
-
-def _driver_memory_mib() -> list[int]:
-    """Memory in use on each of the machine's NVIDIA GPUs, by the driver's own library; empty without it."""
-    import ctypes
-
-    class Memory(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
-
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if nvml.nvmlInit_v2():
-            return []
-        number = ctypes.c_uint()
-        nvml.nvmlDeviceGetCount_v2(ctypes.byref(number))
-        used = []
-        for index in range(min(number.value, 64)):
-            handle, memory = ctypes.c_void_p(), Memory()
-            failed = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
-            failed = failed or nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
-            used.append(0 if failed else memory.used >> 20)
-        nvml.nvmlShutdown()
-        return used
-    except (OSError, AttributeError):
-        return []

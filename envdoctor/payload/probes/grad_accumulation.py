@@ -20,7 +20,7 @@ import transformers
 
 from ..probing.job import Emit, Job
 from ..probing.rounding import relative, vector
-from ..probing.trainers import arguments
+from ..probing.trainers import arguments, in_order
 
 PROBE = {
     "title": "gradient accumulation through the installed Trainer",
@@ -84,12 +84,6 @@ def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
     model = transformers.LlamaForCausalLM(config)
     before = vector(model, "data")
 
-    class InOrder(transformers.Trainer):
-        """The same four samples whatever the batch size."""
-
-        def _get_train_sampler(self, *arguments: Any, **kwargs: Any) -> Any:
-            return torch.utils.data.SequentialSampler(samples)
-
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         settings = arguments(
             device,
@@ -103,7 +97,7 @@ def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
             max_grad_norm=0.0,
             logging_steps=1,
         )
-        trainer = InOrder(model=model, args=settings, train_dataset=samples)
+        trainer = in_order(model, settings, samples)
         trainer.train()
         logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     return float(logged[0]) if logged else float("nan"), vector(model, "data") - before

@@ -10,12 +10,12 @@ mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46
 
 from __future__ import annotations
 
-import gc
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
 from ..probing import batches, tiny_models
+from ..probing.held import held_kib
 from ..probing.job import Emit, Job
 
 PROBE = {
@@ -64,14 +64,10 @@ def _emit(emit: Emit, device: str, work: Callable[[int], None], cycles: list[lis
     for lengths in cycles:
         for length in lengths:
             work(length)
-        gc.collect()
+        kib.append(held_kib(device))
         if device == "cuda":
-            torch.cuda.synchronize()
-            kib.append(torch.cuda.memory_allocated() / 1024.0)
             free, total = torch.cuda.mem_get_info()
             reserved.append((total - free) / 1024.0)
-        else:
-            kib.append(_live_bytes() / 1024.0)
     held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
     params = {"mask": "bool_left", "cycles": len(cycles)}
     emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
@@ -95,17 +91,3 @@ def _attend(length: int, device: str, masked: bool) -> None:
         mask[1, :, :, : length // 4] = False
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
     out.sum().backward()
-
-
-def _live_bytes() -> int:
-    """Bytes of the storages of all tensors that are alive."""
-    storages = {}
-    for value in gc.get_objects():
-        try:
-            # type(), not isinstance(): deprecated stand-ins among the objects would warn when they are asked.
-            if issubclass(type(value), torch.Tensor) and value.device.type == "cpu":
-                storage = value.untyped_storage()
-                storages[storage.data_ptr()] = storage.nbytes()
-        except (ReferenceError, RuntimeError, AttributeError, NotImplementedError):
-            continue
-    return sum(storages.values())

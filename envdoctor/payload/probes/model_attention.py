@@ -10,7 +10,6 @@ switch that is advised has been tried.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from typing import Any
@@ -18,8 +17,8 @@ from typing import Any
 import torch
 
 from ..probing.attention_case import observe, prepare, sdpa
+from ..probing.held import held_kib
 from ..probing.job import DTYPES, Emit, Job, wanted_dtypes
-from .memory_cycles import _live_bytes
 
 PROBE = {
     "title": "attention with the model's own heads, padded, in training and evaluation",
@@ -120,10 +119,7 @@ def _growth(heads: dict[str, int], device: str) -> dict[str, Any]:
                 sdpa((q, k, v), mask, False, case)
             sdpa((q, k, v), mask, False, case).float().sum().backward()
             del q, k, v, mask, x
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        held.append((torch.cuda.memory_allocated() if device == "cuda" else _live_bytes()) / 1024.0)
+        held.append(held_kib(device))
     title = f"{_CYCLES} cycles of 3 lengths, {heads['H']} heads over {heads['Hk']}"
     return {"case": title, "judge": "growth", "kib": held}
 

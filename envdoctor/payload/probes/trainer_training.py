@@ -12,13 +12,12 @@ import tempfile
 from typing import Any
 
 import torch
-import transformers
 
 from ..probing import batches, tiny_models
 from ..probing.job import Emit, Job
 from ..probing.plain_decoder import loss_of
 from ..probing.rounding import relative, vector
-from ..probing.trainers import arguments
+from ..probing.trainers import arguments, in_order
 
 PROBE = {
     "title": "steps of the installed Trainer against a plain loop",
@@ -61,13 +60,6 @@ def run(job: Job, emit: Emit) -> None:
 
 def _trained(model: Any, made: list[Any], device: str) -> int:
     """Train with the Trainer; how many steps it took."""
-
-    class InOrder(transformers.Trainer):
-        """The same samples in the same order."""
-
-        def _get_train_sampler(self, *arguments: Any, **kwargs: Any) -> Any:
-            return torch.utils.data.SequentialSampler(made)
-
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         settings = arguments(
             device,
@@ -81,9 +73,7 @@ def _trained(model: Any, made: list[Any], device: str) -> int:
             max_grad_norm=_NORM,
             logging_steps=100,
         )
-        trainer = InOrder(
-            model=model, args=settings, train_dataset=made, data_collator=lambda some: batches.padded(some, "right")
-        )
+        trainer = in_order(model, settings, made, data_collator=lambda some: batches.padded(some, "right"))
         trainer.train()
         return int(trainer.state.global_step)
 
