@@ -20,6 +20,8 @@ from envdoctor.knowledge.compiling import compile_matrix
 from envdoctor.knowledge.matrix import Matrix
 
 ROOT = Path(__file__).resolve().parents[1]
+# Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 class Run(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,6 @@ def test_scripts_run_on_the_inputs_of_the_probe_and_print_finite_errors(torch_py
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

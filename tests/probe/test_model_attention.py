@@ -12,7 +12,7 @@ from sharing import once
 
 from envdoctor.probe.running import Outcome
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 CURED = "probe-attention-right-without-cudnn"
 EXPECTED = {

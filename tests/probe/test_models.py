@@ -321,6 +321,7 @@ def own(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
     return once(tmp_path_factory, "own", lambda scratch: _own(torch_python, scratch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OWN if name != "fails on its way"])
 def test_the_users_own_config_is_shrunk_and_runs(own: Found, name: str) -> None:
     cases = seen(own[name]).cases
@@ -329,6 +330,7 @@ def test_the_users_own_config_is_shrunk_and_runs(own: Found, name: str) -> None:
     assert [(case.verdict.verdict, case.observation["backend"]) for case in cases] == [("pass", backend)] * 5
 
 
+@pytest.mark.slow
 def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(own: Found) -> None:
     cases = seen(own["both"]).cases
     assert [(case.verdict.verdict, case.observation["backend"]) for case in cases] == [
@@ -337,6 +339,7 @@ def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(own: Found) -> Non
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(own: Found, name: str) -> None:
     cases = seen(own[name]).cases
@@ -346,6 +349,7 @@ def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(
     assert {case.param("model") for case in cases if case.verdict.verdict == "pass"} == {"chatglm-like"}
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(own: Found) -> None:
     cases = seen(own["fails on its way"]).cases
     assert [case.verdict.verdict for case in cases] == ["error", "error"], "one for each gain: none ended the rest"

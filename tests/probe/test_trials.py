@@ -1,4 +1,4 @@
-"""39 faults in torch, transformers and peft: most are found, and named by their cause; without a fault, nothing is."""
+"""Faults in torch, transformers and peft are named by their cause; without a fault, nothing is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ def test_a_fault_is_named_by_its_cause_and_by_nothing_else(torch_python: str, tm
 
 
 @pytest.mark.slow
-def test_of_39_faults_nearly_all_are_found(torch_python: str, tmp_path: Path) -> None:
-    """About eight minutes of a processor."""
-    said = {name: found.rules for name, found in trial(torch_python, tmp_path)}
-    assert {name: said.pop(name) for name in HEALTHY} == dict.fromkeys(HEALTHY, ())
-    assert len(said) == len(CAUSES) == 39
-    assert sum(bool(rules) for rules in said.values()) >= 34
-    assert sum(rules == (CAUSES[name],) for name, rules in said.items()) >= 30
+def test_the_whole_suite_names_faults_and_nothing_else(torch_python: str, tmp_path: Path) -> None:
+    """Every sixth of the 39; ``benchmarks/probe_faults.py`` plants all, which takes eight minutes of a processor."""
+    some = list(CAUSES)[1::6]
+    said = {name: found.rules for name, found in trial(torch_python, tmp_path, some)}
+    assert said == {**dict.fromkeys(HEALTHY, ()), **{name: (CAUSES[name],) for name in some}}

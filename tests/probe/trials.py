@@ -84,8 +84,8 @@ class Found(NamedTuple):
 def trial(
     python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick", only: Collection[str] = ()
 ) -> Iterator[tuple[str, Found]]:
-    """What the suite says of each of these faults, or of all and of none (``HEALTHY``), some in one process, by
-    the whole suite or by some of its experiments."""
+    """What the suite says of each of these faults, or of all, some in one process: the whole suite, which is asked
+    about none (``HEALTHY``) as well, or only some of its experiments."""
     folder = scratch / "model"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_LLAMA), encoding="utf-8")
@@ -95,7 +95,7 @@ def trial(
         names = only or [name for name in PROBES if PROBES[name].suites.get(suite) and name not in _LEFT_OUT]
         return [job for name in names for job in jobs(name, suite, model=model)]
 
-    wanted = {name: (None, all_jobs(name)) for name in HEALTHY if not faults or set(faults) >= set(CAUSES)}
+    wanted = {} if only else {name: (None, all_jobs(name)) for name in HEALTHY}
     wanted.update({fault: (fault, all_jobs(fault)) for fault in faults or CAUSES})
     names = list(wanted)
     for place in range(0, len(names), _AT_ONCE):

@@ -57,7 +57,7 @@ def both(tmp_path, kind):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    environ = {**os.environ, "ACCELERATE_USE_CPU": "1"}
     arguments = [[str(rank), port, str(tmp_path / kind), kind, str(ROOT)] for rank in (0, 1)]
     started = [
         subprocess.Popen([sys.executable, "-c", SCRIPT, *more], stdout=subprocess.PIPE, text=True, env=environ)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -346,7 +345,6 @@ def test_with_two_processes_both_stop_at_the_same_step_and_only_the_bad_one_says
             [sys.executable, "-c", RANK, str(number), str(tmp_path), port, root],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         for number in (0, 1)
     ]

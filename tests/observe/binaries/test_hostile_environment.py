@@ -129,7 +129,7 @@ def test_an_edited_environment_gives_facts(packages: Path, table: Mapping[str, A
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables_read")
-@settings(max_examples=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1_500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
 def test_thousands_of_edited_environments_give_facts_in_bounded_memory(
     packages: Path, table: Mapping[str, Any], edits: list[Any]

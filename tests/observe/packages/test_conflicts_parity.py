@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,9 +10,11 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 from observing import choose, observe
+from sharing import once
 
 from envdoctor.facts.values import Records
 
@@ -121,13 +124,18 @@ CASES: dict[str, tuple[list[tuple[str, str, list[str]]], Told]] = {
 }
 
 
+def site_packages(folder: Path) -> Path:
+    """Where the packages of a virtual environment lie."""
+    (site,) = folder.glob("lib/python3*/site-packages") if os.name != "nt" else [folder / "Lib" / "site-packages"]
+    return site
+
+
 def build(folder: Path, dists: list[tuple[str, str, list[str]]]) -> Path:
     """A virtual environment without pip that holds these metadata directories; returns its interpreter."""
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    (site,) = folder.glob("lib/python3*/site-packages") if os.name != "nt" else [folder / "Lib" / "site-packages"]
     for name, version, lines in dists:
-        info = site / f"{re.sub('[-.]+', '_', name)}-{version}.dist-info"
+        info = site_packages(folder) / f"{re.sub('[-.]+', '_', name)}-{version}.dist-info"
         info.mkdir()
         head = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines])
         (info / "METADATA").write_text(head + "\n\nAbout it.\n")
@@ -175,34 +183,61 @@ def told_by_uv(python: Path) -> Told:
     return told
 
 
-def told_by_pip(python: Path) -> Told:
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(python), "check", "--disable-pip-version-check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if "No module named pip" in done.stderr:
-        pytest.skip("pip is not installed")
+#: The check of pip's own code for every folder it is given, in one process: pip starts ten times as long as it checks.
+PIP_CHECK = """
+import contextlib, io, json, sys, sysconfig
+from pip._internal.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(["check", "--disable-pip-version-check"])  # whatever is imported late is there before the path changes
+own, said = set(sysconfig.get_paths().values()), {}
+rest = [entry for entry in sys.path if entry not in own or entry == sysconfig.get_path("stdlib")]
+for name, folder in json.load(sys.stdin).items():
+    sys.path[:] = [folder, *rest]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = main(["check", "--disable-pip-version-check"])
+    said[name] = [code, out.getvalue()]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The environment of each case by its name, and what pip's check says of it: its exit code and its lines."""
+
+    def make(scratch: Path) -> dict[str, Any]:
+        pythons = {case: build(scratch / str(number), CASES[case][0]) for number, case in enumerate(CASES)}
+        folders = json.dumps({case: str(site_packages(python.parents[1])) for case, python in pythons.items()})
+        command = [sys.executable, "-I", "-c", PIP_CHECK]
+        done = subprocess.run(command, input=folders, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return {"pythons": pythons, "pip": json.loads(done.stdout)}
+
+    result: dict[str, Any] = once(tmp_path_factory, "conflicts", make)
+    return result
+
+
+def told_by_pip(code: int, lines: str) -> Told:
     told: Told = set()
-    for line in done.stdout.splitlines():
+    for line in lines.splitlines():
         missing = re.match(r"(\S+) \S+ requires (\S+), which is not installed", line)
         wrong = re.match(r"(\S+) \S+ has requirement .*, but you have (\S+) ", line)
         match = missing or wrong
         if match:
             told.add(("missing" if missing else "conflict", normal(match[1]), normal(match[2].partition("[")[0])))
-    assert bool(told) is (done.returncode == 1), done.stdout + done.stderr
+    assert bool(told) is (code == 1), lines
     return told
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_told_as_by_uv_and_pip(tmp_path: Path, case: str) -> None:
-    dists, expected = CASES[case]
-    python = build(tmp_path / "env", dists)
+def test_the_same_is_told_as_by_uv_and_pip(built: dict[str, Any], case: str) -> None:
+    _, expected = CASES[case]
+    python = built["pythons"][case]
     told, records = ours(python)
     assert told == expected
     assert records.incomplete is None
     assert told_by_uv(python) == expected
     # pip check does not look at Requires-Python.
-    assert told_by_pip(python) == {entry for entry in expected if entry[0] != "python"}
+    assert told_by_pip(*built["pip"][case]) == {entry for entry in expected if entry[0] != "python"}
 
 
 def test_what_is_installed_twice_is_left_to_the_duplicate(tmp_path: Path) -> None:
