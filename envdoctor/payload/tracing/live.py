@@ -21,6 +21,8 @@ __all__ = ["Live"]
 #: Bytes that CUDA's caching allocator rounds every block up to (kMinBlockSize in c10/cuda/CUDACachingAllocator).
 _BLOCK = 512
 _VALUE = torch.ops.aten._local_scalar_dense.default
+#: Two of three operations ask only where a tensor is.
+_DEVICE = torch.ops.prim.device.default
 
 
 class Live(TorchDispatchMode):
@@ -42,6 +44,8 @@ class Live(TorchDispatchMode):
         self._by_label: dict[str, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE:
+            return args[0].fake_device
         if func is _VALUE and self.segment.startswith("step"):
             return 10.0  # optimizers read the number of their step, and no memory depends on it
         out = func(*args, **(kwargs or {}))
