@@ -10,7 +10,7 @@ from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Plan", "engine_of", "plan_of", "settings_of"]
+__all__ = ["Plan", "batch_of", "engine_of", "plan_of", "settings_of"]
 
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -98,7 +98,7 @@ def plan_of(facts: FactSet) -> Plan:
     stage = given.get("stage") or "sft"
     if training and stage not in ("sft", "pt", "dpo"):
         raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft and dpo")
-    batch = _batch(facts, training)
+    batch = batch_of(facts, training)
     if not batch:
         batch = 1
         assumed.append("the batch size was not given: 1 was taken")
@@ -146,11 +146,11 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     return str(method)
 
 
-def _batch(facts: FactSet, training: bool) -> int | None:
+def batch_of(facts: FactSet, training: bool) -> int | None:
     """Samples a step: for training those of training, unless somebody gave the batch size alone (``--set``)."""
     names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
     known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
-    return int(min(known, key=lambda one: one[0])[1]) if known else None
+    return int(min(known, key=lambda one: one[0])[1]) or None if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
