@@ -173,11 +173,11 @@ class _GaLore:
         self.states: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
         self.sides: dict[Any, torch.Tensor] = {}
 
-    @torch.no_grad()
     def step(self) -> None:
-        for parameter, rank in self.ranks:
-            if parameter.grad is not None:
-                self._change(parameter, rank)
+        with torch.no_grad():
+            for parameter, rank in self.ranks:
+                if parameter.grad is not None:
+                    self._change(parameter, rank)
 
     def _change(self, parameter: Any, rank: int) -> None:
         gradient = parameter.grad
