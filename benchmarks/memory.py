@@ -65,6 +65,7 @@ def main() -> int:
         traces = Tracer(place, {"torch": None}, None).run([job(reading, data["model"]) for reading in readings])
     alike: list[tuple[float, ...]] = []
     errors: dict[str, list[float]] = {name: [] for name in ("envdoctor", *FORMULAS)}
+    apart: dict[str, list[float]] = {name: [] for name in errors}
     for reading, trace in zip(readings, traces, strict=True):
         if not isinstance(trace, Trace):
             print(f"{reading['id']:<18} {trace}")
@@ -78,24 +79,30 @@ def main() -> int:
             low, high = (size / GIB for size in interval(reading, trace))
             alike.append((low, high, seen, reading.get("gb", seen)))
             more = f"  {low:.1f} to {high:.1f}: {'inside' if low <= seen <= high else 'outside'}"
-        else:
-            errors["envdoctor"].append(error)
-            run = {**job(reading, data["model"]), "tokens": reading["tokens"], "trained": trained_parameters(trace)}
-            run["parameters"] = float(trace.model["parameters"])
-            for name, formula in FORMULAS.items():
-                if (told := formula(run)) is not None:
-                    errors[name].append(told / GIB / seen - 1)
+        found = apart if reading.get("alike") else errors
+        found["envdoctor"].append(error)
+        run = {**job(reading, data["model"]), "tokens": reading["tokens"], "trained": trained_parameters(trace)}
+        run["parameters"] = float(trace.model["parameters"])
+        for name, formula in FORMULAS.items():
+            if not run["quantized"] and (told := formula(run)) is not None:
+                found[name].append(told / GIB / seen - 1)
         print(f"{reading['id']:<18} {what:<28} {said / GIB:8.2f} of {seen:6.2f} GiB {error:+8.1%}{more}")
-    for name, found in errors.items():
-        if found:
-            mean, worst = sum(map(abs, found)) / len(found), max(found, key=abs)
-            print(f"{name:<14} {len(found)} readings: mean error {mean:.1%}, worst {worst:+.1%}")
+    told_of("the same code", errors)
     if alike:
+        told_of("code that is alike", apart)
         inside, of_gib = (sum(one[0] <= one[place] <= one[1] for one in alike) for place in (2, 3))
         width = median(high / low - 1 for low, high, *_ in alike)
         print(f"alike: {inside} of {len(alike)} readings are inside the interval ({inside / len(alike):.0%})")
         print(f"       {of_gib} where GB is taken as GiB; the upper end is {width:.0%} above the lower one (median)")
     return int(len(alike) + len(errors["envdoctor"]) < len(readings))
+
+
+def told_of(which: str, errors: dict[str, list[float]]) -> None:
+    """A line for each formula that says something of such readings."""
+    for name, found in errors.items():
+        if found:
+            mean, worst = sum(map(abs, found)) / len(found), max(found, key=abs)
+            print(f"{which}: {name:<14} {len(found)} readings: mean error {mean:.1%}, worst {worst:+.1%}")
 
 
 def job(reading: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Formulas that others publish for the memory of a run, in bytes, written from their definitions.
 
 No number is fitted. ``trained`` are the parameters that are trained; weights and activations take two bytes a value
-where not said otherwise. None where a formula is not about such a run.
+where not said otherwise. None where a formula is not about such a run; none of them is about weights in 4 bits.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from envdoctor.lengths.measuring import DataError, measure
 from envdoctor.lengths.section import DataSection
 from envdoctor.lengths.summary import fed_length, summary
 from envdoctor.lengths.tokenizer import tokenizer_in
+from envdoctor.memory.recipe import batch_of
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.source import resolve
 from envdoctor.sandbox.target import Place
@@ -41,7 +42,7 @@ def lengths_of(
         tokenizer=shown,
         template=found.template is not None,
         cutoff=_number(facts, "recipe.max_length"),
-        batch=_number(facts, "recipe.train_batch_size", "recipe.batch_size"),
+        batch=batch_of(facts, training=True),
     )
     length = fed_length(section, facts.value("recipe.packing") is True)
     return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
@@ -63,6 +64,6 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
     return found.folder
 
 
-def _number(facts: FactSet, *keys: str) -> int | None:
-    values = [value for key in keys if isinstance(value := facts.value(key), (int, float)) and value >= 1]
-    return int(values[0]) if values else None
+def _number(facts: FactSet, key: str) -> int | None:
+    value = facts.value(key)
+    return int(value) if isinstance(value, (int, float)) and value >= 1 else None

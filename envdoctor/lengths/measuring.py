@@ -1,12 +1,14 @@
 """The length of every row of a data file: some are tokenised, and the others are told from their sizes.
 
 A bounded child of envdoctor's reads the file and renders the chat template (``read_data.py``); a child of the target's
-interpreter tokenises (``payload/tokenizing.py``), with the target's release of ``tokenizers``.
+interpreter tokenises (``payload/tokenizing.py``), with the target's release of ``tokenizers``. The rows of a Parquet
+file are written as lines first, by the target's pyarrow (``payload/unpacking.py``).
 """
 
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 from envdoctor.lengths.tokenizer import Tokenizer
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.sandbox.target import Place, Task, run_in_target
+from envdoctor.text.files import Files
 
 __all__ = ["DataError", "Measured", "measure"]
 
@@ -27,6 +30,10 @@ _READ_MIB = 2048
 _TOKENISE_SECONDS = 20.0
 _TOKENISE_LIMIT = 60.0
 _TOKENISE_MIB = 2000
+#: What a Parquet file begins with (https://parquet.apache.org/docs/file-format), and the bytes of its rows as JSON.
+_PARQUET = b"PAR1"
+_UNPACKED = 4 << 30
+_UNPACK_SECONDS = 120.0
 _ENDINGS = {
     "timeout": f"could not be read, and put into the chat template, in {_READ_SECONDS:g} s",
     "memory": "takes too much memory to be read",
@@ -54,7 +61,7 @@ class Measured(NamedTuple):
 def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measured:
     """The lengths of the samples in the file at the absolute ``path``, ``shown`` as the user wrote it; of a row of
     preferences the longer sample counts. Raises :class:`DataError`."""
-    data = _read(path, shown, tokenizer)
+    data = _read(_unpacked(path, shown, place), shown, tokenizer)
     sizes, rows = data["sizes"], data["rows"]
     notes = _notes(data)
     if not rows:
@@ -68,6 +75,29 @@ def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measur
     counts, most = answer
     known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
     return Measured(_of_all(sizes, known), len(sizes), len(known), most, usual, tuple(notes))
+
+
+def _unpacked(path: str, shown: str, place: Place) -> str:
+    """The file, or where the rows of a Parquet file were written. Raises :class:`DataError`."""
+    try:
+        with open(Files().open(path), "rb") as file:
+            if file.read(len(_PARQUET)) != _PARQUET:
+                return path
+    except OSError:
+        return path  # who reads it says why not
+    out = os.path.join(place.scratch, "rows.jsonl")
+    job = {"path": path, "out": out, "most": _UNPACKED}
+    task = Task("unpacking.py", job, ("pyarrow",), _UNPACK_SECONDS, _READ_MIB)
+    (answer,) = run_in_target([task], place)
+    last = answer.records[-1] if answer.records else {}
+    if last.get("case") == "rows":
+        return out
+    if last.get("case") == "needs":
+        why = last.get("skip") or last.get("error")
+        other = "write it as JSONL, datasets.Dataset.from_parquet(…).to_json(…)"
+        raise DataError(f"--data {shown} is Parquet, and {why} there: install it, or {other}")
+    why = last.get("problem") or f"could not be read: {answer.ending}: {answer.detail}"
+    raise DataError(f"--data {shown} {why}")
 
 
 def _read(path: str, shown: str, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -19,7 +19,6 @@ _LONGEST_ROW = 16 << 20
 _LARGEST = 512 << 20
 _MOST_ROWS = 4_000_000
 _OTHERS = {
-    b"PAR1": "is Parquet, which is not read: write it as JSONL, datasets.Dataset.from_parquet(…).to_json(…)",
     b"ARRO": "is Arrow, which is not read: write it as JSONL, datasets.Dataset.from_file(…).to_json(…)",
     b"\x1f\x8b": "is compressed: unpack it first",
     b"\x28\xb5\x2f\xfd": "is compressed: unpack it first",

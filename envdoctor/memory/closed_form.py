@@ -29,8 +29,8 @@ _STATIC = (
 #: What torch's allocator holds, as a share of the live tensors, where no trace replayed it: the most of 32 replays
 #: (benchmarks/results) is 1.18.
 _HELD = 1.2
-#: The lengths that are traced, as shares of the longest sample: the first is where the prediction is asked.
-LENGTHS = (1.0, 0.5, 0.25)
+#: The lengths beside that of the longest sample, as shares of it, from which every other follows.
+LENGTHS = (0.5, 0.25)
 
 
 class Peak(NamedTuple):

@@ -18,7 +18,7 @@ from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
 
 __all__ = ["level_of", "predict", "rounded", "said_of", "traced"]
 
-#: Traces of changes look at the one length that is asked.
+#: The least length that is traced beside the one that is asked.
 _SHORTEST = 16
 
 
@@ -26,7 +26,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     plan, given = plan_of(facts), settings_of(facts, model.config.get("hidden_size"))
     base = {**model.job(plan.job), "config": model.config}
-    trace = traced({**base, "tokens": _lengths(plan.tokens)}, tracer)
+    trace = traced({**base, "tokens": [plan.tokens]}, tracer)
 
     def form_of(trace: Trace) -> ClosedForm:
         shared = sharing(given, trace.model, trained_parameters(trace))
@@ -62,15 +62,18 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
 
         tried = list(traced_changes(base))
         jobs = [{**base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
-        for saving, found in zip(tried, tracer.run(jobs), strict=True):
-            after = form_of(found) if isinstance(found, Trace) else form
+        shorter, *found = tracer.run([{**base, "tokens": _shorter(plan.tokens)}, *jobs])
+        for saving, one in zip(tried, found, strict=True):
+            after = form_of(one) if isinstance(one, Trace) else form
             if after.at(batch, plan.tokens).size < peak.size:
                 changes.append(change(saving, after, batch, plan.tokens))
-        name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
-        for saving in smaller(
-            form, name, batch, plan.tokens, lambda peak: needed(form, peak, peak).verdict(gpu.free) == "fits"
-        ):
-            changes.append(change(saving, form, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
+        if isinstance(shorter, Trace) and shorter.release == trace.release:
+            any_length = form_of(trace._replace(points=(*trace.points, *shorter.points)))
+            name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
+            for saving in smaller(
+                any_length, name, batch, plan.tokens, lambda peak: needed(form, peak, peak).verdict(gpu.free) == "fits"
+            ):
+                changes.append(change(saving, any_length, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
         "level": level_of(model, trace),
@@ -129,6 +132,6 @@ def rounded(size: float) -> float:
     return round(size / GIB, 3)
 
 
-def _lengths(tokens: int) -> list[int]:
-    """The lengths that are traced, all different."""
-    return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} | {tokens}, reverse=True)
+def _shorter(tokens: int) -> list[int]:
+    """The lengths that tell every other one, beside that which is asked."""
+    return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)

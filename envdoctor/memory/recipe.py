@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,8 +11,10 @@ from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Plan", "engine_of", "plan_of", "settings_of"]
+__all__ = ["Plan", "batch_of", "engine_of", "plan_of", "settings_of"]
 
+#: Stages that compare with a reference model.
+_WITH_REFERENCE = ("dpo", "grpo")
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 #: Frameworks that compute in the dtype of the weights, without autocast.
@@ -70,11 +73,15 @@ def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
         for fact in facts.below("recipe.")
         if not isinstance(fact.value, (Unknown, Records))
     }
-    keys = facts.value("recipe_key")
-    automatic = {item["key"] for item in keys.items if item["value"] == "auto"} if isinstance(keys, Records) else ()
-    if hidden and "reduce_bucket_size" in automatic:
+    if hidden and _keys(facts).get("reduce_bucket_size") == "auto":
         given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
     return given
+
+
+def _keys(facts: FactSet) -> dict[str, str]:
+    """What the recipe's files say by their own keys."""
+    keys = facts.value("recipe_key")
+    return {str(item["key"]): str(item["value"]) for item in keys.items} if isinstance(keys, Records) else {}
 
 
 def engine_of(given: Mapping[str, Any]) -> str | None:
@@ -88,7 +95,7 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
 def plan_of(facts: FactSet) -> Plan:
     """What to trace. Raises :class:`MemoryProblem` where a number without more facts, or a method that the trace does
     not know, would be a guess."""
-    given = settings_of(facts)
+    given, keys = settings_of(facts), _keys(facts)
     assumed: list[str] = []
     method = _method(given, assumed)
     training = method != "infer"
@@ -96,9 +103,13 @@ def plan_of(facts: FactSet) -> Plan:
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     stage = given.get("stage") or "sft"
-    if training and stage not in ("sft", "pt", "dpo"):
-        raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft and dpo")
-    batch = _batch(facts, training)
+    if training and stage == "ppo":
+        raise MemoryProblem("the memory of PPO is not predicted: its value and reward models have sizes of their own")
+    if training and stage not in ("sft", "pt", *_WITH_REFERENCE):
+        raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft, dpo and grpo")
+    if stage == "grpo" and given.get("colocate"):
+        raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
+    batch = batch_of(facts, training)
     if not batch:
         batch = 1
         assumed.append("the batch size was not given: 1 was taken")
@@ -117,14 +128,21 @@ def plan_of(facts: FactSet) -> Plan:
         "quantized": _quantized(given, method),
         "lora": _lora(given) if method in ("lora", "qlora") else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing")),
-        "stage": "dpo" if stage == "dpo" else "sft",
-        "reference": _reference(given, method) if stage == "dpo" and training else "none",
+        "stage": stage if stage in _WITH_REFERENCE else "sft",
+        "reference": _reference(given, keys, method, stage) if stage in _WITH_REFERENCE and training else "none",
         "batch": int(batch),
-        "padded": (batch > 1 or stage == "dpo") and not packed and not flash,
+        "padded": (batch > 1 or stage in _WITH_REFERENCE) and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
         "keep_outputs": False,
-        "optimizer": _optimizer(given, assumed) if training else "elsewhere",
+        "optimizer": _optimizer(given, keys, assumed) if training else "elsewhere",
     }
+    if stage == "grpo":
+        assumed.append("GRPO: the step that trains; the answers are generated, and rewarded, before it or elsewhere")
+        if job["reference"] != "none" and "beta" not in keys:
+            assumed.append(
+                "beta was not given: a reference model was taken, which is not there where it is 0: "
+                "--set recipe.reference_model=none"
+            )
     if training and "gradient_checkpointing" not in given:
         assumed.append("gradient checkpointing was not given: it was taken to be off")
     savers = [name for name in _SAVERS if given.get(name)]
@@ -146,11 +164,11 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     return str(method)
 
 
-def _batch(facts: FactSet, training: bool) -> int | None:
+def batch_of(facts: FactSet, training: bool) -> int | None:
     """Samples a step: for training those of training, unless somebody gave the batch size alone (``--set``)."""
     names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
     known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
-    return int(min(known, key=lambda one: one[0])[1]) if known else None
+    return int(min(known, key=lambda one: one[0])[1]) or None if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
@@ -198,18 +216,27 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(given: Mapping[str, Any], method: str) -> str:
+def _reference(given: Mapping[str, Any], keys: Mapping[str, str], method: str, stage: str) -> str:
+    if stage == "grpo" and re.fullmatch(r"0*\.?0*", keys.get("beta", "-")):
+        return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
     usual = "copy" if method == "full" else "adapter-off"
     return str(given.get("reference_model") or usual)
 
 
-def _optimizer(given: Mapping[str, Any], assumed: list[str]) -> str:
+def _optimizer(given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[str]) -> str:
     if given.get("offload_optimizer"):
         return "elsewhere"
     name = given.get("optimizer")
     if name is None:
         assumed.append("the optimizer was not given: AdamW was taken")
         return "AdamW"
+    if str(name).lower() in ("galore", "galore_adamw"):
+        text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
+        stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
+        usual = 16 if given.get("framework") == "llamafactory" else 128  # their galore_rank, transformers' default
+        rank = int(stated[1]) if stated else usual
+        assumed.append(f"GaLore projects all matrices of the layers to rank {rank}")
+        return f"galore-{rank}"
     known = _OPTIMIZERS.get(str(name).lower())
     if known is None:
         raise MemoryProblem(f"the memory of the optimizer {name} is not known")

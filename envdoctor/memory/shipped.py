@@ -154,7 +154,7 @@ class _Run:
         if isinstance(window, int) and window < max(job["tokens"]):
             raise MemoryProblem("no shipped coefficients are about samples that are longer than the sliding window")
         if job["stage"] != "sft" or job["reference"] != "none":
-            raise MemoryProblem("no shipped coefficients are about DPO")
+            raise MemoryProblem("no shipped coefficients are about DPO and GRPO")
         if job["optimizer"] not in _STATES:
             raise MemoryProblem(f"no shipped coefficients are about the optimizer {job['optimizer']}")
         self.job, self.cache = job, 4.0 * self.depth * keys * width

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +91,12 @@ def test_a_tokenizer_that_is_code_of_the_model_is_not_run(ask: Any, folder: Path
         (["no.jsonl", "--tokenizer", "model"], 3, "--data no.jsonl cannot be read: No such file or directory"),
         (["model", "--tokenizer", "model"], 3, "--data model cannot be read: it is a folder"),
         (["bad.jsonl", "--tokenizer", "model"], 3, "--data bad.jsonl: no row of it could be read; row 1 is not JSON"),
+        (["bad.parquet", "--tokenizer", "model"], 3, "pyarrow"),  # is not installed, or cannot read it
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(ask: Any, folder: Path, words: Any, code: int, sentence: str) -> None:
     (folder / "bad.jsonl").write_bytes(b"\0 hello\n" * 3)
+    (folder / "bad.parquet").write_bytes(b"PAR1....")
     answer = ask(*words)
     assert answer.code == code and sentence in answer.err and "Traceback" not in answer.err
     assert len(answer.err.strip().splitlines()) == 1
@@ -105,3 +109,19 @@ def test_a_template_that_refuses_leaves_the_words(ask: Any, folder: Path, torch_
     answer = ask("train.jsonl", "--tokenizer", "model", "--python", torch_python)
     assert answer.code == 0 and "99% 91, the longest 91" in answer.out
     assert "the chat template refused 3 samples, of which the words alone were counted; row 1" in answer.out
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_parquet_is_read_by_the_pyarrow_of_the_target(run: Any, folder: Path, torch_python: str) -> None:
+    packages = str(folder / "packages")
+    pip = [torch_python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", packages, "pyarrow"]
+    subprocess.run(pip, check=True, capture_output=True)
+    there = {"PYTHONPATH": packages}
+    code = "import json, pyarrow, pyarrow.parquet as p; rows = [json.loads(line) for line in open('train.jsonl')]; "
+    code += "p.write_table(pyarrow.Table.from_pylist([{**row, 'image': b'\\xff'} for row in rows]), 'train.parquet')"
+    subprocess.run([torch_python, "-c", code], cwd=folder, check=True, env={**os.environ, **there})
+    words = ["memory", "--no-config", "--no-gpu", "--format", "json", "--tokenizer", "model", "--python", torch_python]
+    answers = [run(*words, "--data", name, cwd=folder, env=there).json for name in ("train.jsonl", "train.parquet")]
+    lines, parquet = (answer["sections"]["data"] for answer in answers)
+    assert parquet == {**lines, "path": "train.parquet"} and parquet["longest"] == 97

@@ -105,8 +105,8 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) 
     ("recipe", "sentence"),
     [
         ({"max_length": ""}, "the length is not known: give the longest sample in tokens"),
-        ({"stage": "grpo"}, "the memory of the stage grpo is not predicted yet"),
-        ({"method": "lora", "optimizer": "galore"}, "the memory of the optimizer galore is not known"),
+        ({"stage": "kto"}, "the memory of the stage kto is not predicted yet"),
+        ({"method": "lora", "optimizer": "apollo"}, "the memory of the optimizer apollo is not known"),
     ],
 )
 def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, str], sentence: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-STORIES = Path(__file__).resolve().parents[2] / "fixtures" / "stories"
+ROOT = Path(__file__).resolve().parents[2]
+STORIES = ROOT / "fixtures" / "stories"
 TRAIN = """model_name_or_path: THUDM/glm-4-9b-chat-hf
 output_dir: out
 per_device_train_batch_size: 2
@@ -37,19 +39,15 @@ def check(run, facts_file, tmp_path, monkeypatch):
     return build
 
 
-def test_a_story_is_judged_by_its_recipe_alone(run, facts_file):
-    environment = facts_file({"pkg.torch": "2.5.0+cu118", "pkg.transformers": "4.48.0"})
-    result = run("check", "--facts", environment, "--recipe", STORIES / "4" / "train.yaml", "--format", "json")
-    found = {finding["id"]: finding for finding in result.json["findings"]}
-    assert result.code == 1 and any("batch" in finding["message"] for finding in found.values())
-
-
-def test_the_missing_flag_of_the_dpo_story_is_found_in_its_script(run, facts_file):
-    packages = {"pkg.openrlhf": "0.3.8", "pkg.torch": "2.3.1+cu121", "pkg.transformers": "4.42.4"}
-    gpu = [{"index": 0, "name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 79.3}]
-    environment = facts_file({**packages, "gpu": gpu})
-    result = run("check", "--facts", environment, "--recipe", STORIES / "3" / "train_dpo.sh", "--format", "json")
-    assert "openrlhf-glm4-dpo-out-of-memory-without-flash-attention" in [f["id"] for f in result.json["findings"]]
+def test_the_stories_of_the_readme_are_named_and_pass_when_they_are_mended(run):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^envdoctor (check --facts fixtures/environments/stories.*)  # (.*)$", text, re.MULTILINE)
+    stories = list(zip(commands[::2], commands[1::2], strict=True))
+    assert len(stories) == 5
+    for (command, rule), (mended, passes) in stories:
+        ask = [run(*words.split(), "--no-config", "--format", "json", cwd=ROOT) for words in (command, mended)]
+        found = [[finding["id"] for finding in answer.json["findings"]] for answer in ask]
+        assert rule in found[0] and rule not in found[1] and ask[1].code == int(passes), command
 
 
 def test_the_header_names_the_recipe_and_what_it_says(check):

@@ -46,7 +46,6 @@ def test_every_row_has_a_size_and_a_content(name: str, content: str) -> None:
         ("a.json", b"[1" + b"0" * 5000, "a number that is too long"),
         ("a.json", '["\xe4"]'.encode("latin-1"), "is not text in UTF-8 (byte 2)"),
         ("a.csv", b'text\n"' + b"x" * (17 << 20) + b'"\n', "is not CSV: row 1"),
-        ("a.parquet", b"PAR1....", "is Parquet"),
         ("a.jsonl.gz", b"\x1f\x8b....", "is compressed"),
         ("a.jsonl", b"\xff\xfe{\0}\0", "is UTF-16"),
     ],

@@ -55,6 +55,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sliding windows": (GEMMA, {}),
     "DPO, LoRA": ({}, {"stage": "dpo", "lora": LORA, "reference": "adapter-off"}),
     "DPO, a copy": ({}, {"stage": "dpo", "reference": "copy"}),
+    "GRPO, LoRA": ({}, {"stage": "grpo", "lora": LORA, "reference": "adapter-off"}),
+    "GaLore": ({"num_hidden_layers": 5}, {"optimizer": "galore-8", "batch": 1}),
 }
 JOB = {
     "training": True,
@@ -112,6 +114,8 @@ def measured(config: dict[str, Any], job: dict[str, Any]) -> int:
             matrices = [one for layer in model.model.layers for one in layer.parameters() if one.ndim == 2]
             others = [one for one in parameters if all(one is not matrix for matrix in matrices)]
             optimizers = [torch.optim.AdamW(others, foreach=True), torch.optim.Muon(matrices)]
+        elif job["optimizer"].startswith("galore"):
+            optimizers = [import_module("envdoctor_payload.tracing.step")._GaLore(model, 8)]
         else:
             optimizers = [getattr(torch.optim, job["optimizer"])(parameters, foreach=True)]
         loop(model, reference, optimizers, parameters, job)
@@ -134,7 +138,10 @@ def loop(model: Any, reference: Any, optimizers: list[Any], parameters: list[Any
         mask = torch.ones_like(ids)
         mask[0, -1] = 0
         inputs = {"input_ids": ids, **({"attention_mask": mask} if job["padded"] else {})}
-        told = preference(model, reference, inputs) if job["stage"] == "dpo" else model(**inputs, labels=ids).loss
+        if job["stage"] == "sft":
+            told = model(**inputs, labels=ids).loss
+        else:
+            told = (preference if job["stage"] == "dpo" else policy)(model, reference, inputs)
         told.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     for optimizer in optimizers:
@@ -158,6 +165,21 @@ def preference(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
             base = scores(reference)
     chosen, rejected = (scores(model) - base).chunk(2)
     return -torch.nn.functional.logsigmoid(0.1 * (chosen - rejected)).mean()
+
+
+def policy(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
+    """The loss of GRPO, token by token, where the policy has not changed since it answered."""
+
+    def scores(judge: Any) -> Any:
+        logits = judge(**inputs).logits[:, :-1] / 1.0
+        chosen = logits.gather(2, inputs["input_ids"][:, 1:, None]).squeeze(2)
+        return chosen - torch.stack([row.logsumexp(-1) for row in logits])
+
+    with torch.no_grad(), model.disable_adapter():
+        base = scores(model)
+    now = scores(model)
+    apart = base - now
+    return (0.04 * (apart.exp() - apart - 1) - (now - now.detach()).exp()).mean()
 
 
 if __name__ == "__main__":

@@ -38,9 +38,10 @@ def test_what_was_not_given_is_said() -> None:
     ("recipe", "words"),
     [
         ({"max_length": "unknown"}, "the longest sample in tokens"),
-        ({"stage": "ppo"}, "stage ppo"),
+        ({"stage": "ppo"}, "its value and reward models have sizes of their own"),
+        ({"stage": "grpo", "colocate": True}, "an engine that generates on the same GPU"),
         ({"method": "oft"}, "method oft"),
-        ({"optimizer": "galore"}, "optimizer galore"),
+        ({"optimizer": "galore_adafactor"}, "optimizer galore_adafactor"),
         ({"quantization": "gptq"}, "weights in gptq"),
         ({"method": "full", "quantization": "bnb-4bit"}, "only of bnb-4bit with LoRA"),
     ],
@@ -103,6 +104,41 @@ def test_the_reference_model_of_dpo() -> None:
     assert plan(stage="dpo", method="full").job["reference"] == "copy"
     assert plan(stage="dpo", reference_model="precomputed").job["reference"] == "precomputed"
     assert plan().job["reference"] == "none"
+
+
+def keyed(**keys: str) -> Records:
+    return Records([{"key": key, "value": value} for key, value in keys.items()])
+
+
+def test_the_reference_model_of_grpo_is_there_unless_beta_is_0() -> None:
+    job = plan(stage="grpo").job
+    assert (job["stage"], job["reference"], job["padded"]) == ("grpo", "adapter-off", True)
+    assert "beta was not given" in plan(stage="grpo").assumed[-1]
+    for beta, expected in (("0", "none"), ("0.0", "none"), ("0.04", "adapter-off")):
+        facts = FactSet(
+            Fact(f"recipe.{key}", value, "a:1", "recipe")
+            for key, value in {"method": "lora", "max_length": 64, "stage": "grpo"}.items()
+        )
+        facts.add(Fact("recipe_key", keyed(beta=beta), "a", "recipe"))
+        assert plan_of(facts).job["reference"] == expected
+        assert not any("beta" in text for text in plan_of(facts).assumed)
+
+
+@pytest.mark.parametrize(
+    ("framework", "keys", "rank"),
+    [
+        ("llamafactory", {}, 16),
+        ("transformers", {}, 128),
+        ("llamafactory", {"galore_rank": "64"}, 64),
+        ("transformers", {"optim_args": "rank=32, update_proj_gap=100"}, 32),
+        ("transformers", {"galore_rank": "x"}, 128),
+    ],
+)
+def test_the_rank_of_galore(framework: str, keys: dict[str, str], rank: int) -> None:
+    given = {"method": "full", "max_length": 64, "optimizer": "galore", "framework": framework}
+    facts = FactSet(Fact(f"recipe.{key}", value, "a:1", "recipe") for key, value in given.items())
+    facts.add(Fact("recipe_key", keyed(**keys), "a", "recipe"))
+    assert plan_of(facts).job["optimizer"] == f"galore-{rank}"
 
 
 def test_muon_is_an_optimizer_that_is_traced() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,17 @@ def test_glm_4_9b_of_the_story(place: Place) -> None:
     traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
     found = [size / GIB for size in sizes(traces, 6001)]
     assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_release_changes_what_a_long_prompt_needs(place: Place, tmp_path: Path) -> None:
+    """Qwen2-7B, 30,720 tokens; published: 42.62 GiB with transformers 4.38.2 and 19.97 GiB with 4.46.0 (the URLs stand
+    in benchmarks/memory_readings.toml). Until 4.45 the logits of all tokens were made, in float32."""
+    old = ["transformers==4.44.2", "tokenizers==0.19.1", "huggingface-hub==0.36.2"]
+    old += ["requests", "urllib3", "certifi", "charset-normalizer"]
+    pip = [place.python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", str(tmp_path / "old")]
+    subprocess.run([*pip, *old], check=True, capture_output=True)
+    change = {"training": False, "lora": None, "config": config("qwen2.5-7b-instruct"), "tokens": [30720]}
+    before = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "old")})
+    sizes_of = [sizes(Tracer(one, {"torch": None}, None).run(jobs(change)), 30720)[0] / GIB for one in (before, place)]
+    assert sizes_of == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]

@@ -21,6 +21,12 @@ __all__ = ["Live"]
 #: Bytes that CUDA's caching allocator rounds every block up to (kMinBlockSize in c10/cuda/CUDACachingAllocator).
 _BLOCK = 512
 _VALUE = torch.ops.aten._local_scalar_dense.default
+#: Two of three operations ask only where a tensor is.
+_DEVICE = torch.ops.prim.device.default
+#: The gradient of a gather is added up where it is, unless tensors are of a class of their own, as fake ones are
+#: (gather_backward in torch/csrc/autograd/FunctionsManual.cpp).
+_ADDED_UP = torch.ops.aten.scatter_add.default
+_ADDED_UP_THERE = torch.ops.aten.scatter_add_.default
 
 
 class Live(TorchDispatchMode):
@@ -42,8 +48,12 @@ class Live(TorchDispatchMode):
         self._by_label: dict[str, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE:
+            return args[0].fake_device
         if func is _VALUE and self.segment.startswith("step"):
             return 10.0  # optimizers read the number of their step, and no memory depends on it
+        if func is _ADDED_UP and self.segment.startswith("backward"):
+            func = _ADDED_UP_THERE
         out = func(*args, **(kwargs or {}))
         for leaf in tree_flatten(out)[0]:
             if isinstance(leaf, torch.Tensor):

@@ -19,8 +19,8 @@ def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, 
     first.
     """
     tell("forward")
-    if job["stage"] == "dpo":
-        loss = _preference_loss(model, job, tokens)
+    if job["stage"] != "sft":
+        loss = (_preference_loss if job["stage"] == "dpo" else _policy_loss)(model, job, tokens)
     else:
         ids = _ids(job["batch"], tokens)
         outputs = _called(model, job, input_ids=ids, labels=ids, **_mask(job, ids))
@@ -76,17 +76,9 @@ def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
 
 
 def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, against the same model without its adapters,
-    against a copy, or against values that were computed before."""
+    """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and what the reference says of them."""
     ids = _ids(2 * job["batch"], tokens)
-    with torch.no_grad():
-        if job["reference"] == "precomputed":
-            base = torch.zeros(len(ids))
-        elif job["reference"] == "adapter-off":
-            with model.disable_adapter():
-                base = _log_likelihood(model, job, ids)
-        else:
-            base = _log_likelihood(model.reference, job, ids)
+    base = _of_reference(model, job, ids, _log_likelihood)
     policy = _log_likelihood(model, job, ids)
     chosen, rejected = (policy - base).chunk(2)
     return -torch.nn.functional.logsigmoid(0.1 * (chosen - rejected)).mean()
@@ -95,6 +87,37 @@ def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
 def _log_likelihood(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
     logits = _called(model, job, input_ids=ids, **_mask(job, ids))["logits"][:, :-1].float()
     return torch.gather(logits.log_softmax(-1), 2, ids[:, 1:, None]).squeeze(2).sum(-1)
+
+
+def _policy_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
+    """GRPO (arXiv 2402.03300): the answers of one batch by the policy, and what the reference says of each token."""
+    ids = _ids(job["batch"], tokens)
+    base = _of_reference(model, job, ids, _token_likelihoods)
+    policy = _token_likelihoods(model, job, ids)
+    ratio = (policy - policy.detach()).exp()
+    return ((base - policy).exp() - (base - policy) - 1 - ratio).mean()
+
+
+def _token_likelihoods(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
+    """A row at a time, divided by the temperature before, as TRL does (trl/trainer/utils.py, selective_log_softmax)."""
+    logits = _called(model, job, input_ids=ids, **_mask(job, ids))["logits"][:, :-1] / 1.0
+    index = ids[:, 1:, None]
+    if logits.dtype == torch.float32:
+        return torch.gather(logits, 2, index).squeeze(2) - torch.stack([row.logsumexp(-1) for row in logits])
+    rows = [torch.gather(row.log_softmax(-1), 1, one) for row, one in zip(logits, index)]
+    return torch.stack(rows).squeeze(2)
+
+
+def _of_reference(model: Any, job: dict[str, Any], ids: torch.Tensor, judge: Callable[..., torch.Tensor]) -> Any:
+    """What the same model without its adapters says, or a copy; nothing where that was computed before, or is not
+    asked."""
+    with torch.no_grad():
+        if job["reference"] == "adapter-off":
+            with model.disable_adapter():
+                return judge(model, job, ids)
+        if job["reference"] == "copy":
+            return judge(model.reference, job, ids)
+        return torch.zeros(1)
 
 
 def make_optimizer(model: Any, name: str) -> Any:
@@ -109,6 +132,8 @@ def make_optimizer(model: Any, name: str) -> Any:
         optimizer: Any = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)
     elif name == "Muon":
         optimizer = _Muon(model)
+    elif name.startswith("galore-"):
+        optimizer = _GaLore(model, int(name.partition("-")[2]))
     else:
         # A GPU takes the for-each form where none is named, and a CPU does not.
         optimizer = getattr(torch.optim, name)(parameters, foreach=True)
@@ -125,12 +150,7 @@ class _Muon:
     def __init__(self, model: Any) -> None:
         if not hasattr(torch.optim, "Muon"):
             raise Refused(f"torch {torch.__version__} has no Muon, which is there from 2.9 on")
-        groups: tuple[list[Any], list[Any]] = ([], [])
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                ends = "embed" in name or "lm_head" in name
-                groups[parameter.ndim == 2 and not ends].append(parameter)
-        rest, matrices = groups
+        rest, matrices = _divided(model)
         self.parts: list[Any] = [torch.optim.AdamW(rest, foreach=True)] if rest else []
         self.parts += [torch.optim.Muon(matrices)] if matrices else []
 
@@ -141,6 +161,59 @@ class _Muon:
     def zero_grad(self) -> None:
         for part in self.parts:
             part.zero_grad()
+
+
+class _GaLore:
+    """GaLore's AdamW at a step that makes the projections anew, which needs the most: the matrices of the layers are
+    projected to ``rank``, the rest is not (github.com/jiaweizzhao/GaLore, galore_torch/adamw.py at 1317b5f)."""
+
+    def __init__(self, model: Any, rank: int) -> None:
+        rest, matrices = _divided(model)
+        self.ranks = [*((parameter, 0) for parameter in rest), *((parameter, rank) for parameter in matrices)]
+        self.states: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.sides: dict[Any, torch.Tensor] = {}
+
+    def step(self) -> None:
+        with torch.no_grad():
+            for parameter, rank in self.ranks:
+                if parameter.grad is not None:
+                    self._change(parameter, rank)
+
+    def _change(self, parameter: Any, rank: int) -> None:
+        gradient = parameter.grad
+        right = rank and gradient.shape[0] >= gradient.shape[1]
+        if rank:
+            self.sides[parameter] = side = self._side(gradient, rank, right)
+            gradient = gradient @ side.t() if right else side.t() @ gradient
+        if parameter not in self.states:
+            self.states[parameter] = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        mean, square = self.states[parameter]
+        mean.mul_(0.9).add_(gradient, alpha=0.1)
+        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        root = square.sqrt().add_(1e-6)
+        change = mean / root
+        if rank:
+            change = (change @ side if right else side @ change) * 0.25
+        parameter.add_(change, alpha=-1e-4)
+
+    def _side(self, gradient: torch.Tensor, rank: int, right: int) -> torch.Tensor:
+        """In float32 it is a view, and all of the decomposition's side stays with it."""
+        left_side, _, right_side = torch.linalg.svd(gradient.float(), full_matrices=False)
+        return (right_side[:rank] if right else left_side[:, :rank]).to(gradient.dtype)
+
+    def zero_grad(self) -> None:
+        for parameter, _ in self.ranks:
+            parameter.grad = None
+
+
+def _divided(model: Any) -> tuple[list[Any], list[Any]]:
+    """What is trained: the rest, and the matrices of the layers."""
+    groups: tuple[list[Any], list[Any]] = ([], [])
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            ends = "embed" in name or "lm_head" in name
+            groups[parameter.ndim == 2 and not ends].append(parameter)
+    return groups
 
 
 class _Still:
