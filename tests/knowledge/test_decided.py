@@ -38,3 +38,20 @@ def test_what_general_rules_cover_they_find(matrix: Matrix):
         if "seen" in decision:
             found = judge(facts_of({"facts": decision["seen"], "complete": []}, matrix), rules, Policy()).findings
             assert set(decision["rules"]) <= {finding.id for finding in found}, one
+
+
+def test_every_error_was_read_twice(matrix: Matrix):
+    files = sorted((ROOT / "matrices" / "decided").glob("second-reading-*.toml"))
+    read = [entry for file in files for entry in load_toml(file).get("rule", [])]
+    for entry in read:
+        assert {"id", "verdict", "opened", "tried"} <= entry.keys() <= {"id", "verdict", "opened", "tried", "note"}, (
+            entry
+        )
+        known = matrix.retired(entry["id"]) if entry["verdict"] == "withdrawn" else matrix.find(entry["id"])
+        assert known is not None and entry["verdict"] in ("holds", "corrected", "withdrawn"), entry["id"]
+        assert entry["verdict"] == "holds" or entry.get("note"), entry["id"]
+        assert entry["opened"] and all(url.startswith(("https://", "pkg:")) for url in entry["opened"]), entry["id"]
+        assert len(entry["tried"].split()) > 3, entry["id"]
+    ids = [entry["id"] for entry in read]
+    assert sorted(set(ids)) == sorted(ids)
+    assert {rule.id for rule in matrix.rules if rule.severity == "error"} <= set(ids)

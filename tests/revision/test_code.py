@@ -335,6 +335,16 @@ def test_the_flag_that_transformers_asks_for_has_its_own_kind(compare: Callable[
     assert only(compare(old, BASE)).kind == "gradient-checkpointing-flag-changed"
 
 
+def test_a_flag_that_a_base_may_give_now_is_not_called_gone(compare: Callable[..., Compared]) -> None:
+    flag = "    supports_gradient_checkpointing = True\n"
+    old = "class Base(PreTrainedModel):\n" + flag
+    for new in (
+        "class Base(LlamaPreTrainedModel):\n    pass\n",
+        "class Root(PreTrainedModel):\n" + flag + "class Base(Root):\n    pass\n",
+    ):
+        assert "gradient-checkpointing-flag-changed" not in {row[0] for row in rows(compare(old, new))}
+
+
 # --- packages, unread parts, cost -------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,8 @@ def compare_file(pair: FilePair, moved_from: set[tuple[str, str]], moved_to: set
     for key, old in before.items():
         gone = key not in after and (pair.old_path or "", old.name) not in moved_from
         if gone and not _inside(old, after, before):
-            yield from _removed(pair.path, old, class_stays=_class_of(old) in {name for name, _ in after})
+            stays = _class_of(old) in {name for name, _ in after} and not _may_inherit(old, before, after)
+            yield from _removed(pair.path, old, class_stays=stays)
     yield from _statements(pair)
     yield from _imports(pair.path, pair.old, pair.new)
 
@@ -95,6 +96,16 @@ def _inside(definition: Definition, there: Named, here: Named) -> bool:
             return True
         scope = scope.rpartition(".")[0]
     return False
+
+
+def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
+    """Whether a base may give the flag that a class no longer sets: its bases are others, or another class sets it."""
+    if not value.name.endswith(f".{_GRADIENT_FLAG}"):
+        return False
+    scope = _class_of(value), 0
+    return before[scope].text != after[scope].text or any(
+        name.endswith(f".{_GRADIENT_FLAG}") and name != value.name for name, _ in after
+    )
 
 
 def _is_attention_class(one: Definition) -> bool:
