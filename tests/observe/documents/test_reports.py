@@ -109,6 +109,15 @@ def test_each_fact_has_its_line_and_what_was_not_read_is_said(matrix):
     assert read.notes == ("line 3 of report speaks of torch and was not read",)
 
 
+def test_a_range_is_no_version_and_is_said(matrix):
+    read = report_facts("transformers>=4.40,<5\npeft[all] ~= 0.12.0\ntorch>=2.3\n\ntorch 2.4.1\n", matrix, "report")
+    assert {fact.key: fact.value for fact in read.facts} == {"pkg.torch": "2.4.1"}
+    assert read.notes == (
+        "line 1 of report allows several versions (transformers>=4.40,<5): which one is installed is not said",
+        "line 2 of report allows several versions (peft~=0.12.0): which one is installed is not said",
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -51,6 +51,11 @@ _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\.{1,200}\\site-packages\b",
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b")
 #: A row of a table with two columns, with or without bars around it.
 _ROW = re.compile(r"\|?\s*([^|]{1,60}?)\s*\|\s*([^|]{1,200}?)\s*\|?")
+#: What a list of requirements says of a package when it leaves the version open.
+_RANGE = re.compile(
+    r"[-*\s]{0,6}[`\"']?([A-Za-z][\w.-]{0,60})(?:\[[\w,-]{1,60}\])?\s?((?:[<>~]=?|!=)\s?\d[\w.*]{0,30}"
+    r"(?:,\s?(?:[<>~=]=?|!=)\s?\d[\w.*]{0,30}){0,4})[`\"']?,?(?:\s{0,5};.{0,200})?\Z"
+)
 #: A line about one package says nothing of the lines around it.
 _OF_ONE = re.compile(r"[-*\s]{0,6}[`*]{0,3}([A-Za-z][\w -]{1,30}?)[`*]{0,3}(?:\s?:\s|\s{2,})")
 #: ``name   1.2.3   where`` in columns: where the version begins.
@@ -107,12 +112,21 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     if gpu is not None:
         facts.add(gpu)
     plain = [_unquoted(visible(line[:_LONGEST_COMMAND])) for line in lines[:_LINES]]
-    for one in run_facts(plain, reading.doubtful, matrix, name, facts):
+    run, differing = run_facts(plain, reading.doubtful, matrix, name, facts)
+    differing += [one.key for one in run if one.key in facts]
+    for one in run:
         facts.add(_both(facts.get(one.key), one) if one.key in facts else one)
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     notes = [f"{name}: only the first {min(len(lines), _LINES)} lines were read"] if cut else []
     notes += [
-        f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}" for fact in facts if isinstance(fact.value, Unknown)
+        f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}"
+        for fact in facts
+        if isinstance(fact.value, Unknown) and (not fact.key.startswith("recipe.") or fact.key in differing)
+    ]
+    notes += [
+        f"line {number} of {name} allows several versions ({said}): which one is installed is not said"
+        for number, package, said in reading.ranges[:_NAMED]
+        if f"pkg.{package}" not in facts
     ]
     left = [(number, key) for number, key in reading.unread if key not in facts]
     for number, key in left[:_NAMED]:
@@ -160,6 +174,8 @@ class _Reading:
         self._variables = matrix.registry.names("env")
         self.claims: list[Claim] = []
         self.unread: list[tuple[int, str]] = []
+        #: Lines with a range of versions: the number, the package, what is written.
+        self.ranges: list[tuple[int, str, str]] = []
         #: Lines below a heading, or between fences behind a sentence, that speaks of something else.
         self.doubtful: set[int] = set()
         self._paragraph: list[Claim] = []
@@ -270,6 +286,11 @@ class _Reading:
         if shaped is not None:
             spoken = [self._spoken(shaped._replace(claims=(claim,)), number) for claim in shaped.claims]
             return shaped._replace(claims=tuple(claim for one in spoken if one for claim in one.claims))
+        allowed = _RANGE.match(stripped)
+        package = self._forms.package(allowed[1]) if allowed is not None else None
+        if allowed is not None and package is not None:
+            self.ranges.append((number, package, f"{allowed[1]}{allowed[2]}".replace(" ", "")))
+            return Line()
         labelled = self._forms.labelled(text, number)
         if labelled is not None:
             self._in_tool = self._in_tool or labelled.table

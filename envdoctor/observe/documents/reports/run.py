@@ -54,10 +54,10 @@ class _Block(NamedTuple):
 
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], matrix: Matrix, name: str, installed: FactSet
-) -> list[Fact]:
+) -> tuple[list[Fact], list[str]]:
     """``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
     framework, for a report may show a part of the run only. Lines with the numbers ``doubtful`` are left out. What two
-    commands or configurations say differently is unknown."""
+    commands or configurations say differently is unknown; the keys of that come second."""
     formats = Formats(matrix.rows("recipe-formats", "format"))
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _commands(block, formats, matrix)]
@@ -66,7 +66,7 @@ def run_facts(
     parts += [part for block in code for part in _called(block)]
     first = with_formats(parts, formats)
     if not first:
-        return []
+        return [], []
 
     def said_by(chosen: Sequence[tuple[Part, Format]]) -> Recipe:
         file = RecipeFile(name, tuple(chosen))
@@ -74,8 +74,9 @@ def run_facts(
 
     recipe = said_by(first)
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
-        return []
+        return [], []
     facts = {fact.key: fact for fact in (*recipe.facts, *_model(recipe)) if not fact.origin.startswith("default ")}
+    differing: list[str] = []
     for part in parts:
         form = formats.of_part(part)
         if form is None or form.name == "environment" or (part, form) in first:
@@ -88,7 +89,8 @@ def run_facts(
             if before.value != fact.value and not isinstance(before.value, Unknown):
                 why = f"{before.origin} says {spell(before.value)}, {fact.origin} says {spell(fact.value)}"
                 facts[fact.key] = before._replace(value=Unknown(why))
-    return list(facts.values())
+                differing.append(fact.key)
+    return list(facts.values()), differing
 
 
 def _model(recipe: Recipe) -> Iterator[Fact]:
