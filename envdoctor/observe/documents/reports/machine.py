@@ -36,6 +36,8 @@ _LISTED = re.compile(
     r"(?:- )?(?:\[?GPU|CUDA|Device) ?(\d{1,3})\]?: ?([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})"
     r"(?: \(UUID: .{1,80}\)|, .{0,60})?\Z"
 )
+#: ``GPU 0,1,2,3: NVIDIA A800-SXM4-40GB``, as check_env of sglang lists GPUs of a kind.
+_GROUP = re.compile(r"GPU (0(?:,\d{1,2}){1,63}): ([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})")
 #: What a GPU is called and how many there are of it: ``2x RTX 4090 24G``, ``NVIDIA A100-SXM4-80GB``, ``3090 * 4``.
 _COUNT = r"(?:(?<![A-Za-z0-9_.])(\d{1,3}) ?(?:[x*×卡张块片] ?)(?:\d{1,3} ?GB?(?:显存)?的? ?)?|(?<![A-Za-z0-9_.+-]))"
 _NUMBERS = {"双": "2", "两": "2", "二": "2", "三": "3", "四": "4", "六": "6", "八": "8"} | {
@@ -101,6 +103,9 @@ def smi_line(text: str, number: int) -> Claim | None:
             if re.search(r"\d|\.\.\.|TITAN", found[2])
             else None
         )
+    group = _GROUP.fullmatch(text)
+    if group is not None:
+        return Claim("gpu", Records(tuple({"name": group[2]} for _ in group[1].split(","))), number)
     memory = _SMI_MEMORY.fullmatch(text) if "MiB" in text else None
     return Claim("smi.memory", round(int(memory[1]) / 1024, 2), number) if memory else None
 

@@ -33,7 +33,7 @@ _SYSTEM = re.compile(
     r"(?:\s{1,3}(?:LTSC|Pro|Professional|Home|Enterprise|Server|Desktop|64[- ]?bit"
     r"|\d\dH\d|\(?x86_64\)?|\d{5}(?:\.\d{1,5})?)){0,4}"
 )
-_CUDA = re.compile(r"(?i)\bcuda[ :=]{0,3}\d{1,2}\.\d{1,2}(?:\.\d{1,3})?\b|\bcu\d{3}\b")
+_CUDA = re.compile(r"(?i)(?<![A-Za-z0-9])cuda[ :=]{0,3}\d{1,2}\.\d{1,2}(?:\.\d{1,3})?\b|\bcu\d{3}\b")
 #: Linux inside Windows.
 _WSL = re.compile(
     r"(?i)(?:win(?:dows)? ?1[01][ ,]{0,3})?\(?wsl ?2?\)?[ :(,]{0,3}(?:ubuntu|debian)?[ -]?[\d.]{0,7}(?: LTS)?[ )]{0,3}"
@@ -50,11 +50,11 @@ _USING = re.compile(
     r"(?i)\A\W*(?:using|running)\s|\b(?:(?:I|we)(?:'m| am|'re| are)?(?: (?:\w{2,9}ly|already|still|just|also|now))?"
     r" (?:use|using|run|running|have|on)"
     r"|(?:my|our) \w{2,20}(?: \w{2,20})? (?:is|are|has))\s(?:with |of |on )?"
-    r"|我(?:用|使用)的?是?\s?|(?:当前|目前)\s?(?:用的是|使用的?是?|是|为)?\s?"
+    r"|\bmy\s(?=[\w-]{2,20} version\b)|我(?:用|使用)的?是?\s?|(?:当前|目前)\s?(?:用的是|使用的?是?|是|为)?\s?"
 )
 #: A GPU that the sentence is about, not one of somebody else's.
 _ON = re.compile(
-    r"(?i)\b(?:on|with|using|have|has|is|are|contains?)\s(?:(?!than)[\w-]{1,12}\s){0,3}\Z|(?:[用在有是]|配置|显卡|机器)\s?\Z"
+    r"(?i)\b(?:on|with|using|have|has|is|are|contains?)\s(?:(?!than)[\w-]{1,12}\s){0,3}[`\"'*]{0,3}\Z|(?:[用在有是]|配置|显卡|机器)\s?[`\"'*]{0,3}\Z"
 )
 _IF = re.compile(
     r"(?i)\b(?:no|not|\w{2,6}n't|without|if|or|would|could|can|may|than|like|e\.g|paper|authors?|they|your?|another)\b"
@@ -79,8 +79,8 @@ class Prose:
             for name in sorted((*forms.names, "python", "py"), key=len, reverse=True)
         )
         self._pair = re.compile(
-            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s"
-            rf"|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?[为是]\s?|使用的?是?\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?"
+            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s?(?:\s?(?:version|版本)\s?(?:is\s|[:=]\s?"
+            rf"|[=:]\s?|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?[为是]\s?|使用的?是?\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?"
             rf"(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
         )
 
@@ -156,7 +156,7 @@ class Prose:
         found = list(GPU.finditer(clause))
         if len(found) != 1:
             return
-        before, counted = clause[: found[0].start()], found[0][1] is not None
+        before, counted = clause[: found[0].start()], bool(found[0][1] or found[0][3])
         if (counted or (own and _ON.search(before) is not None)) and _IF.search(before) is None:
             gpus = gpus_written(clause, number, self._matrix)
             if gpus is not None:

@@ -64,6 +64,7 @@ def run_facts(
     parts += islice((part for block in blocks for part in _settings(block, formats)), _DOCUMENTS)
     code = islice((block for block in blocks if block.fenced and _is_code(block, formats)), _CODE)
     parts += [part for block in code for part in _called(block)]
+    parts = [part for part in parts if _is_told(part, formats)]
     first = with_formats(parts, formats)
     if not first:
         return [], []
@@ -91,6 +92,14 @@ def run_facts(
                 facts[fact.key] = before._replace(value=Unknown(why))
                 differing.append(fact.key)
     return list(facts.values()), differing
+
+
+def _is_told(part: Part, formats: Formats) -> bool:
+    """Whether a script that no framework names takes the arguments of transformers; another one's are its own."""
+    form = formats.of_part(part)
+    if form is None or not part.program.endswith(".py") or form.named(part.program) is not None:
+        return form is not None
+    return form.framework in ("", "transformers")
 
 
 def _model(recipe: Recipe) -> Iterator[Fact]:
