@@ -149,7 +149,7 @@ def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
         return None
     count = match[1] or match[3]
     single = re.search(r"(?i)单卡|single|单张|一张|\b(?:a|an|one)\b", rest)
-    name = known.name if match[2][0].isdigit() else match[2].strip()
+    name = known.name if re.match(r"(?i)\d|RTX\d", match[2]) else match[2].strip()
     number_of = int(count) if count else 1
     if not 0 < number_of <= 64:
         return None

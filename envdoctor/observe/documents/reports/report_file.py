@@ -50,7 +50,7 @@ _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\.{1,200}\\site-packages\b",
 #: A compiled module names what it was built for.
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b")
 #: A row of a table with two columns, with or without bars around it.
-_ROW = re.compile(r"\|?\s*([^|]{1,60}?)\s*\|\s*([^|]{1,200}?)\s*\|?")
+_ROW = re.compile(r"\|?\s*([^|]{1,60}?)\s+\|\s+([^|]{1,200}?)\s*\|?")
 #: What a list of requirements says of a package when it leaves the version open.
 _RANGE = re.compile(
     r"[-*\s]{0,6}[`\"']?([A-Za-z][\w.-]{0,60})(?:\[[\w,-]{1,60}\])?\s?((?:[<>~]=?|!=)\s?\d[\w.*]{0,30}"

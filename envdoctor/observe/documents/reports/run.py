@@ -106,8 +106,14 @@ def _model(recipe: Recipe) -> Iterator[Fact]:
     model = recipe.model
     if model is None or not isinstance(model.value, str) or not model.value:
         return
-    repo = model.value.count("/") == 1 and is_repo_name(model.value)
-    yield Fact("model.repo" if repo else "model.path", model.value, model.origin, "given")
+    if model.value.count("/") == 1 and is_repo_name(model.value):
+        yield Fact("model.repo", model.value, model.origin, "given")
+        return
+    # Of a folder of another machine its name is what counts.
+    called = model.value.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    yield Fact("model.path", model.value, model.origin, "given")
+    if called:
+        yield Fact("model.name", called, model.origin, "given")
 
 
 def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]:
