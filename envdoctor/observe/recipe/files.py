@@ -17,7 +17,7 @@ from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
 from envdoctor.text.documents import read_bounded
 from envdoctor.text.files import because_of
 
-__all__ = ["RecipeFile", "RecipeFileError", "called", "commanded", "read_files", "with_formats"]
+__all__ = ["RecipeFile", "RecipeFileError", "command_parts", "python_calls", "read_files", "with_formats"]
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -90,7 +90,7 @@ def _parts(path: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
     if content is None:
         raise RecipeError(f"is larger than {_LARGEST >> 20} MiB, and no recipe is")
     if path.endswith((".py", ".ipynb")):
-        return called(content, path.endswith(".ipynb"))
+        return python_calls(content, path.endswith(".ipynb"))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -99,10 +99,10 @@ def _parts(path: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
         raise RecipeError("is not text but binary")
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
-    return commanded(text, formats, kinds)
+    return command_parts(text, formats, kinds)
 
 
-def commanded(text: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
+def command_parts(text: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
     """The commands of a script or of command lines. Raises :class:`RecipeError`."""
 
     @cache
@@ -126,7 +126,7 @@ def commanded(text: str, formats: Formats, kinds: Mapping[str, str]) -> list[Par
     return [_unfolded(part) for part in parts_of_script(text, is_program, takes)]
 
 
-def called(content: bytes, notebook: bool = False) -> list[Part]:
+def python_calls(content: bytes, notebook: bool = False) -> list[Part]:
     """The calls of a Python script or notebook. Raises :class:`RecipeError`."""
     from envdoctor.sandbox.child import own_python, run_child
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown, Value, spell
 
-__all__ = ["Claim", "facts_of", "without_asides"]
+__all__ = ["Claim", "differ", "facts_of", "without_asides"]
 
 
 class Claim(NamedTuple):
@@ -51,6 +51,12 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
             if best.partial:
                 value = Unknown(f"line {best.line} of {name} says {best.value}, which may be any {best.value}.x")
         yield Fact(key, value, f"{name}:{best.line}", "given")
+
+
+def differ(one: Fact, other: Fact) -> Unknown:
+    """Unknown, because two places say different things."""
+    words = (f"{fact.origin} says {spell(fact.value)}" for fact in (one, other))
+    return Unknown(", ".join(words))
 
 
 def _joined(one: Claim, other: Claim) -> Claim | None:

@@ -120,7 +120,7 @@ class Prose:
         own = _FAILURE.search(heading) is not None or _USING.search(heading) is not None
         return own and self.doubtful(_INSTALLING.sub(" ", heading)) is None
 
-    def title(self, text: str, number: int) -> Line | None:
+    def own_title(self, text: str, number: int) -> Line | None:
         """A title, which is about the writer's own machine."""
         return self._aside(text, number, _ANY)
 
@@ -139,16 +139,16 @@ class Prose:
                 if self.doubtful(clause) is None:
                     using = _USING.search(clause)
                     if own and using is not None and _IF.search(clause) is None:
-                        claims += self._listed(sentence[begin + using.end() :], number)
+                        claims += self._in_a_row(sentence[begin + using.end() :], number)
                     claims += self._own_gpus(clause, number, own)
         asides = tuple(claim._replace(aside=True, loose=False) for claim in claims)
         return Line(asides, table=True) if asides else None
 
-    def _listed(self, text: str, number: int) -> Iterator[Claim]:
+    def _in_a_row(self, text: str, number: int) -> Iterator[Claim]:
         """Versions at the beginning of a text, one behind the other."""
         while (found := self._pair.match(text) or _BESIDE_PACKAGES.match(text)) is not None:
             if found.re is self._pair:
-                yield from self._version(found, number)
+                yield from self._one_version(found, number)
             text = re.sub(r"\A[\s,+&/]*(?:(?:and|with|on)\s|和|与|、)?\s*", "", text[found.end() :])
 
     def _own_gpus(self, clause: str, number: int, own: bool) -> Iterator[Claim]:
@@ -169,14 +169,14 @@ class Prose:
         if any(not self._may_stand(word) for word in _LEFT.findall(GPU.sub(" ", left))):
             return
         for found in self._pair.finditer(text):
-            yield from self._version(found, number)
+            yield from self._one_version(found, number)
         gpus = gpus_written(left, number, self._matrix)
         if gpus is not None:
             yield gpus._replace(loose=True)
         for system in _SYSTEM.finditer(text):
             yield from (claim._replace(loose=True) for claim in platform_claims(system[0], number, self._matrix))
 
-    def _version(self, found: re.Match[str], number: int) -> Iterator[Claim]:
+    def _one_version(self, found: re.Match[str], number: int) -> Iterator[Claim]:
         name, value = found[1].lower(), found[2]
         if name in ("python", "py"):
             value = value.partition("+")[0]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value, strange_name
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, spell
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, facts_of, without_asides
+from envdoctor.observe.documents.reports.claims import Claim, differ, facts_of, without_asides
 from envdoctor.observe.documents.reports.forms import Forms, Line
 from envdoctor.observe.documents.reports.machine import DRIVER, gpu_fact, gpus_behind_label, platform_claims, smi_line
 from envdoctor.observe.documents.reports.prose import Prose
@@ -115,7 +115,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     run, differing = run_facts(plain, reading.doubtful, matrix, name, facts)
     differing += [one.key for one in run if one.key in facts]
     for one in run:
-        facts.add(_both(facts.get(one.key), one) if one.key in facts else one)
+        facts.add(_agreed(facts.get(one.key), one) if one.key in facts else one)
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     notes = [f"{name}: only the first {min(len(lines), _LINES)} lines were read"] if cut else []
     notes += [
@@ -136,11 +136,11 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     return ReadReport(facts, tuple(notes))
 
 
-def _both(said: Fact, run: Fact) -> Fact:
+def _agreed(said: Fact, run: Fact) -> Fact:
     """What the lines say stands, unless the run that is shown says something else."""
     if said.value == run.value or isinstance(said.value, Unknown):
         return said
-    return said._replace(value=Unknown(f"{said.origin} says {spell(said.value)}, {run.origin} says {spell(run.value)}"))
+    return said._replace(value=differ(said, run))
 
 
 def _unquoted(line: str) -> str:
@@ -189,7 +189,7 @@ class _Reading:
             self.doubtful.add(number)
         self._traces(text, number)
         if number == 1 and stripped.startswith("# "):
-            titled = self._prose.title(stripped, number)
+            titled = self._prose.own_title(stripped, number)
             self._paragraph += titled.claims if titled is not None else ()
             return
         if not stripped:

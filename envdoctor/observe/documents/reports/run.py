@@ -9,10 +9,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown, spell
+from envdoctor.facts.values import Fact, Records, Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.names import is_repo_name
-from envdoctor.observe.recipe.files import RecipeFile, called, commanded, with_formats
+from envdoctor.observe.documents.reports.claims import differ
+from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Part, RecipeError
@@ -42,14 +43,15 @@ class _Block(NamedTuple):
     """Lines of the report that stand together; ``start`` is the number of the first one."""
 
     start: int
-    lines: Sequence[str]
+    rows: Sequence[str]
     fenced: bool
 
-    def text(self, keep: Collection[int] | None = None) -> str:
-        """The lines at the places that they have in the report; all, or those with the numbers ``keep``."""
-        return "\n" * (self.start - 1) + "\n".join(
-            line if keep is None or number in keep else "" for number, line in enumerate(self.lines, self.start)
-        )
+
+def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
+    """The lines at the places that they have in the report; all, or those with the numbers ``keep``."""
+    return "\n" * (block.start - 1) + "\n".join(
+        row if keep is None or number in keep else "" for number, row in enumerate(block.rows, block.start)
+    )
 
 
 def run_facts(
@@ -60,11 +62,11 @@ def run_facts(
     commands or configurations say differently is unknown; the keys of that come second."""
     formats = Formats(matrix.rows("recipe-formats", "format"))
     blocks = list(_blocks(lines, doubtful))
-    parts = [part for block in blocks for part in _commands(block, formats, matrix)]
-    parts += islice((part for block in blocks for part in _settings(block, formats)), _DOCUMENTS)
+    parts = [part for block in blocks for part in _command_lines(block, formats, matrix)]
+    parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
     code = islice((block for block in blocks if block.fenced and _is_code(block, formats)), _CODE)
-    parts += [part for block in code for part in _called(block)]
-    parts = [part for part in parts if _is_told(part, formats)]
+    parts += [part for block in code for part in _python(block)]
+    parts = [part for part in parts if _is_known_script(part, formats)]
     first = with_formats(parts, formats)
     if not first:
         return [], []
@@ -76,25 +78,26 @@ def run_facts(
     recipe = said_by(first)
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
         return [], []
-    facts = {fact.key: fact for fact in (*recipe.facts, *_model(recipe)) if not fact.origin.startswith("default ")}
+    facts = {
+        fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if not fact.origin.startswith("default ")
+    }
     differing: list[str] = []
     for part in parts:
         form = formats.of_part(part)
         if form is None or form.name == "environment" or (part, form) in first:
             continue
         again = said_by([(part, form)])
-        for fact in (*again.facts, *_model(again)):
+        for fact in (*again.facts, *_model_facts(again)):
             before = facts.get(fact.key)
             if before is None or fact.key.startswith("recipe_") or fact.origin.startswith("default "):
                 continue
             if before.value != fact.value and not isinstance(before.value, Unknown):
-                why = f"{before.origin} says {spell(before.value)}, {fact.origin} says {spell(fact.value)}"
-                facts[fact.key] = before._replace(value=Unknown(why))
+                facts[fact.key] = before._replace(value=differ(before, fact))
                 differing.append(fact.key)
     return list(facts.values()), differing
 
 
-def _is_told(part: Part, formats: Formats) -> bool:
+def _is_known_script(part: Part, formats: Formats) -> bool:
     """Whether a script that no framework names takes the arguments of transformers; another one's are its own."""
     form = formats.of_part(part)
     if form is None or not part.program.endswith(".py") or form.named(part.program) is not None:
@@ -102,7 +105,7 @@ def _is_told(part: Part, formats: Formats) -> bool:
     return form.framework in ("", "transformers")
 
 
-def _model(recipe: Recipe) -> Iterator[Fact]:
+def _model_facts(recipe: Recipe) -> Iterator[Fact]:
     model = recipe.model
     if model is None or not isinstance(model.value, str) or not model.value:
         return
@@ -127,11 +130,11 @@ def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]
         start, fenced = number + 1, not fenced
 
 
-def _commands(block: _Block, formats: Formats, matrix: Matrix) -> list[Part]:
+def _command_lines(block: _Block, formats: Formats, matrix: Matrix) -> list[Part]:
     """Command lines with the lines that continue them, and between fences the variables that are set beside them."""
     script: dict[int, str] = {}
     goes_on = found = False
-    for number, line in enumerate(block.lines, block.start):
+    for number, line in enumerate(block.rows, block.start):
         plain = line[match.end() :] if (match := _PROMPT.match(line)) is not None else line.strip()
         begins = _COMMAND.match(plain) is not None
         option = line.lstrip(" \t*").startswith("--")
@@ -146,37 +149,37 @@ def _commands(block: _Block, formats: Formats, matrix: Matrix) -> list[Part]:
     if not found:
         return []
     text = "\n" * (block.start - 1) + "\n".join(
-        script.get(number, "") for number in range(block.start, block.start + len(block.lines))
+        script.get(number, "") for number in range(block.start, block.start + len(block.rows))
     )
     with suppress(RecipeError):  # words that only look like a command
-        return [part for part in commanded(text, formats, kinds_of(matrix.registry)) if part.entries]
+        return [part for part in command_parts(text, formats, kinds_of(matrix.registry)) if part.entries]
     return []
 
 
-def _settings(block: _Block, formats: Formats) -> Iterator[Part]:
+def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
     """YAML and JSON: what stands between fences, or lines of settings one below the other."""
-    if block.fenced and 0 < len(block.lines) <= _LINES and block.lines[0].lstrip().startswith("{"):
-        yield from _document(block.text(), formats)
+    if block.fenced and 0 < len(block.rows) <= _LINES and block.rows[0].lstrip().startswith("{"):
+        yield from _configuration(_in_place(block), formats)
         return
     run: set[int] = set()
-    for number, line in enumerate([*block.lines, "."], block.start):
+    for number, line in enumerate([*block.rows, "."], block.start):
         if _SETTING.fullmatch(line) is not None or (run and not line.strip()):
             run.add(number)
             continue
-        if len(run) <= _LINES and sum(1 for one in run if _NAMED.fullmatch(block.lines[one - block.start])) >= _FEWEST:
-            yield from _document(_dedented(block, run), formats)
+        if len(run) <= _LINES and sum(1 for one in run if _NAMED.fullmatch(block.rows[one - block.start])) >= _FEWEST:
+            yield from _configuration(_dedented(block, run), formats)
         run = set()
 
 
 def _dedented(block: _Block, run: set[int]) -> str:
     """The lines without what all of them begin with, as a list of an env command has dashes."""
-    lines = [block.lines[number - block.start] for number in run]
+    lines = [block.rows[number - block.start] for number in run]
     begins = min((re.match(r"\s*(?:- )?", line)[0] for line in lines if line.strip()), key=len)  # type: ignore[index]
-    text = block.text(run)
+    text = _in_place(block, run)
     return re.sub(rf"(?m)^{re.escape(begins)}", "", text) if begins else text
 
 
-def _document(text: str, formats: Formats) -> Iterator[Part]:
+def _configuration(text: str, formats: Formats) -> Iterator[Part]:
     try:
         part = Part("", read_document(text))
     except RecipeError:
@@ -189,10 +192,10 @@ def _document(text: str, formats: Formats) -> Iterator[Part]:
 
 def _is_code(block: _Block, formats: Formats) -> bool:
     names = {name.rpartition(".")[2] for form in formats for name in form.names if not re.search(r"[ /*-]", name)}
-    return any(f"{name}(" in line for line in block.lines for name in names)
+    return any(f"{name}(" in line for line in block.rows for name in names)
 
 
-def _called(block: _Block) -> list[Part]:
+def _python(block: _Block) -> list[Part]:
     with suppress(RecipeError):  # cut off, or no Python
-        return called(block.text().encode("utf-8", "replace"))
+        return python_calls(_in_place(block).encode("utf-8", "replace"))
     return []
