@@ -58,7 +58,8 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
             # A refined list stays what it was: observed or given, and so is written into facts files.
             computed = "assumed" if one.assumed else "derived"
             source = facts.get(one.key).source if one.refines and one.key in facts else computed
-            facts.add(Fact(one.key, one.value, one.origin, source))
+            origin = facts.get(one.key).origin if one.refines and source == "given" else one.origin
+            facts.add(Fact(one.key, one.value, origin, source))
             memory.follows(one.key)
     memory.write()
 

@@ -217,9 +217,12 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "report-forms": {
         "package": tables(table({"name": _NAME, "also": TEXTS}), ["name"]),
-        "label": tables(table({"labels": TEXTS, "fact": TEXT, "values": _PATTERN}, {"absent": TEXTS})),
+        "label": tables(table({"labels": TEXTS, "fact": TEXT, "values": _PATTERN}, {"absent": TEXTS, "quiet": FLAG})),
         "line": tables(
-            table({"pattern": _PATTERN}, {"has": TEXT, "fact": TEXT, "loose": FLAG, "table": FLAG, "known": FLAG})
+            table(
+                {"pattern": _PATTERN},
+                {"has": TEXT, "fact": TEXT, "loose": FLAG, "table": FLAG, "known": FLAG, "each": FLAG},
+            )
         ),
         "system": tables(table({"platform": TEXT, "words": TEXTS}), ["platform"]),
         "prose": table({"allowed": TEXTS, "doubt": TEXTS}),

@@ -18,6 +18,10 @@ __all__ = ["render"]
 
 #: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
 _LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3
+#: Nobody is asked again for what the issue shows, though some rules want more of it.
+_SHOWN = {"model": "model.name", "recipe": "recipe_file"}
+#: What is said of a recipe as such, beside its settings.
+_OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -49,8 +53,11 @@ def _table(report: Report, page: Page) -> Iterator[str]:
     place = {key: number for number, key in enumerate([*order, *(spec.key for spec in report.registry)])}
     rows = []
     for fact in report.facts:
+        if fact.key in _OF_THE_RECIPE:
+            continue
         value = facts.value(fact.key)
-        if fact.source == "given" and not isinstance(value, Unknown):
+        said_twice = fact.key == "python.minor" and "python.version" in facts
+        if fact.source in ("given", "recipe") and not isinstance(value, Unknown) and not said_twice:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
             absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")
@@ -102,7 +109,8 @@ def _missing(report: Report, page: Page) -> Iterator[str]:
     for name, count in dict(reversed(steps)).items():
         advice = report.registry.help_texts.get(name, {})
         asks, keys = advice.get("asks"), advice.get("keys", ())
-        if asks and not (keys and all(is_given(report, key) for key in keys)):
+        shown = name in _SHOWN and not isinstance(report.facts.value(_SHOWN[name]), (Unknown, Absent))
+        if asks and not shown and not (keys and all(is_given(report, key) for key in keys)):
             more = page.say("{n} more rule(s)", count)
             asked.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
     unread = [notice.text for notice in report.notices if notice.level == "warning"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
 from envdoctor.text.documents import read_bounded
 from envdoctor.text.files import because_of
 
-__all__ = ["RecipeFile", "RecipeFileError", "read_files"]
+__all__ = ["RecipeFile", "RecipeFileError", "command_parts", "python_calls", "read_files", "with_formats"]
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -59,7 +59,7 @@ def _taken_apart(
     path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], *, seen: set[str]
 ) -> Iterator[RecipeFile]:
     seen.add(path)
-    parts = _with_formats(_parts(path, formats, kinds), formats)
+    parts = with_formats(_parts(path, formats, kinds), formats)
     if not parts:
         known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
         raise RecipeError(f"is no recipe of a framework that is known: {known}")
@@ -82,7 +82,7 @@ def _taken_apart(
     yield from later
 
 
-def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
+def _parts(path: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
     try:
         content = read_bounded(Path(path), _LARGEST)
     except OSError as error:
@@ -90,7 +90,7 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
     if content is None:
         raise RecipeError(f"is larger than {_LARGEST >> 20} MiB, and no recipe is")
     if path.endswith((".py", ".ipynb")):
-        return _called(content, path.endswith(".ipynb"))
+        return python_calls(content, path.endswith(".ipynb"))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -99,6 +99,11 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
         raise RecipeError("is not text but binary")
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
+    return command_parts(text, formats, kinds)
+
+
+def command_parts(text: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
+    """The commands of a script or of command lines. Raises :class:`RecipeError`."""
 
     @cache
     def takes(key: str) -> str:
@@ -118,11 +123,11 @@ def _parts(path: str, formats: Formats, kinds: dict[str, str]) -> list[Part]:
     def is_program(name: str) -> bool:
         return any(form.authority >= 2 and form.named(name) is not None for form in formats)
 
-    parts = parts_of_script(text, is_program, takes)
-    return [_unfolded(part) for part in parts]
+    return [_unfolded(part) for part in parts_of_script(text, is_program, takes)]
 
 
-def _called(content: bytes, notebook: bool) -> list[Part]:
+def python_calls(content: bytes, notebook: bool = False) -> list[Part]:
+    """The calls of a Python script or notebook. Raises :class:`RecipeError`."""
     from envdoctor.sandbox.child import own_python, run_child
 
     child = run_child(
@@ -156,7 +161,7 @@ def _unfolded(part: Part) -> Part:
     return part._replace(entries=tuple(entries))
 
 
-def _with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, Format], ...]:
+def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, Format], ...]:
     """The parts that are of a format: of each program or call the first, which is the one that the file is about."""
     found: dict[tuple[str, str], tuple[Part, Format]] = {}
     for part in parts:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.observe.recipe.completing import complete
-from envdoctor.observe.recipe.files import RecipeFileError, read_files
+from envdoctor.observe.recipe.files import RecipeFile, RecipeFileError, read_files
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.statements import Statements
 
-__all__ = ["Recipe", "RecipeFileError", "read_recipe"]
+__all__ = ["Recipe", "RecipeFileError", "kinds_of", "read_recipe", "recipe_of"]
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
@@ -42,8 +42,23 @@ def read_recipe(
     Raises :class:`RecipeFileError`.
     """
     formats = Formats(rows)
-    kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
-    files = list(read_files(given, cwd, formats, kinds))
+    files = list(read_files(given, cwd, formats, kinds_of(registry)))
+    return recipe_of(files, formats, registry, installed, ", ".join(given))
+
+
+def kinds_of(registry: Registry) -> dict[str, str]:
+    """The types of the recipe's fields."""
+    return {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
+
+
+def recipe_of(
+    files: Sequence[RecipeFile],
+    formats: Formats,
+    registry: Registry,
+    installed: Callable[[str], Value],
+    origin: str,
+) -> Recipe:
+    """What files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
     statements = Statements(formats, registry)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
@@ -68,5 +83,5 @@ def read_recipe(
         "recipe_key": Records(tuple(keys)),
     }
     facts = [fact for fact in statements.said.values() if registry.find(fact.key) is not None]
-    facts += [Fact(key, value, ", ".join(given), "recipe") for key, value in listed.items()]
+    facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing)

@@ -131,6 +131,8 @@ class Statements:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
             return self.fact(meaning.field, Unknown("the recipe computes it, or takes it from a variable"), place)
+        if entry.value is None and meaning.words.get("false") == "":
+            return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
         if meaning.words and raw is not None:
             words = [spelled(one) for one in (raw if isinstance(raw, tuple) else (raw,))]

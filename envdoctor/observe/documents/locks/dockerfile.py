@@ -15,7 +15,7 @@ from envdoctor.versions.pep440 import is_version
 __all__ = ["read"]
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
-_MOST_LINES = 20_000
+_MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
 _VARIABLE = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"
 #: Behind these an install command of pip, uv or conda follows in the same line.
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
@@ -161,6 +161,8 @@ class _Stage:
 
 def _instructions(text: str) -> Iterator[_Line]:
     """Instructions with their continuations; NUL stands where a line of the file ends, a here-document's too."""
+    if len(text) > _LONGEST:
+        raise LockError(f"has more than {_LONGEST:,} characters")
     lines = text.splitlines()
     if len(lines) > _MOST_LINES:
         raise LockError(f"has more than {_MOST_LINES:,} lines")
@@ -179,6 +181,8 @@ def _instructions(text: str) -> Iterator[_Line]:
             parts[-1] = parts[-1].rstrip()[:-1]
             parts.append(" \\" if comment else lines[number])
             number += 1
+        if sum(map(len, parts)) > _LONGEST_INSTRUCTION:
+            raise LockError(f"has an instruction of more than {_LONGEST_INSTRUCTION:,} characters")
         word, _, rest = "\x00".join(parts).lstrip().partition(" ")
         yield _Line(word.upper(), rest, first)
 

@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, LockError
 
 __all__ = ["Entry", "extras_of", "items", "read_packages", "words"]
 
@@ -33,6 +33,8 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
     packages = items(document.get(key))
     if not packages:
         raise LockError(f"holds no [[{key}]]")
+    if len(packages) > MOST_PACKAGES:
+        raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
     heads = [head.start() for head in re.finditer(_HEAD, text)]
     if len(heads) != len(packages):  # written in another way: the file is named without a line
         return document, [Entry(package) for package in packages]

@@ -71,11 +71,9 @@ class Forms:
         for row, pattern in self._lines:
             if row.get("has", "") not in text:
                 continue
-            found = pattern.fullmatch(text)
-            if found is None:
-                continue
-            if "fact" in row or not claims:
-                claims += self._shaped(row, found, number, in_table)
+            behind = text.partition(row["has"])[2] if row.get("each") else text
+            for found in pattern.finditer(behind) if row.get("each") else [pattern.fullmatch(text)]:
+                claims += self._shaped(row, found, number, in_table) if found is not None else ()
         return Line(tuple(claims), table=not claims[0].loose) if claims else None
 
     def _shaped(self, row: Mapping[str, Any], found: re.Match[str], number: int, in_table: bool) -> Iterator[Claim]:
@@ -150,4 +148,8 @@ class Forms:
                 spec = self.registry.find(row["fact"])
                 value: Value = float(found["value"]) if spec is not None and spec.type == "number" else found["value"]
                 claims.append(Claim(row["fact"], value, number))
-        return Line(tuple(claims), table=True) if claims else Line(unread=rows[0][0]["fact"])
+        return (
+            Line(tuple(claims), table=True)
+            if claims
+            else Line(unread="" if rows[0][0].get("quiet") else rows[0][0]["fact"])
+        )

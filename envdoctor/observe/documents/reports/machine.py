@@ -10,7 +10,16 @@ from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim
 
-__all__ = ["GPU", "gpu_fact", "gpus_behind_label", "gpus_written", "platform_claims", "smi_line"]
+__all__ = [
+    "DRIVER",
+    "GPU",
+    "gpu_fact",
+    "gpus_behind_label",
+    "gpus_written",
+    "plain_gpus",
+    "platform_claims",
+    "smi_line",
+]
 
 _LINUX = re.compile(
     r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"
@@ -27,21 +36,39 @@ _LISTED = re.compile(
     r"(?:- )?(?:\[?GPU|CUDA|Device) ?(\d{1,3})\]?: ?([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})"
     r"(?: \(UUID: .{1,80}\)|, .{0,60})?\Z"
 )
+#: ``GPU 0,1,2,3: NVIDIA A800-SXM4-40GB``, as check_env of sglang lists GPUs of a kind.
+_GROUP = re.compile(r"GPU (0(?:,\d{1,2}){1,63}): ([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})")
 #: What a GPU is called and how many there are of it: ``2x RTX 4090 24G``, ``NVIDIA A100-SXM4-80GB``, ``3090 * 4``.
-_COUNT = r"(?:(?<![A-Za-z0-9_.])(\d{1,3}) ?(?:[x*×卡张块] ?|(?:张|块|片) ?))?"
+_COUNT = r"(?:(?<![A-Za-z0-9_.])(\d{1,3}) ?(?:[x*×卡张块片] ?)(?:\d{1,3} ?GB?(?:显存)?的? ?)?|(?<![A-Za-z0-9_.+-]))"
+_NUMBERS = {"双": "2", "两": "2", "二": "2", "三": "3", "四": "4", "六": "6", "八": "8"} | {
+    "dual": "2",
+    "two": "2",
+    "four": "4",
+    "eight": "8",
+}
+_WRITTEN = re.compile(
+    r"(?i)([双两二三四六八])(?=[卡张块片])|\b(dual|two|four|eight) (?=(?:nvidia |rtx |tesla |[ALHV]\d|\d0\d0))"
+)
+#: ``8 A100 GPUs``, ``4090s``
+_PLURAL = re.compile(
+    r"(?i)(?<![\w.])(\d{1,2}) (?=(?:nvidia |geforce |rtx |gtx |tesla ){0,3}(?:[ALHVTB]\d{1,4}|\d0\d0)"
+    r"(?:[ -]\d{2,3} ?GB?)?(?:s\b| ?GPUs?\b| ?cards?\b))"
+)
+_S = re.compile(r"(?<=\d\d0)s\b")
 _NAME = (
     r"((?:NVIDIA )?(?:GeForce )?(?:(?:RTX|GTX|Tesla|Quadro) ?)?(?:[ALHTVPB]\d{1,3}[0-9]{0,2}[a-z]?"
     r"|RTX PRO \d{4}|GB\d{3}|A[2456]000|[1-5]0[5-9]0|6000)"
-    r"(?: ?Ti\b| ?SUPER\b| Ada Generation\b| Ada\b| Laptop GPU\b|D\b)?(?:[ -]"
+    r"(?: ?Ti(?![A-Za-z0-9])| ?SUPER\b| Ada Generation\b| Ada\b| Laptop GPU\b|D\b)?(?:[ -]"
     r"(?:SXM\d?|PCIE|PCIe|NVL|HBM\d\w?|\d{1,3} ?(?:GB|G|GiB))\b){0,4})"
 )
 #: What may stand beside it behind a label.
 _BESIDE = re.compile(
-    r"(?i)nvidia|geforce|单卡|gpus?|显卡|single|张|卡|\b(?:a|an|one|on|the)\b|\b\d{1,3} ?(?:GB|G|GiB|MB)\b"
+    r"(?i)nvidia|geforce|单卡|gpus?|显卡|显存|single|张|卡|\b(?:a|an|one|on|the|only|instance|machine|node|server|each|v?ram|memory)\b"
+    r"|\b\d{1,3} ?(?:GB|G|GiB|MB)\b"
 )
-GPU = re.compile(
-    rf"{_COUNT}(?<![A-Za-z0-9_.+-]){_NAME}(?![.+-]?[A-Za-z0-9_])(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE
-)
+#: A driver beside it: ``RTX 2070, driver 450.102.04``.
+DRIVER = re.compile(r"(?i)[,;(]?\s*\b(?:nvidia )?driver(?: version)?[:=]?\s?(\d{3}\.\d{2,3}(?:\.\d{2})?)\b\)?")
+GPU = re.compile(rf"{_COUNT}{_NAME}(?![.+-]?[A-Za-z0-9_])(?:\s?[x*×] ?(\d{{1,3}})(?![\w.]))?", re.IGNORECASE)
 
 
 def platform_claims(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
@@ -76,6 +103,9 @@ def smi_line(text: str, number: int) -> Claim | None:
             if re.search(r"\d|\.\.\.|TITAN", found[2])
             else None
         )
+    group = _GROUP.fullmatch(text)
+    if group is not None:
+        return Claim("gpu", Records(tuple({"name": group[2]} for _ in group[1].split(","))), number)
     memory = _SMI_MEMORY.fullmatch(text) if "MiB" in text else None
     return Claim("smi.memory", round(int(memory[1]) / 1024, 2), number) if memory else None
 
@@ -88,21 +118,28 @@ def _uncut(name: str) -> str:
     return found[1] if found else ""
 
 
-def _without_brackets(said: str) -> str:
-    """``A100 80G`` for ``A100 (80G)``; without what else stands in brackets, unless it may say how many there are."""
+def plain_gpus(said: str) -> str:
+    """``A100 80G`` for ``A100 (80G)``, ``8x A100`` for ``eight A100s``; without what else stands in brackets, unless it
+    may say how many there are."""
     said = re.sub(r"\((\d{1,3} ?G(?:i?B)?)\)", r" \1", said)
-    return re.sub(r"\((?:[^()\d]|\d{1,3} ?G(?:i?B)? (?=V?RAM)|sm_\d{2,3}){1,40}\)", " ", said)
+    said = _WRITTEN.sub(lambda found: _NUMBERS[found[0].strip().lower()] + ("x " if found[2] else ""), said)
+    said = _S.sub("", _PLURAL.sub(r"\1x ", said))
+    return re.sub(
+        r"\((?:[^()\d]|\d{1,3} ?G(?:i?B)? (?=V?RAM)|sm_\d{2,3}|(?i:compute capability|cc) ?\d\d?\.\d){1,40}\)",
+        " ",
+        said,
+    )
 
 
 def gpus_behind_label(said: str, number: int, matrix: Matrix) -> Claim | None:
     """GPUs as people write them behind a label (``8 x A100 80G``); None when any of it is unclear."""
-    said = _without_brackets(said)
+    said = plain_gpus(said)
     return None if re.search(r"\w", _BESIDE.sub(" ", GPU.sub(" ", said))) else gpus_written(said, number, matrix)
 
 
 def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
     """The GPUs in a text, all of one kind; None when there are none or several kinds."""
-    said = _without_brackets(said)
+    said = plain_gpus(said)
     found = list(GPU.finditer(said))
     if len(found) != 1:
         return None
@@ -112,7 +149,7 @@ def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
         return None
     count = match[1] or match[3]
     single = re.search(r"(?i)单卡|single|单张|一张|\b(?:a|an|one)\b", rest)
-    name = known.name if match[2][0].isdigit() else match[2].strip()
+    name = known.name if re.match(r"(?i)\d|RTX\d", match[2]) else match[2].strip()
     number_of = int(count) if count else 1
     if not 0 < number_of <= 64:
         return None
@@ -122,7 +159,11 @@ def gpus_written(said: str, number: int, matrix: Matrix) -> Claim | None:
 
 def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     """The GPUs by all lines that speak of them: lists with indexes, a type with its number and memory, words."""
-    said = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu"), *_typed(claims)]
+    said = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu" and not claim.aside), *_typed(claims)]
+    asides = [claim for claim in claims if claim.key == "gpu" and claim.aside]
+    if not said or all(map(_doubtful, said)):
+        # What sentences say may add the number.
+        said += [one for one in asides if all(_agree(one, other) for other in said)] if said else asides
     if not said:
         return None
     best = min(said, key=lambda claim: (_doubtful(claim), -_columns(claim)))

@@ -99,6 +99,8 @@ def test_a_real_file_with_here_documents():
         ("FROM\n", "has a FROM without an image in line 1"),
         ("FROM scratch\nRUN echo\n", "installs no package with pip, uv or conda on an image that is known"),
         ("FROM python:3.11\n" + "RUN x\n" * 20_000, "has more than 20,000 lines"),
+        ("FROM python:3.11\nRUN pip install " + "x" * 270_000, "has an instruction of more than 262,144 characters"),
+        ("FROM python:3.11\n#" + "x" * (1 << 20), "has more than 1,048,576 characters"),
         ("FROM python:3.11\nRUN pip install a==1 " + "a==1 " * 20_001 + "\n", "names more than 20,000 packages"),
         ("FROM a\nFROM $" + "{X:-" * 1000, "installs no package"),
     ],

@@ -181,7 +181,7 @@ def test_other_categories_of_pipenv_are_chosen_by_name(write):
         ("poetry.lock", "package = 1", "holds no [[package]]"),
         ("Pipfile.lock", "[" * 100_000, "is nested too deeply, or too large, to be read"),
         ("Pipfile.lock", "[]", 'holds no packages below "default"'),
-        ("pdm.lock", "[[package]]\nname = 'a'\n" * 20_001, "names more than 20,000 packages"),
+        ("uv.lock", "version = 1\n" + "[[package]]\nname = 'a'\n" * 20_001, "names more than 20,000 packages"),
     ],
 )
 def test_a_hostile_lock_is_one_sentence(write, name, text, problem):
