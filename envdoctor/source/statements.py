@@ -113,7 +113,7 @@ class Statements(Following):
     def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
         for one in (*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)):
             evaluate(one, frame, self)
-        frame.names[statement.name] = Function(frame.module, statement)
+        frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
 
     def _class(self, statement: ast.ClassDef, frame: Frame, pending: list[Any]) -> None:
         for one in (*statement.bases, *statement.decorator_list):

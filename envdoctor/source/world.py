@@ -29,10 +29,11 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a module that is followed."""
+    """A function of a module that is followed; ``at_top``: it stands in no class and no other function."""
 
     module: str
     node: ast.FunctionDef
+    at_top: bool
 
 
 @dataclass(frozen=True)
