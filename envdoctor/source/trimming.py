@@ -44,7 +44,7 @@ def trimmed(source: bytes) -> bytes:
     It goes by indentation, brackets and quotes alone. Where these deceive, what comes out is either no Python, and the
     whole source is to be parsed, or has the same statements outside of functions.
     """
-    if any(one in source for one in b"\t\f\r") and _ODD.search(source):
+    if _is_odd(source):
         return source
     source = b"\n" + source
     parts: list[bytes] = []
@@ -74,7 +74,7 @@ def definition(source: bytes, line: int) -> bytes | None:
     """A function by the line of its ``def``: its source with its body, of the lines before it only their ends. None
     where that cannot be told."""
     lines = (b"\n" + source).split(b"\n", line)
-    if len(lines) <= line or any(one in source for one in b"\t\f\r") or _ENCODED.match(source):
+    if len(lines) <= line or _is_odd(source) or _ENCODED.match(source):
         return None
     source = b"\n" + lines[line]
     found = _DEFINITION.match(source)
@@ -84,6 +84,10 @@ def definition(source: bytes, line: int) -> bytes | None:
         return None
     text = source[: _body_end(source, header.end() - 1, len(found[2]))]
     return b"\n" * (line - 2) + b"if 1:" + text if found[2] else b"\n" * (line - 1) + text[1:]
+
+
+def _is_odd(source: bytes) -> bool:
+    return any(one in source for one in b"\t\f\r") and _ODD.search(source) is not None
 
 
 def _colon(source: bytes, start: int) -> int:
