@@ -74,6 +74,7 @@ class Importing(Statements):
         self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
         self.names = Names(library, self.world)
         self._states: dict[str, _State] = {}
+        self._loaded: set[str] = set()  # with the packages around them, to their ends and without a stop
         self._steps = 0
         self._depth = 0
         self._current: list[_State] = []
@@ -220,10 +221,13 @@ class Importing(Statements):
 
     def load(self, module: str, consumer: str, line: int) -> None:
         """Import a module and the packages around it. Raises :class:`Failed`."""
+        if module in self._loaded:
+            return
         parts = module.split(".")
         top = parts[0]
         if top in self.world.standard or top == "__main__" or (not module and not top):
             return
+        running = False
         for length in range(1, len(parts) + 1):
             name = ".".join(parts[:length])
             there = self.names.exists(name)
@@ -234,7 +238,9 @@ class Importing(Statements):
                 continue
             found = self.library.find(name)
             if found is not None and found.kind == "source":
-                self._execute(name)
+                running = self._execute(name) or running
+        if not running:
+            self._loaded.add(module)
 
     # Modules
 
@@ -244,7 +250,7 @@ class Importing(Statements):
         if key not in self._functions:
             node: ast.FunctionDef | None = function.node
             if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
-                node = self.library.function(function.module, function.node.lineno)
+                node = self.library.function(function.module, function.node.lineno) if function.at_top else None
             yields = node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node))
             self._functions[key] = None if yields else node
         return self._functions[key]
@@ -253,7 +259,8 @@ class Importing(Statements):
         state = self._states.get(module)
         return state.frame if state is not None else Frame(module, {})
 
-    def _execute(self, module: str) -> None:
+    def _execute(self, module: str) -> bool:
+        """Import one module; whether that is still going on. Raises :class:`Failed`."""
         state = self._states.get(module)
         if state is None:
             state = self._states[module] = _State(Frame(module, {"__name__": module, "__file__": UNKNOWN}))
@@ -261,7 +268,7 @@ class Importing(Statements):
                 body = self.library.tree(module).body
             except Unreadable:
                 state.running = False
-                return
+                return False
             saved = self._unsure, self._catching, self._depth, self._until, self._testing
             self._unsure = self._catching = self._depth = self._testing = 0
             self._current.append(state)
@@ -278,6 +285,7 @@ class Importing(Statements):
                 state.running = False
         if state.stops and not state.running:
             raise Failed(state.kind, state.stops[0], state.stops[1:])
+        return state.running
 
     def _take(self, module: str, name: str, consumer: str, line: int) -> Any:
         """``from module import name``: its value. Raises :class:`Failed`."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
-from envdoctor.source.trimming import trimmed
+from envdoctor.source.trimming import definition, trimmed
 from envdoctor.text.files import Files
 
 __all__ = ["Found", "Library", "Unreadable"]
@@ -57,8 +57,8 @@ class Library:
         self._compiled: dict[str, frozenset[str]] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
+        self._given: set[str] = set()
         self._sources: dict[str, bytes] = {}
-        self._functions: dict[str, dict[int, ast.FunctionDef]] = {}
         self._called: dict[str, Signatures | None] = {}
         self.exported: dict[str, dict[str, str]] = {}
 
@@ -81,27 +81,37 @@ class Library:
                 self._offers[name] = None
             else:
                 source = self._source(found.path)
-                self._offers[name] = read_offers(self._parsed(found.path, source), name, bool(found.paths), source)
+                tree = self._trees.pop(name, None) or self._parsed(source)
+                self._offers[name] = read_offers(tree, name, bool(found.paths), source)
+                if name not in self._given:
+                    self._trees[name] = tree
         return self._offers[name]
 
     def tree(self, name: str) -> ast.Module:
         """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
-        self.offers(name)
-        return self._trees.pop(found.path, None) or self._parsed(found.path, self._source(found.path))
+        tree = self._trees.pop(name, None) or self._parsed(self._source(found.path))
+        self._given.add(name)
+        if found.paths and name not in self._offers:
+            self._trees[name] = tree  # of packages it is asked what they offer
+        return tree
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
-        """A function of a module with its body, by the line of its definition; None where that cannot be parsed."""
-        if module not in self._functions:
-            found = self.find(module)
-            assert found is not None
+        """A function at the top of a module with its body, by the line of its definition; None where that cannot be
+        parsed."""
+        found = self.find(module)
+        assert found is not None
+        try:
+            source = self._source(found.path)
+            text = definition(source, line)
             try:
-                body = _parsed(self._source(found.path)).body
+                body = _parsed(source if text is None else text).body
             except Unreadable:
-                body = []
-            self._functions[module] = {one.lineno: one for one in statements(body) if isinstance(one, ast.FunctionDef)}
-        return self._functions[module].get(line)
+                body = _parsed(source).body
+        except Unreadable:
+            return None
+        return next((one for one in statements(body) if isinstance(one, ast.FunctionDef) and one.lineno == line), None)
 
     def parameters(self, place: str) -> tuple[str, ...] | None:
         """What ``module:Class`` or a function can be called with; None when that is not known."""
@@ -188,18 +198,13 @@ class Library:
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror or error}") from None
 
-    def _parsed(self, path: str, source: bytes) -> ast.Module:
+    def _parsed(self, source: bytes) -> ast.Module:
         if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
             raise Unreadable("is too large to be parsed safely by Python before 3.11")
-        self._trees[path] = tree = _parsed_trimmed(source)
-        return tree
-
-
-def _parsed_trimmed(source: bytes) -> ast.Module:
-    try:
-        return _parsed(trimmed(source))
-    except Unreadable:
-        return _parsed(source)
+        try:
+            return _parsed(trimmed(source))
+        except Unreadable:
+            return _parsed(source)
 
 
 def _parsed(source: bytes) -> ast.Module:

@@ -23,6 +23,7 @@ class Names:
     def __init__(self, library: Library, world: World) -> None:
         self.library = library
         self.world = world
+        self._known: dict[tuple[str, str], bool | None] = {}
 
     def offers(self, module: str) -> Offers | None:
         """What a module offers by itself; None for one whose source cannot be read."""
@@ -33,7 +34,10 @@ class Names:
 
     def has(self, module: str, name: str) -> bool | None:
         """Whether a module has a name, or a submodule of it; None when that cannot be told."""
-        return self._has(module, name, set())
+        asked = module, name
+        if asked not in self._known:
+            self._known[asked] = self._has(module, name, set())
+        return self._known[asked]
 
     def exported_below(self, module: str) -> Mapping[str, str]:
         """The names that a package offers because the modules in its folder export them, and these modules."""

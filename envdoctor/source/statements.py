@@ -111,9 +111,11 @@ class Statements(Following):
                 frame.names[alias.asname or alias.name] = found
 
     def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
-        for one in (*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)):
-            evaluate(one, frame, self)
-        frame.names[statement.name] = Function(frame.module, statement)
+        parameters = statement.args
+        if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
+            for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
+                evaluate(one, frame, self)
+        frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
 
     def _class(self, statement: ast.ClassDef, frame: Frame, pending: list[Any]) -> None:
         for one in (*statement.bases, *statement.decorator_list):

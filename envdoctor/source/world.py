@@ -20,22 +20,26 @@ class _Unknown:
 UNKNOWN: Any = _Unknown()
 
 
-@dataclass(frozen=True)
+# The values are not frozen, which would make each three times as dear: a hundred thousand are made for an environment.
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Module:
     """A module by its dotted name."""
 
     module: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Function:
-    """A function of a module that is followed."""
+    """A function of a module that is followed; ``at_top``: it stands in no class and no other function."""
 
     module: str
     node: ast.FunctionDef
+    at_top: bool
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Class:
     """A class of a module that is followed."""
 
@@ -43,14 +47,14 @@ class Class:
     cls: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Made:
     """Something of a module that is not followed, by its dotted name: ``importlib.util.find_spec``."""
 
     dotted: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Version:
     """A parsed version."""
 

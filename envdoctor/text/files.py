@@ -24,6 +24,7 @@ _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 _PIECE = 1 << 16
 _WORD = (1 << 63) - 1
+_KIND = 0o170000  # the bits of a mode that tell files from folders
 #: When a file or what is known of it was changed; on Windows, where that is when it was made, when its content was.
 _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
 
@@ -173,7 +174,7 @@ class Files:
             except (OSError, ValueError) as error:
                 marks += (-2, getattr(error, "errno", None) or 0)
                 continue
-            if stat.S_ISDIR(found.st_mode):
+            if found.st_mode & _KIND == stat.S_IFDIR:
                 marks += (-1, found.st_ino & _WORD)
             else:
                 marks += (found.st_size, _changed(found))
@@ -364,11 +365,15 @@ class Files:
 
     def whole(self, path: str, limit: int) -> bytes:
         """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
-        if self.status(path).st_size <= limit:
-            content = self.head(path, limit + 1)
-            if len(content) <= limit:
-                return content
-        raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
+        descriptor = self._open(path)
+        try:
+            content = read_regular(descriptor, limit + 1) if os.fstat(descriptor).st_size <= limit else None
+        finally:
+            os.close(descriptor)
+        if content is None or len(content) > limit:
+            raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
+        self.use(0, len(content))
+        return content
 
     def text(self, path: str, limit: int) -> str:
         """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
@@ -397,10 +402,11 @@ def read_regular(descriptor: int, limit: int) -> bytes:
     parts: list[bytes] = []
     expected = status.st_size + 1  # so that the first read takes it whole, and sees that it grew
     while limit > 0:
-        part = os.read(descriptor, min(limit, max(expected, 1 << 16)))
-        if not part:
-            break
+        asked = min(limit, max(expected, 1 << 16))
+        part = os.read(descriptor, asked)
         parts.append(part)
+        if len(part) < asked:  # a regular file gives less only at its end
+            break
         limit -= len(part)
         expected -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

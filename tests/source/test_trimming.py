@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from envdoctor.source.trimming import trimmed
+from envdoctor.source.offers import statements
+from envdoctor.source.trimming import definition, trimmed
 
 #: What an import can fail at, in the default of a parameter.
 EVALUATED = (ast.Attribute, ast.Call, ast.Subscript)
@@ -53,8 +54,25 @@ def test_the_standard_library_keeps_its_outline(path: Path) -> None:
         b"class A:\n    def f(\n        self,\n    ) -> int: ...\n\n    def g(self):\n        return 2\n\n    y = 3\n",
         b"def f(a=1, b: int = x.y, *, c=[z()]):\n    return a\nx = 1\n",
         b"def f():\n    '''it\"\"\"s'''\n    return 1\nx = 1\n",
+        b"def f(a=1,  # :(\n      b=')'): # (\n    return a\nx = 1\n",
+        b'def f(a=g("""(\n"""), b: \'x:[\' = h[z({})]) -> \'y:\':\n    return a\nx = 1\n',
+        b"def f():\n    a = 'one \\\ntwo'\n    b = 1\nx = 1\n",
+        b"def f():\n    a = 1  # a path: C:\\\nx = 1\n",
+        b"if 1:\n        def f():\n                a = 1\n\tx = 1\n".replace(b"        def", b"\tdef"),
     ],
 )
 def test_texts_and_one_line_bodies(source: bytes) -> None:
     assert outline(trimmed(source)) == outline(source)
     assert trimmed(source).count(b"\n") == source.count(b"\n")
+
+
+@pytest.mark.parametrize("path", STANDARD[1::12], ids=lambda path: path.name)
+def test_a_function_is_cut_out_whole(path: Path) -> None:
+    source = path.read_bytes()
+    functions = [one for one in statements(ast.parse(source).body) if isinstance(one, ast.FunctionDef)]
+    for function in functions:
+        text = definition(source, function.lineno)
+        found = statements(ast.parse(text).body) if text is not None else [function]
+        cut = next(one for one in found if isinstance(one, ast.FunctionDef))
+        cut.decorator_list = function.decorator_list
+        assert ast.dump(cut, include_attributes=True) == ast.dump(function, include_attributes=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -30,10 +31,12 @@ _LONGEST = 300
 
 
 def main() -> None:
-    """Answer the question on stdin."""
+    """Answer the question on stdin, and end."""
     sys.setrecursionlimit(_RECURSION)
     gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
     sys.stdout.write(json.dumps(answer(json.loads(sys.stdin.buffer.read())), separators=(",", ":")))
+    sys.stdout.flush()
+    os._exit(0)  # taking the names and trees of thousands of modules down one by one takes a tenth of the time
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
