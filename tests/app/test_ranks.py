@@ -27,24 +27,36 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.observe.target import Target
 
-TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "n1", "MASTER_PORT": "1234"}
-SRUN = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "16", "SLURM_STEP_NODELIST": "gpu[03-10,12],login"}
+TORCHRUN = {
+    "RANK": "3",
+    "LOCAL_RANK": "3",
+    "WORLD_SIZE": "8",
+    "LOCAL_WORLD_SIZE": "8",
+    "MASTER_ADDR": "n1",
+    "MASTER_PORT": "1234",
+}
+SRUN = {
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NUM_TASKS": "16",
+    "SLURM_STEP_NODELIST": "gpu[03-10,12],login",
+}
 MPIRUN = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
 
 
 @pytest.mark.parametrize(
     ("environ", "told"),
     [
-        (TORCHRUN, (3, 8, "n1", 1234, False, "0")),
+        (TORCHRUN, (3, 8, "n1", 1234, False, "0", 3)),
         (
             {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"},
-            (3, 8, "n1", 1234, True, "2"),
+            (3, 8, "n1", 1234, True, "2", 3),
         ),
-        (SRUN, (1, 16, "gpu03", 29500, False, "0")),
-        ({**SRUN, "SLURM_STEP_NODELIST": "r[0-3]n[2,5]"}, (1, 16, "r0n2", 29500, False, "0")),
-        ({**SRUN, **MPIRUN, "MASTER_ADDR": "n1"}, (2, 4, "n1", 29500, False, "0")),
-        ({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, (2, 4, "127.0.0.1", 29500, False, "0")),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}, (0, 2, "127.0.0.1", 29500, False, "0")),
+        (SRUN, (1, 16, "gpu03", 29500, False, "0", 0)),
+        ({**SRUN, "SLURM_STEP_NODELIST": "r[0-3]n[2,5]"}, (1, 16, "r0n2", 29500, False, "0", 0)),
+        ({**SRUN, **MPIRUN, "MASTER_ADDR": "n1"}, (2, 4, "n1", 29500, False, "0", None)),
+        ({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, (2, 4, "127.0.0.1", 29500, False, "0", None)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}, (0, 2, "127.0.0.1", 29500, False, "0", None)),
     ],
 )
 def test_each_launcher_is_understood(environ, told):
@@ -153,7 +165,7 @@ def test_a_wait_of_less_than_a_millisecond_is_none_without_end():
     from envdoctor.payload import ranks as script
 
     for left in (0.0009, 0.0001, 0.0, -1.0):
-        assert script._waited(distributed.HashStore(), "rank/1", time.monotonic() + left) is None
+        assert script.waited(distributed.HashStore(), "rank/1", time.monotonic() + left) is None
 
 
 @pytest.mark.torch
