@@ -209,7 +209,8 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
-        what = " ".join(word for word in (*place, f"on {group['ranks']}" if group["ranks"] else "") if word)
+        where = ("on", group["ranks"]) if group["ranks"] else ()
+        what = " ".join(word for word in (*place, *where) if word)
         text = f"no answer from {what}: {group['verdict']}: {group['why']}"
         if group["verdict"] == "fail":
             text = f"{what}: {group['signature']}: {group['why']}; whether training uses this device is not known"

@@ -135,7 +135,7 @@ def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item
     if document["refused"]:
         return str(document["refused"])[:500]
     try:
-        facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "a rank", matrix.registry)
+        facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)
     except FactsFileError:
         return None
     value = facts.value("probe")

@@ -31,8 +31,9 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     count = len(items) or len(entries)
     place = 0 if count == 1 or (count == 0 and local is None) else local
     if place is None or 0 < count <= place:
-        number = "which of them is this rank's is not said" if place is None else f"none is left for local rank {place}"
-        return Permission(None, f"{count} GPUs are visible, and {number}")
+        if place is None:
+            return Permission(None, f"{count} GPUs are visible, and which of them is this rank's is not said")
+        return Permission(None, f"{count} GPUs are visible, and none is left for local rank {place}")
     shown = entries[place] if place < len(entries) else str(place)
     if place >= len(items) or shown.startswith("MIG-"):
         return Permission(shown if setting != "" else "")
