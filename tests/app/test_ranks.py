@@ -245,7 +245,8 @@ def ray_python(tmp_path: Path) -> Path:
     folder = tmp_path / "with-ray"
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
     python = folder / "bin" / "python"
-    subprocess.run([uv, "pip", "install", "-q", "--python", str(python), "ray"], check=True)
+    # Compiled at once: else Ray's processes do it when they start, for which Ray gives them 30 seconds.
+    subprocess.run([uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(python), "ray"], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     return python
