@@ -18,7 +18,7 @@ from envdoctor.observe.documents.drift import to_compare
 if TYPE_CHECKING:
     from envdoctor.sandbox.target import Answer, Task
 
-__all__ = ["START_SECONDS", "Came", "Others", "ask_target", "own_facts", "print_own", "read"]
+__all__ = ["START_SECONDS", "Came", "Others", "ask_target", "own_facts", "packed", "print_own", "read"]
 
 #: What an import of torch may take beside the wait for others.
 START_SECONDS = 120.0
@@ -49,10 +49,14 @@ def own_facts(gathered: Gathered, matrix: Matrix) -> dict[str, str]:
     """What is compared of the facts, packed, and its digest."""
     from envdoctor.report.facts_json import document
 
-    reduced = to_compare(document(gathered.facts, matrix.registry), matrix.registry, without=_OF_ONE_RANK)
-    data = json.dumps(reduced, sort_keys=True).encode()
-    packed = base64.b64encode(zlib.compress(data, 9)).decode()
-    return {"digest": hashlib.sha256(data).hexdigest(), "document": packed}
+    return packed(to_compare(document(gathered.facts, matrix.registry), matrix.registry, without=_OF_ONE_RANK))
+
+
+def packed(document: Mapping[str, Any]) -> dict[str, str]:
+    """A document as it is sent, and the digest by which others tell that they have the same."""
+    data = json.dumps(document, sort_keys=True).encode()
+    text = base64.b64encode(zlib.compress(data, 9)).decode()
+    return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
 def print_own(given: str) -> None:

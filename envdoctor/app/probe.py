@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -25,7 +25,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.target import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
-from envdoctor.probe.courtesy import ask
+from envdoctor.probe.courtesy import ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
@@ -33,6 +33,9 @@ from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place
+
+if TYPE_CHECKING:
+    from envdoctor.app.ranks import Launched
 
 __all__ = ["Request", "catalogue", "probe", "run_probes", "unanswered"]
 
@@ -43,7 +46,8 @@ class Request:
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
     running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
-    GPU), ``payload`` the folder of the probes."""
+    GPU), ``payload`` the folder of the probes. ``here`` is this process in its job, whose other processes run the same:
+    they are waited for as long as ``wait`` says, in seconds."""
 
     suite: str = "quick"
     only: Sequence[str] = ()
@@ -55,6 +59,8 @@ class Request:
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
     payload: Path = PAYLOAD
+    here: Launched | None = None
+    wait: float = 300.0
 
 
 def probe(
@@ -70,6 +76,7 @@ def probe(
     The target's torch is imported there and nowhere else. A torch that cannot be used, an experiment that gave no
     answer and about which no rule says anything, and one that was asked for and measured nothing make the report
     incomplete (exit code 3).
+    With ``request.here`` it is the report of rank 0; on the others what they saw themselves, which nobody needs.
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     started = time.perf_counter()
@@ -138,21 +145,48 @@ def run_probes(
             "point at it with --python PATH"
         )
     visible: str | None = ""
+    refused: str | None = None
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
-        permission = ask(gpus, request.sources.environ, all_gpus=request.all_gpus, force=request.force)
-        if permission.refused is not None:
-            raise JobError(permission.refused)
+        environ, here = request.sources.environ, request.here
+        if here is not None:
+            permission = ask_local(gpus, environ, here.local, force=request.force)
+        else:
+            permission = ask(gpus, environ, all_gpus=request.all_gpus, force=request.force)
+        refused = permission.refused
+        if refused is not None and not (here is not None and here.rank):
+            raise JobError(refused)
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
     with _scratch() as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
         place = Place(python, request.sources.environ, request.sources.folder(), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
-        session = run_session(
-            probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
+        session = session_of(())
+        if refused is None:
+            session = run_session(
+                probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
+            )
+        results = _judged(session, gathered.facts, request, probes)
+        if request.here is None:
+            return results, notices
+        from envdoctor.app.probe_ranks import meet, with_the_others
+
+        met = meet(
+            *(request.here, request.wait),
+            session=session,
+            results=results,
+            refused=refused,
+            place=place,
+            probes=probes,
+            matrix=matrix,
         )
-    return _judged(session, gathered.facts, request, probes), notices
+        if met.outcome is not None:
+            keep(met.outcome)
+            outcomes = [*session.outcomes, met.outcome]
+            session = session_of(outcomes)._replace(seconds=session.seconds + met.outcome.seconds)
+            results = with_the_others(_judged(session, gathered.facts, request, probes), met)
+        return results, [*notices, *(Notice("note", text) for text in met.notes)]
 
 
 def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Results:
@@ -166,15 +200,17 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
     is a failure on a device of which nobody knows whether training uses it: no rule judges that.
     """
-    columns = ("name", "device", "dtype", "backend", "signature")
+    columns = ("name", "device", "dtype", "backend", "signature", "ranks")
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        identity = (group["name"], group["device"], group["dtype"], group["backend"], group["signature"])
+        place = (group["name"], group["device"], group["dtype"], group["backend"])
+        identity = (*place, group["signature"], group["ranks"])
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
-        what = " ".join(word for word in identity[:4] if word)
+        where = ("on", group["ranks"]) if group["ranks"] else ()
+        what = " ".join(word for word in (*place, *where) if word)
         text = f"no answer from {what}: {group['verdict']}: {group['why']}"
         if group["verdict"] == "fail":
             text = f"{what}: {group['signature']}: {group['why']}; whether training uses this device is not known"
@@ -189,6 +225,10 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
         chosen = choose(probes, request.only) if request.only else list(probes.values())
     except CatalogueError as error:
         raise UsageProblem(f"--only: {error}") from None
+    if request.here is not None:
+        from envdoctor.app.probe_ranks import for_ranks
+
+        chosen = for_ranks(chosen, probes)
     model = facts.value("model.path")
     recipe = {
         fact.key.removeprefix("recipe."): plain(fact.value)

@@ -10,17 +10,17 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.app.others import START_SECONDS, Others, ask_target, own_facts, read
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.sandbox.target import Task
+from envdoctor.sandbox.target import Answer, Task
 
-__all__ = ["Launched", "all_ranks", "gather_ranks", "launched"]
+__all__ = ["Launched", "all_ranks", "gather_ranks", "launched", "on_host", "ranges", "records_of"]
 
-#: The variables of each launcher: rank, number of ranks, and how many of them run here (srun: on how many machines).
+#: The variables of each launcher: rank, number of ranks, how many of them run here, and the number among these.
 #: Open MPI and PMI come before Slurm, whose variables their processes inherit.
 _LAUNCHERS = (
-    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", "SLURM_LOCALID"),
 )
 #: torch.distributed's own (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization).
 _PORT = "29500"
@@ -29,7 +29,7 @@ _MOST_RANKS = 1_000_000
 
 class Launched(NamedTuple):
     """This process in its job: ``rank`` of ``world``, where rank 0 is met (``served``: by torchrun's own store, not by
-    rank 0 itself), and which restart of the job this is."""
+    rank 0 itself), which restart of the job this is, and its number among the processes of its machine, if known."""
 
     rank: int
     world: int
@@ -37,6 +37,7 @@ class Launched(NamedTuple):
     port: int
     served: bool
     attempt: str
+    local: int | None = None
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
@@ -45,7 +46,7 @@ def launched(environ: Mapping[str, str]) -> Launched:
     if found is None:
         names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
         raise UsageProblem(f"--all-ranks: no launcher started this process (none of {names}): use torchrun or srun")
-    rank_name, world_name, here_name = found
+    rank_name, world_name, here_name, local_name = found
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
         raise UsageProblem(f"--all-ranks: {rank_name}={rank} is not below {world_name}={world}")
@@ -61,6 +62,7 @@ def launched(environ: Mapping[str, str]) -> Launched:
         _number({"MASTER_PORT": _PORT, **environ}, "MASTER_PORT", 65536),
         environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        _number(environ, local_name, _MOST_RANKS) if local_name in environ else None,
     )
 
 
@@ -99,13 +101,13 @@ def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: M
         if document is None:
             unread += numbers
         else:
-            name = f"{host} (rank{'s' if len(numbers) > 1 else ''} {_ranges(numbers)})"
+            name = on_host(host, numbers)
             named[name], ranks[name] = document, len(numbers)
     problems = []
     if came.missing:
-        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {_ranges(came.missing)}")
+        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {ranges(came.missing)}")
     if unread:
-        problems.append(f"the facts of the ranks {_ranges(unread)} are too many or too long to be compared")
+        problems.append(f"the facts of the ranks {ranges(unread)} are too many or too long to be compared")
     return Others(named, ranks, problems)
 
 
@@ -116,13 +118,23 @@ def _exchange(
     answer = ask_target(
         Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS), gathered, sources, "--all-ranks"
     )
+    return records_of(answer, here)
+
+
+def records_of(answer: Answer, here: Launched) -> Sequence[Mapping[str, Any]]:
+    """What the child handed over. Raises :class:`JobError` where it did not get there."""
     if answer.ending != "ok":
         why = answer.detail or answer.ending
         raise JobError(f"rank {here.rank} of {here.world} did not reach {here.address}:{here.port}: {why}")
     return answer.records
 
 
-def _ranges(numbers: Iterable[int], most: int = 8) -> str:
+def on_host(host: str, numbers: Sequence[int]) -> str:
+    """``node3 (ranks 24-31)``"""
+    return f"{host} (rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)})"
+
+
+def ranges(numbers: Iterable[int], most: int = 8) -> str:
     """``0-3, 6``"""
     rows: list[list[int]] = []
     for number in sorted(numbers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--all-gpus", is_flag=True, help="Show every GPU to the experiments, not one.")
+@click.option(
+    "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports."
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    default=300,
+    show_default=True,
+    help="How long other ranks are waited for.",
+)
 @click.option("--force", is_flag=True, help="Also on a GPU that others use, or that is nearly full.")
 @click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
 @click.option("--record", metavar="FILE", type=_FILE, help="Write every observation, to judge it again anywhere.")
@@ -53,6 +65,7 @@ def command(**options: Any) -> int:
     envdoctor probe
     envdoctor probe --suite full --only attention --reproducer bug.py
     envdoctor probe --record here.jsonl          # elsewhere: envdoctor probe --replay here.jsonl
+    torchrun --nproc-per-node 8 -m envdoctor probe --all-ranks
     """
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import Request, catalogue, probe
@@ -68,12 +81,22 @@ def command(**options: Any) -> int:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
     live = [
-        f"--{name}" for name in ("python", "record", "only", "model", "recipe", "all_gpus", "force") if _typed(name)
+        f"--{name}"
+        for name in ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force")
+        if _typed(name)
     ]
     if options["replay"] and live:
         raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
     if options["reproducer"] is not None and options["reproducer"].exists():
         raise UsageProblem(f"--reproducer: {options['reproducer']} exists and is not overwritten")
+    here = None
+    if options["all_ranks"]:
+        from envdoctor.app.ranks import launched
+
+        if options["all_gpus"]:
+            raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
+        here = launched(os.environ)
+    silent = here is not None and here.rank > 0  # rank 0 speaks for all
     configuration = configuration_of(options["config"], options["no_config"])
     policy = policy_of(configuration, options)
     only = [name.strip() for text in options["only"] for name in text.split(",")]
@@ -83,11 +106,14 @@ def command(**options: Any) -> int:
         device=options["device"],
         all_gpus=options["all_gpus"],
         force=options["force"],
-        record=options["record"],
+        record=None if silent else options["record"],
         replay=options["replay"],
         sources=sources_of(configuration, {**options, "path": None, "root": None, "facts": None, "no_cache": True}),
+        workers=None if here is None else 1,  # the other ranks of the machine want cores as well
+        here=here,
+        wait=options["wait"],
     )
-    with progress_line(options["quiet"] > 0) as progress:
+    with progress_line(silent or options["quiet"] > 0) as progress:
         report = probe(
             request,
             policy=policy,
@@ -95,6 +121,8 @@ def command(**options: Any) -> int:
             exit_zero=options["exit_zero"],
             progress=progress,
         )
+    if silent:
+        return 0
     if options["reproducer"] is not None:
         script = report.probe["reproducer"] if report.probe is not None else None
         if script is not None:

@@ -1,4 +1,4 @@
-"""Hand the facts of every rank of a job to rank 0, through the store of torch.distributed.
+"""Hand the facts, or the results, of every rank of a job to rank 0, through the store of torch.distributed.
 
 Every rank runs this. The first one that comes with a document sends it, the others with the same one its digest alone:
 rank 0 receives at most ``MOST_DOCUMENTS`` of ``LONGEST_DOCUMENT`` bytes, and some 100 bytes a rank. The store is where
@@ -17,6 +17,8 @@ from typing import Any
 MOST_DOCUMENTS = 256
 LONGEST_DOCUMENT = 64 << 10
 LONGEST_HOST = 64
+#: Characters of what else a rank says of itself.
+LONGEST_MORE = 1000
 #: Ranks in one record, and characters in one text: what a line may hold.
 _RANKS_AT_ONCE = 300
 _PIECE = 2000
@@ -25,24 +27,45 @@ _PIECES_AT_ONCE = 24
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """Send; on rank 0 also wait for the others and hand over what came."""
+    ends = time.monotonic() + job["seconds"]
+    store = meet(job)
+    send(store, job)
+    if job["rank"] == 0:
+        came, missing = collect(store, job["world"], ends)
+        hand_over(came, documents(store, came, ends), missing, emit)
+
+
+def meet(job: dict[str, Any]) -> Any:
+    """The store of this job's processes; rank 0 serves it unless torchrun does."""
     from torch.distributed import PrefixStore, TCPStore
 
-    ends = time.monotonic() + job["seconds"]
+    serves = job["rank"] == 0 and not job["served"]
+    if serves:
+        _allow_many_files()
     served = TCPStore(
         job["address"],
         job["port"],
         None,
-        job["rank"] == 0 and not job["served"],
+        serves,
         timeout=datetime.timedelta(seconds=job["seconds"]),
         wait_for_workers=False,
     )
-    store = PrefixStore("envdoctor/" + job["attempt"], served)
-    _send(store, job)
-    if job["rank"] == 0:
-        _collect(store, job["world"], ends, emit)
+    return PrefixStore("envdoctor/" + job["attempt"], served)
 
 
-def _send(store: Any, job: dict[str, Any]) -> None:
+def _allow_many_files() -> None:
+    """Every rank is a connection, and the usual limit is 1,024 files: as many as the system lets this user have."""
+    try:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
+def send(store: Any, job: dict[str, Any], more: str = "") -> None:
+    """Say that this rank is here, with its document; ``more`` is some text that rank 0 gets with its name."""
     digest, document = job["digest"], job["document"]
     if len(document) > LONGEST_DOCUMENT:
         digest = "too long"
@@ -52,20 +75,27 @@ def _send(store: Any, job: dict[str, Any]) -> None:
         else:
             store.set("document/" + digest, "")
     # The last word: where rank 0 serves the store, it may end as soon as it has it.
-    store.set("rank/" + str(job["rank"]), socket.gethostname()[:LONGEST_HOST] + "\0" + digest)
+    words = (socket.gethostname()[:LONGEST_HOST], digest, more[:LONGEST_MORE])
+    store.set("rank/" + str(job["rank"]), "\0".join(words))
 
 
-def _collect(store: Any, world: int, ends: float, emit: Callable[[dict[str, Any]], None]) -> None:
+def collect(store: Any, world: int, ends: float) -> tuple[list[list[Any]], list[int]]:
+    """``[rank, host, digest, more]`` of those that came before the end, and the ranks that did not."""
     came: list[list[Any]] = []
     missing = []
     for rank in range(world):
-        said = _waited(store, "rank/" + str(rank), ends)
+        said = waited(store, "rank/" + str(rank), ends)
         if said is None:
             missing.append(rank)
         else:
-            came.append([rank, *said.split("\0")[:2]])
-    digests = sorted({digest for _, _, digest in came} - {"too long"})
-    hand_over(came, {digest: _waited(store, "document/" + digest, ends) or "" for digest in digests}, missing, emit)
+            came.append([rank, *said.split("\0")[:3]])
+    return came, missing
+
+
+def documents(store: Any, came: list[list[Any]], ends: float) -> dict[str, str]:
+    """The documents of those that came, by digest; empty where there is none."""
+    digests = sorted({one[2] for one in came} - {"too long"})
+    return {digest: waited(store, "document/" + digest, ends) or "" for digest in digests}
 
 
 def hand_over(
@@ -74,7 +104,7 @@ def hand_over(
     """Emit ``{"ranks": [[rank, host, digest], ...]}``, ``{"digest": ..., "document": [pieces]}`` and ``{"missing":
     [ranks]}``, as many of each as it takes."""
     for start in range(0, len(came), _RANKS_AT_ONCE):
-        emit({"ranks": came[start : start + _RANKS_AT_ONCE]})
+        emit({"ranks": [one[:3] for one in came[start : start + _RANKS_AT_ONCE]]})
     for digest, text in documents.items():
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for start in range(0, len(pieces), _PIECES_AT_ONCE):
@@ -83,7 +113,7 @@ def hand_over(
         emit({"missing": missing[start : start + _RANKS_AT_ONCE]})
 
 
-def _waited(store: Any, key: str, ends: float) -> str | None:
+def waited(store: Any, key: str, ends: float) -> str | None:
     """The text under the key as soon as it is there; None when the time is over before."""
     left = ends - time.monotonic()
     try:

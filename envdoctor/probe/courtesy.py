@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 
-__all__ = ["Permission", "ask"]
+__all__ = ["Permission", "ask", "ask_local"]
 
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
 LEAST_FREE_GIB = 1.0
@@ -20,6 +20,29 @@ class Permission(NamedTuple):
     visible: str | None
     refused: str | None = None
     notes: tuple[str, ...] = ()
+
+
+def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
+    """The GPU of one of several processes on a machine, by its number among them: the only one that it sees, or the one
+    with this number."""
+    setting = environ.get("CUDA_VISIBLE_DEVICES")
+    entries = [entry.strip() for entry in setting.split(",")] if setting else []
+    items = gpus.items if isinstance(gpus, Records) else ()
+    count = len(items) or len(entries)
+    place = 0 if count == 1 or (count == 0 and local is None) else local
+    if place is None or 0 < count <= place:
+        if place is None:
+            return Permission(None, f"{count} GPUs are visible, and which of them is this rank's is not said")
+        return Permission(None, f"{count} GPUs are visible, and none is left for local rank {place}")
+    shown = entries[place] if place < len(entries) else str(place)
+    if place >= len(items) or shown.startswith("MIG-"):
+        return Permission(shown if setting != "" else "")
+    trouble = _trouble(items[place])
+    named = _named(items[place], place)
+    if trouble is not None and not force:
+        return Permission(None, f"{named}{trouble}. {_WAYS}")
+    notes = _unread([items[place]]) if trouble is None else (f"{named}{trouble} (--force)",)
+    return Permission(_visible(items[place], place, setting), None, notes)
 
 
 def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool) -> Permission:

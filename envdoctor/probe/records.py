@@ -61,6 +61,7 @@ def _record(group: Group, probe: Probe | None, in_use: bool | Unknown) -> dict[s
         "example": _or_absent(worst.title if told and worst is not None else None),
         "detail": _or_absent(group.why[:1000]),
         "settles": _or_absent(", ".join(probe.settles) if probe is not None else None),
+        "ranks": ABSENT,
     }
 
 

@@ -175,6 +175,7 @@ def _group(group: Group) -> ProbeGroup:
         "lse": list(group.lse) if group.lse else None,
         "example": group.worst.title if group.worst is not None else None,
         "why": group.why,
+        "ranks": None,
     }
 
 

@@ -29,7 +29,8 @@ class ProbeChild(TypedDict):
 class ProbeGroup(TypedDict):
     """Cases of one experiment that came out alike, none of them right: how many of how many, and what they share.
 
-    ``ratio`` is the worst error in units of unavoidable rounding; ``lse`` least and largest logsumexp of a row.
+    ``ratio`` is the worst error in units of unavoidable rounding; ``lse`` least and largest logsumexp of a row;
+    ``ranks`` the machines and ranks of a job, where it was so on some of them only.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ProbeGroup(TypedDict):
     lse: list[float] | None
     example: str | None
     why: str
+    ranks: str | None
 
 
 class ProbeError(TypedDict):

@@ -117,6 +117,8 @@ def group_lines(group: ProbeGroup, page: Page) -> list[str]:
     what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
     lines = page.lines(page.say("{name}: {value}", name=f"{what}{times}{of}", value=where))
+    if group["ranks"]:
+        lines += page.lines(page.say("only on {ranks}", ranks=group["ranks"]), " " * 4)
     evidence = [", ".join(group["tensors"])]
     if group["ratio"] is not None:
         evidence.append(f"{page.name('probe.ratio')} {group['ratio']:.3g}")

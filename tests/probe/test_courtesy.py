@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envdoctor.facts.values import Records, Unknown
-from envdoctor.probe.courtesy import Permission, ask
+from envdoctor.probe.courtesy import Permission, ask, ask_local
 
 
 def gpu(uuid: str, *, processes: Any = 0, free: Any = 139.0) -> dict[str, Any]:
@@ -61,3 +61,33 @@ def test_a_mig_slice_stays_as_it_was_named() -> None:
 )
 def test_without_an_answer_of_the_driver_the_users_first_device_is_taken(environ: dict[str, str], visible: str) -> None:
     assert ask(Unknown("no NVML"), environ, all_gpus=False, force=False).visible == visible
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local", "environ", "visible"),
+    [
+        ([gpu("GPU-a"), gpu("GPU-b")], 1, {}, "GPU-b"),
+        ([gpu("GPU-c")], 7, {"CUDA_VISIBLE_DEVICES": "7"}, "GPU-c"),  # srun --gpus-per-task=1
+        ([], 1, {"CUDA_VISIBLE_DEVICES": "3,5"}, "5"),
+        ([], 2, {}, "2"),
+        ([], None, {}, "0"),
+        ([], 1, {"CUDA_VISIBLE_DEVICES": ""}, ""),
+        ([gpu("GPU-a", processes=3)], 0, {"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}, "MIG-1"),
+    ],
+)
+def test_a_rank_has_the_gpu_of_its_number_or_the_only_one(
+    gpus: list[dict[str, Any]], local: int | None, environ: dict[str, str], visible: str
+) -> None:
+    assert ask_local(Records(gpus), environ, local, force=False) == Permission(visible)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local", "said"),
+    [
+        ([gpu("GPU-a"), gpu("GPU-b")], 2, "2 GPUs are visible, and none is left for local rank 2"),
+        ([gpu("GPU-a"), gpu("GPU-b")], None, "2 GPUs are visible, and which of them is this rank's is not said"),
+        ([gpu("GPU-a"), gpu("GPU-b", processes=1)], 1, "GPU 1 (NVIDIA H200) is in use by 1 other process. "),
+    ],
+)
+def test_a_rank_without_a_gpu_of_its_own_refuses(gpus: list[dict[str, Any]], local: int | None, said: str) -> None:
+    assert (ask_local(Records(gpus), {}, local, force=False).refused or "").startswith(said)

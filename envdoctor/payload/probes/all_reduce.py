@@ -9,13 +9,12 @@ only the average over one rank. Small integers are exact in bf16, so that the re
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from typing import Any
 
 import torch
 
+from ..probing.collective import finish, start
 from ..probing.job import Emit, Job
 
 PROBE = {
@@ -28,24 +27,6 @@ PROBE = {
 _SIZES = (1, 7, 8, 1000, 4097)
 #: Each process must give up before the probe's own time is over.
 _SECONDS = 60
-
-_SCRIPT = """
-import datetime, sys, torch, torch.distributed as dist
-rank, world, backend, path, seconds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], float(sys.argv[5])
-device = "cuda:%d" % (rank % max(1, torch.cuda.device_count())) if backend == "nccl" else "cpu"
-if backend == "nccl":
-    torch.cuda.set_device(device)
-dist.init_process_group(backend, init_method="file://" + path, rank=rank, world_size=world,
-                        timeout=datetime.timedelta(seconds=seconds))
-for size in map(int, sys.argv[6].split(",")):
-    for name in (["sum"] if world > 1 else []) + (["average"] if backend == "nccl" else []):
-        value = (torch.arange(size, device=device) % 8 + rank * 2).to(torch.bfloat16)
-        dist.all_reduce(value, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
-        terms = torch.arange(size, device=device) % 8 * world + world * (world - 1)
-        expected = (terms if name == "sum" else terms // world).to(torch.bfloat16)
-        print(name, size, int((value != expected).sum()), flush=True)
-dist.destroy_process_group()
-"""
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -66,38 +47,25 @@ def run(job: Job, emit: Emit) -> None:
         emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
         return
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        path = os.path.join(folder, "meeting-point")
-        command = [sys.executable, "-c", _SCRIPT]
-        rest = [str(world), backend, path, str(_SECONDS), ",".join(map(str, _SIZES))]
-        children = [
-            subprocess.Popen([*command, str(rank), *rest], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for rank in range(world)
-        ]
-        results = []
-        for child in children:
-            try:
-                results.append((*child.communicate(timeout=_SECONDS), child.returncode))
-            except subprocess.TimeoutExpired:
-                child.kill()
-                results.append((*child.communicate(), None))
-    for rank, (_, trouble, code) in enumerate(results):
-        if code != 0:
-            last = trouble.strip().splitlines()[-1] if trouble.strip() else ""
-            reason = "did not finish" if code is None else f"ended with {code}"
-            emit({**case, "case": f"rank {rank}", "error": f"a process of {world} {reason}: {last}"[:500]})
+        given = {"world": world, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
+        given.update(sizes=_SIZES, averages=cuda)
+        children = [start({**given, "rank": rank}) for rank in range(world)]
+        results = [finish(child, _SECONDS) for child in children]
+    for rank, result in enumerate(results):
+        if "error" in result:
+            emit({**case, "case": f"rank {rank}", "error": f"a process of {world} {result['error']}"[:500]})
             return
     # What one rank got wrong is wrong, whatever the others say.
-    worst: dict[tuple[str, int], int] = {}
-    for said, _, _ in results:
-        for line in said.splitlines():
-            name, size, count = line.split()
-            worst[name, int(size)] = max(worst.get((name, int(size)), 0), int(count))
-    for (name, elements), wrong in worst.items():
+    worst: dict[str, int] = {}
+    for result in results:
+        for title, wrong in result["sums"]:
+            worst[title] = max(worst.get(title, 0), wrong)
+    for title, wrong in worst.items():
         emit(
             {
                 **case,
-                "case": f"{name} of {elements} elements over {world} process{'es' if world > 1 else ''}",
-                "params": {"elements": elements, "world_size": world, "operation": name},
+                "case": f"{title} over {world} process{'es' if world > 1 else ''}",
+                "params": {"world_size": world, "what": title},
                 "difference": float(wrong),
                 "detail": f"{wrong} elements are wrong",
             }

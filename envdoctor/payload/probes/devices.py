@@ -9,6 +9,7 @@ on for two minutes, with the driver's ECC counters and clocks before and after.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any, Callable, Dict, List, Set  # noqa: UP035 (Python 3.8 knows no others at run time)
 
@@ -26,6 +27,7 @@ PROBE = {
 }
 
 _ALONE = "not run: needs two GPUs, and --all-gpus shows all of them to the experiments"
+_UNIT = torch.finfo(torch.bfloat16).eps
 #: Seconds of a GPU's time between two looks at the clock.
 _ROUNDS = 20
 
@@ -45,6 +47,9 @@ def run(job: Job, emit: Emit) -> None:
     places = devices(job["device"])
     before, limit = counters(), float(job["options"].get("soak") or 0)
     case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
+    if job["options"].get("contents"):
+        emit({"kind": "info", **_contents(places[0])})
+        return
     if len(places) < 2:
         emit({**case, "case": "GPUs against each other", "skip": _ALONE})
     else:
@@ -87,16 +92,44 @@ def _name(place: Any) -> str:
     return str(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"
 
 
+def _contents(place: Any) -> dict[str, Any]:
+    """What one device gives, to be compared with those of other processes: of each computation a digest of the result
+    and the error. Devices with the same words under ``alike`` must agree to the bit."""
+    name = _name(place) if place.type == "cuda" else _processor()
+    results = {}
+    for work in _WORK:
+        result, truth = compute(work, place, 0), _truth(work, place)
+        data = bytes(result.contiguous().view(torch.uint8).flatten().tolist())
+        error = float(rms(result.double() - truth) / rms(truth)) / _UNIT
+        results[work] = [hashlib.sha256(data).hexdigest()[:16], round(error, 3)]
+    return {"case": "contents", "name": name, "alike": f"{name}, torch {torch.__version__}", "results": results}
+
+
+def _processor() -> str:
+    """The processor and the instructions that torch takes of it, which decide how it rounds."""
+    takes = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
+    name = "cpu"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return f"{name} {takes}".strip()
+
+
+def _truth(name: str, place: Any) -> Any:
+    return _WORK[name](*(x.double() for x in _inputs(512 if place.type == "cuda" else 64)))
+
+
 def _cards(places: list[Any], name: str) -> list[Card]:
-    a, b = (x.double() for x in _inputs(512 if places[0].type == "cuda" else 64))
-    truth, unit = _WORK[name](a, b), torch.finfo(torch.bfloat16).eps
+    truth = _truth(name, places[0])
     cards: List[Card] = []  # noqa: UP006
     kinds: List[Any] = []  # noqa: UP006
     for number, place in enumerate(places):
         result = compute(name, place, number)
         alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
         kinds += [result] if alike == len(kinds) else []
-        error = float(rms(result.double() - truth) / rms(truth)) / unit
+        error = float(rms(result.double() - truth) / rms(truth)) / _UNIT
         cards.append(Card(_label(place, number), _name(place), alike, error))
     return cards
 

@@ -1,0 +1,226 @@
+"""The experiments of every rank of a job on rank 0: what differs between them, and who did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from envdoctor.app.others import START_SECONDS, packed, read
+from envdoctor.app.ranks import Launched, on_host, ranges, records_of
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
+from envdoctor.probe.catalogue import SUITES, Probe
+from envdoctor.probe.results import Results
+from envdoctor.probe.running import Outcome, outcome_of
+from envdoctor.probe.section import ProbeGroup
+from envdoctor.probe.session import Session
+from envdoctor.sandbox.target import Place, Task, run_in_target
+
+__all__ = ["Met", "for_ranks", "meet", "with_the_others"]
+
+#: The experiment, and the one that computes what it compares.
+NAME, COMPUTES = "ranks", "devices"
+#: What the all-reduce may take on each rank, twice, and the wait of a rank for a rank 0 that waits as long as it may.
+_REDUCE_SECONDS = 180.0
+#: Machines that a text names, and refusals that are told.
+_MOST_MACHINES = 8
+#: What tells two results apart.
+_IDENTITY = ("name", "device", "dtype", "backend", "signature", "model")
+
+_Item = Mapping[str, Value]
+
+
+class Met(NamedTuple):
+    """What rank 0 got, and nothing on the others: the ``outcome`` of the comparison, what was not right ``elsewhere``
+    (machine, ranks on it, results), how many ranks sent results, what to say of them (``notes``) and of those that did
+    not come (``problems``)."""
+
+    outcome: Outcome | None = None
+    elsewhere: Sequence[tuple[str, Sequence[int], Sequence[_Item]]] = ()
+    answered: int = 0
+    notes: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+
+def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Probe]:
+    """The experiments that every rank runs: those that were chosen, and what is compared. A rank has one GPU, so that
+    there is nothing to compare within it."""
+    computes = replace(probes[COMPUTES], suites={suite: [{"contents": True}] for suite in SUITES})
+    return [*(probe for probe in chosen if probe.name not in (NAME, COMPUTES)), computes]
+
+
+def meet(
+    here: Launched,
+    seconds: float,
+    *,
+    session: Session,
+    results: Results,
+    refused: str | None,
+    place: Place,
+    probes: Mapping[str, Probe],
+    matrix: Matrix,
+) -> Met:
+    """Send what the experiments gave here, take part in the comparison, and on rank 0 bring what the others sent.
+
+    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached.
+    """
+    from envdoctor.report.facts_json import document
+
+    refused = refused or results.failed
+    facts = FactSet([Fact("probe", Records(tuple(_wrong(results))), "", "")])
+    given = document(facts, matrix.registry)["facts"]
+    device = session.device or "cpu"
+    job = {**here._asdict(), "seconds": seconds, "device": device, "own": _own(session, refused)}
+    job.update(packed({"facts": given, "complete": [], "refused": refused or ""}))
+    task = Task(f"probes/{NAME}.py", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
+    (answer,) = run_in_target([task], place)
+    records = records_of(answer, here)
+    if here.rank:
+        return Met()
+    (comparison,) = probes[NAME].jobs("full", device)
+    cases = tuple(record for record in records if "case" in record)
+    met = _read(here, seconds, [record for record in records if "case" not in record], matrix)
+    return met._replace(outcome=outcome_of(comparison, answer._replace(records=cases)))
+
+
+def _wrong(results: Results) -> Sequence[_Item]:
+    """The results that are not right, of the facts."""
+    value = next(fact.value for fact in results.facts if fact.key == "probe")
+    items = value.items if isinstance(value, Records) else ()
+    return [item for item in items if item["verdict"] not in ("pass", "skip")]
+
+
+def _own(session: Session, refused: str | None) -> Mapping[str, Any]:
+    """What this rank says of itself beside its document, short."""
+    seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
+    contents = next(seen, {})
+    own = {"name": str(contents.get("name", ""))[:60], "alike": str(contents.get("alike", ""))[:100]}
+    return {**own, "results": contents.get("results", {}), "refused": refused is not None}
+
+
+def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], matrix: Matrix) -> Met:
+    came = read(records)
+    elsewhere = []
+    refused: dict[str, list[str]] = {}
+    unread: list[int] = []
+    answered: list[tuple[str, Sequence[int]]] = []
+    for (host, digest), numbers in came.members.items():
+        items = _items(came.documents.get(digest), matrix)
+        if isinstance(items, str):
+            refused.setdefault(items, []).append(on_host(host, numbers))
+        elif items is None:
+            unread += numbers
+        else:
+            answered.append((host, numbers))
+            elsewhere.append((host, numbers, items))
+    count = sum(len(numbers) for _, numbers in answered)
+    machines = len({host for host, _ in answered})
+    problems = []
+    if came.missing:
+        problems.append(f"of {here.world} ranks these did not come in {seconds:g} s: {ranges(came.missing)}")
+    problems += [f"nothing ran on {_listed(names)}: {text}" for text, names in list(refused.items())[:_MOST_MACHINES]]
+    if unread:
+        problems.append(f"the results of the ranks {ranges(unread)} are too many or cannot be read")
+    note = f"{count} of {here.world} ranks ran the experiments, on {machines} machine(s)"
+    return Met(None, elsewhere, count, [note], problems)
+
+
+def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
+    """What was not right there; why nothing ran; None where that cannot be read."""
+    if document is None or not isinstance(document.get("refused"), str):
+        return None
+    if document["refused"]:
+        return str(document["refused"])[:500]
+    try:
+        facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)
+    except FactsFileError:
+        return None
+    value = facts.value("probe")
+    return value.items if isinstance(value, Records) else ()
+
+
+def with_the_others(results: Results, met: Met) -> Results:
+    """The results of rank 0 with those of the others: what came out so on some ranks only says on which."""
+    found: dict[tuple[object, ...], tuple[_Item, dict[str, list[int]]]] = {}
+    for item in _wrong(results):
+        if item["name"] != NAME:
+            found[_identity(item)] = (item, {})
+    for host, numbers, items in met.elsewhere:
+        for item in items:
+            _, where = found.setdefault(_identity(item), (item, {}))
+            where.setdefault(host, []).extend(numbers)
+    told = {}
+    for identity, (_, where) in found.items():
+        everywhere = sum(map(len, where.values())) == met.answered
+        told[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
+    section = results.section
+    own = {_identity(group) for group in section["groups"]}
+    groups: list[ProbeGroup] = [{**group, "ranks": told.get(_identity(group)) or None} for group in section["groups"]]
+    groups += [_group(item, told[key]) for key, (item, _) in found.items() if key not in own]
+    facts = [_among(fact, found, told) if fact.key == "probe" else fact for fact in results.facts]
+    unmeasured = [*results.unmeasured, *met.problems]
+    return results._replace(facts=facts, section={**section, "groups": groups}, unmeasured=unmeasured)
+
+
+def _among(
+    fact: Fact, found: Mapping[tuple[object, ...], tuple[_Item, object]], told: Mapping[tuple[object, ...], str]
+) -> Fact:
+    """The fact ``probe`` with the results of the others, each with its ranks."""
+    assert isinstance(fact.value, Records)
+    here = {_identity(item) for item in fact.value.items}
+    items = [*fact.value.items, *(item for key, (item, _) in found.items() if key not in here)]
+    named = tuple({**item, "ranks": told.get(_identity(item)) or ABSENT} for item in items)
+    return fact._replace(value=Records(named, fact.value.incomplete))
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[object, ...]:
+    """What tells a result from others, of a record or a group."""
+    values = (item.get(column) for column in _IDENTITY)
+    return tuple(None if isinstance(value, (Absent, Unknown)) else value for value in values)
+
+
+def _group(item: _Item, where: str) -> ProbeGroup:
+    """What a report tells of a result of another rank."""
+
+    def text(column: str) -> str | None:
+        value = item.get(column)
+        return value if isinstance(value, str) else None
+
+    def texts(column: str) -> list[str]:
+        value = item.get(column)
+        return [str(one) for one in value] if isinstance(value, tuple) else []
+
+    def number(column: str) -> int:
+        value = item.get(column)
+        return int(value) if isinstance(value, (int, float)) else 0
+
+    ratio = item.get("ratio")
+    return {
+        "name": text("name") or "",
+        "device": text("device") or "",
+        "dtype": text("dtype"),
+        "backend": text("backend"),
+        "model": text("model"),
+        "verdict": text("verdict") or "",
+        "signature": text("signature") or "",
+        "wrong": number("wrong"),
+        "cases": number("cases"),
+        "tensors": (text("tensors") or "").split(", ") if text("tensors") else [],
+        "ratio": float(ratio) if isinstance(ratio, (int, float)) else None,
+        "nodes": [text("node") or ""] if text("node") else [],
+        "masks": texts("masks"),
+        "stresses": texts("stresses"),
+        "lengths": texts("lengths"),
+        "tile": text("tile"),
+        "lse": None,
+        "example": text("example"),
+        "why": text("detail") or "",
+        "ranks": where or None,
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_MACHINES]) + (", ..." if len(names) > _MOST_MACHINES else "")

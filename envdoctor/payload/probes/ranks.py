@@ -1,0 +1,186 @@
+"""Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
+
+One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
+(https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own
+device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then all
+that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each in a
+process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and
+``_START``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import torch
+
+from ..probing.cards import Card, accused, strange
+from ..probing.collective import finish, start
+from ..probing.job import Emit, Job
+from ..ranks import collect, documents, hand_over, meet, send, waited
+
+PROBE = {
+    "title": "each rank of a job against the others, and an all-reduce over all",
+    "suites": {"full": [{}]},
+    "memory_mib": 3000,
+    "gpu_memory_mib": None,
+}
+
+_ALONE = "not run: compares the processes of a job: torchrun, srun or mpirun, with --all-ranks"
+#: How long a process of the all-reduce waits for the others, and what its start may take.
+_SECONDS = 60
+_START = 30
+#: The last is 2 MiB: small messages and large ones take different ways.
+_SIZES = (1, 7, 8, 1000, 4097, 1 << 20)
+#: Gloo connects every process with every other one.
+_MOST_GLOO = 512
+#: Ranks that are named in a sentence, and in the report's data.
+_MOST_NAMED, _MOST_LISTED = 3, 200
+
+
+class Rank:
+    """A rank that came: its number, ``label`` and what it says of its device (``own``)."""
+
+    def __init__(self, number: int, host: str, own: dict[str, Any]) -> None:
+        self.number = number
+        self.own = own
+        self.label = f"rank {number} on {host} ({own.get('name') or own.get('device') or 'unknown'})"
+
+
+def run(job: Job, emit: Emit) -> None:
+    """Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and
+    one on the sums, for the judge ``exact``."""
+    case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
+    if "rank" not in job:
+        emit({**case, "case": "ranks against each other", "skip": _ALONE})
+        return
+    ends = time.monotonic() + job["seconds"]
+    store = meet(job)
+    send(store, job, json.dumps({"device": job["device"], "nccl": _has_nccl(), **job["own"]}))
+    if job["rank"] != 0:
+        # Rank 0 may come as late as it waits for others, and then waits for others.
+        said = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
+        if said is None:
+            raise TimeoutError("rank 0 did not say how to go on")
+        plan = json.loads(said)
+        if plan["backend"] and job["rank"] not in plan["absent"]:
+            store.set(f"reduced/{job['rank']}", json.dumps(_reduced(job, plan, store)))
+        return
+    came, missing = collect(store, job["world"], ends)
+    hand_over(came, documents(store, came, ends), missing, emit)
+    ranks = [Rank(one[0], one[1], _read(one[3:])) for one in came]
+    plan = planned([rank for rank in ranks if not rank.own.get("refused")], job["world"])
+    store.set("plan", json.dumps(plan))
+    for found in compared([rank for rank in ranks if rank.own.get("results")]):
+        emit({**case, **found})
+    case["backend"] = plan["backend"] or None
+    if not plan["backend"]:
+        emit({**case, "case": "all-reduce", "skip": plan["why"]})
+        return
+    results = {0: _reduced(job, plan, store)}
+    ends = time.monotonic() + _SECONDS + _START  # who began later has as long as this rank had
+    for rank in ranks:
+        if rank.number and rank.number not in plan["absent"]:
+            said = waited(store, f"reduced/{rank.number}", ends)
+            results[rank.number] = json.loads(said) if said else {"error": f"gave no answer in {_SECONDS + _START} s"}
+    emit({**case, **added(results, {rank.number: rank.label for rank in ranks}, plan["backend"])})
+
+
+def planned(ranks: list[Rank], world: int) -> dict[str, Any]:
+    """Which ranks take no part in the all-reduce, and its ``backend``; "" and ``why`` if there is none."""
+    here = {rank.number for rank in ranks}
+    plan: dict[str, Any] = {"absent": [number for number in range(world) if number not in here], "backend": ""}
+    if len(ranks) < 2 or 0 not in here:
+        return {**plan, "why": "fewer than two ranks came to it"}
+    if all(rank.own.get("device") == "cuda" and rank.own.get("nccl") for rank in ranks):
+        return {**plan, "backend": "nccl"}
+    if len(ranks) > _MOST_GLOO:
+        why = f"gloo connects each of {len(ranks)} ranks with every other: not tried above {_MOST_GLOO}"
+        return {**plan, "why": why}
+    return {**plan, "backend": "gloo"}
+
+
+def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
+    """The observation about what was computed, which names the ranks at fault by all computations; more of them, if
+    there are more, are in a second one."""
+    if len(ranks) < 2:
+        return [{"case": "ranks against each other", "skip": "fewer than two ranks sent what they computed"}]
+    told: dict[str, dict[str, list[str]]] = {}
+    unclear = []
+    for work in sorted({name for rank in ranks for name in rank.own["results"]}):
+        measured = [(rank, rank.own["results"][work]) for rank in ranks if work in rank.own["results"]]
+        cards = [Card(rank.label, rank.own["alike"], digest, float(error)) for rank, (digest, error) in measured]
+        for card, words in accused(cards):
+            told.setdefault(card.label, {}).setdefault(words, []).append(work)
+        found = strange(cards)
+        unclear += [f"{work}: {found['detail']}"] if found.get("soft") else []
+    title = f"{len(ranks)} ranks"
+    if told:
+        names = [
+            f"{label}: " + ", ".join(f"{' and '.join(works)} {words}" for words, works in wrong.items())
+            for label, wrong in told.items()
+        ]
+        found = {"case": f"{title}: {_listed(names)}", "equal": False, "signature": "card-differs"}
+        return [found, {"kind": "info", "case": "ranks at fault", "named": names[:_MOST_LISTED]}]
+    if unclear:
+        return [{"case": f"{title}: {unclear[0]}", "equal": False, "signature": "cards-disagree", "soft": True}]
+    return [{"case": f"{title} alike", "equal": True}]
+
+
+def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: str) -> dict[str, Any]:
+    """The observation about the sums: who did not get there, else whose share arrived wrong, or who got a wrong sum."""
+    title = f"all-reduce over {len(results)} ranks"
+    failed = {rank: result for rank, result in results.items() if "error" in result}
+    if failed:
+        # Who failed first may be why the others did.
+        first = sorted(failed, key=lambda rank: failed[rank].get("order", len(results)))
+        said = _listed([f"{labels[rank]} {failed[rank]['error']}" for rank in first])
+        return {"case": title, "error": f"{title} ({backend}): {said}"}
+    wrong = {rank: [what for what, count in result["sums"] if count] for rank, result in results.items()}
+    worst = max((count for result in results.values() for _, count in result["sums"]), default=0)
+    givers = [set(result["givers"]) for result in results.values()]
+    present = sorted(results)
+    blamed = [labels[present[giver]] for giver in sorted(set.intersection(*givers)) if giver < len(present)]
+    if blamed:
+        title += f": what is given arrives wrong everywhere from {_listed(blamed)}"
+    elif any(wrong.values()):
+        got = [f"{labels[rank]} ({', '.join(sums)})" for rank, sums in wrong.items() if sums]
+        title += f": wrong on {_listed(got)}"
+    return {"case": title, "difference": float(worst), "limit": 0.0, "signature": "wrong-sum"}
+
+
+def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
+    """What this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
+    absent = plan["absent"]
+    given = {
+        "rank": job["rank"] - sum(number < job["rank"] for number in absent),
+        "world": job["world"] - len(absent),
+        "backend": plan["backend"],
+        "seconds": _SECONDS,
+        "sizes": _SIZES,
+        "averages": False,
+        "prefix": f"envdoctor/{job['attempt']}/group",
+        **{name: job[name] for name in ("address", "port")},
+    }
+    found = finish(start(given), _SECONDS + _START)
+    return {**found, "order": store.add("failed", 1)} if "error" in found else found
+
+
+def _read(own: list[str]) -> dict[str, Any]:
+    """What a rank says of itself; nothing where that is not what this release of envdoctor says."""
+    try:
+        said = json.loads(own[0])
+    except (ValueError, IndexError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _has_nccl() -> bool:
+    return torch.distributed.is_available() and bool(torch.distributed.is_nccl_available())
+
+
+def _listed(names: list[str]) -> str:
+    more = [f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return "; ".join(names[:_MOST_NAMED] + more)
