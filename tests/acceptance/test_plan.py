@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -56,9 +57,10 @@ def test_a_list_for_a_stated_machine_has_no_error(run, planned, tmp_path):
 
 
 def test_what_a_rule_forbids_is_resolved_again(planned):
-    result = planned("--model", "zai-org/glm-4-9b-chat", *A100)
+    result = planned("--model", "zai-org/glm-4-9b-chat", *A100, "--lang", "zh")
     assert result.code == 0 and "\ntransformers==4.48.3\n" in result.out and "\ntokenizers==0.21.4\n" in result.out
-    assert "# transformers<=4.48.3: chatglm-does-not-load-with-transformers-5: " in result.out
+    assert "# transformers<=4.48.3：chatglm-does-not-load-with-transformers-5：" in result.out
+    assert all(re.search("[\u4e00-\u9fff]", line) for line in result.out.splitlines() if line.startswith("#"))
 
 
 def test_without_a_gpu_the_build_for_the_cpu_is_taken_from_the_users_index(planned):
@@ -87,6 +89,8 @@ def test_an_environment_gets_the_least_change(planned, tmp_path):
     result = planned("--facts", "facts.json")
     assert result.code == 0 and result.out.endswith("\ntransformers==4.48.3\n")
     assert "# chatglm-does-not-load-with-transformers-5: " in result.out
+    chinese = planned("--facts", "facts.json", "--lang", "zh").out
+    assert "# 安装：python -m pip install transformers==4.48.3\n" in chinese and "无法" in chinese
     (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "4.48.3"}}')
     assert planned("--facts", "facts.json").out == "# nothing to change: no error is known\n"
 
