@@ -103,13 +103,15 @@ def _changes(report: Report, page: Page) -> Planned:
 
 
 class _New:
-    """The turns for a new environment. ``_bounds`` are what the rules added to what is asked, with their reasons."""
+    """The turns for a new environment. ``_bounds`` are what the rules added to what is asked, with their reasons;
+    ``_newest`` is the bound that keeps uv from a torch that this machine has no build of."""
 
     def __init__(
         self, judged: Sources, asked: Sequence[str], matrix: Matrix, progress: Callable[[str], None], page: Page
     ) -> None:
         self._judged, self._asked, self._matrix, self._progress, self._page = judged, asked, matrix, progress, page
         self._bounds: dict[str, str] = {}
+        self._newest: dict[str, str] = {}
         self._settings: dict[str, str] = {}
 
     def found(self) -> Planned:
@@ -129,15 +131,14 @@ class _New:
                 if isinstance(torch, str):
                     because = torch
                     continue
-                if torch.build.tag is None and not torch.newest:
-                    bounds.setdefault(f"torch<={torch.version}", torch.objection)
-                found, index = self._resolved([*lines, *bounds], torch, facts)
+                limited = torch.build.tag is None and not torch.newest
+                newest = {f"torch<={torch.version}": torch.objection} if limited else {}
+                wanted = [*lines, *bounds, *newest]
+                found, index = self._resolved(wanted, torch, facts)
                 if not isinstance(found, str):
-                    self._bounds = bounds
+                    self._bounds, self._newest = bounds, newest
                     break
-                because = self._page.say(
-                    "uv, asked for {wanted}: {said}", wanted=", ".join([*lines, *bounds]), said=found
-                )
+                because = self._page.say("uv, asked for {wanted}: {said}", wanted=", ".join(wanted), said=found)
             else:
                 return Planned(because=because)
             text = [*([f"--extra-index-url {index}"] if index else []), *found]
@@ -247,7 +248,8 @@ class _New:
         remarks.append(
             page.say("{n} rules judged it: no error; warnings: {warnings}", report.rules_checked, warnings=told)
         )
-        remarks += [page.say("{name}: {value}", name=bound, value=why) for bound, why in self._bounds.items()]
+        added = {**self._newest, **self._bounds}
+        remarks += [page.say("{name}: {value}", name=bound, value=why) for bound, why in added.items()]
         remarks += _settings(self._settings, {}, page)
         best = " --index-strategy unsafe-best-match" if index else ""
         remarks.append(page.say("install: uv pip install{options} -r FILE, or: pip install -r FILE", options=best))
