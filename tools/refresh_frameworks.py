@@ -19,26 +19,27 @@ from zipfile import ZipFile
 from package_index import Index
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
-from refresh_transformers import wrapped
+from refresh_transformers import releases, tree, wrapped
 
 from envdoctor.derive.model_family import compute
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 
+AUTO = "transformers.models.auto.modeling_auto"
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "framework-models.toml"
 #: What loads a model that has no class or mapping of its own: from the release that has it on, a model that is not
 #: listed may run all the same.
-FALLBACKS = ("TransformersForCausalLM", "FastModel")
+FALLBACKS = ("TransformersModel", "TransformersForCausalLM", "FastModel")
 
 
 class Framework(NamedTuple):
-    """``members`` are the files of its wheel to read, ``names`` what stands in the text of one: architectures, or
-    names of repositories. ``whole``: they are many, and the wheel is small."""
+    """``members`` are the files of its wheel to read, ``names`` what stands in the text of one: architectures, or with
+    ``repos`` names of repositories. ``whole``: they are many, and the wheel is small."""
 
     package: str
     members: str
     names: Callable[[str], Iterator[str]]
-    key: str = "model.architectures"
+    repos: bool = False
     whole: bool = False
 
 
@@ -73,8 +74,8 @@ def mapped(text: str) -> Iterator[str]:
 FRAMEWORKS = (
     Framework("vllm", r"vllm/model_executor/(models/(__init__|registry)|model_loader)\.py", registered),
     Framework("sglang", r"sglang/srt/models/\w+\.py", entry_classes, whole=True),
-    Framework("llamafactory", r"llamafactory/extras/constants\.py", downloads, "model.repo"),
-    Framework("unsloth", r"unsloth/models/(mapper|loader)\.py", mapped, "model.repo"),
+    Framework("llamafactory", r"llamafactory/extras/constants\.py", downloads, repos=True),
+    Framework("unsloth", r"unsloth/models/(mapper|loader)\.py", mapped, repos=True),
 )
 
 
@@ -95,14 +96,35 @@ def read(framework: Framework, wheel: ZipFile) -> set[str]:
     return {name for member in members for name in framework.names(wheel.read(member).decode("utf-8", "replace"))}
 
 
-def families(framework: Framework, names: set[str], matrix: Matrix) -> set[str]:
-    """The families that these architectures or repositories are of."""
-    found: set[str] = set()
-    for name in names:
-        given = {framework.key: (name,) if framework.key == "model.architectures" else name}
-        family = compute(lambda key, given=given: given.get(key, Unknown("")), matrix)["model.family"].value
-        found |= {family} if isinstance(family, str) else set()
+def families_of(matrix: Matrix, classes: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Families by architecture: by what families.toml says of them, and by the ``classes`` that transformers has for
+    their types. An architecture such as LlamaForCausalLM is of several."""
+    found: dict[str, set[str]] = {}
+    for family in matrix.rows("families", "family"):
+        known = [one["facts"] for one in family.get("known", ())]
+        types = {*family["types"], *(one["model.type"] for one in known if "model.type" in one)}
+        named = {*family["architectures"], *(name for one in known for name in one.get("model.architectures", ()))}
+        for name in named.union(*(classes.get(kind, ()) for kind in types)):
+            found.setdefault(name, set()).add(family["id"])
     return found
+
+
+def classes_by_type(index: Index) -> dict[str, set[str]]:
+    """The classes with a language model that the newest transformers has for each type."""
+    module = tree(index.wheel(f"transformers-{releases(index)[-1]}-py3-none-any.whl"), AUTO)
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(module or ast.Module([], [])):
+        cells = node.elts if isinstance(node, ast.Tuple) and len(node.elts) == 2 else ()
+        texts = [cell.value for cell in cells if isinstance(cell, ast.Constant) and isinstance(cell.value, str)]
+        if len(texts) == 2 and re.search(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel)$", texts[1]):
+            found.setdefault(texts[0], set()).add(texts[1])
+    return found
+
+
+def family_of(repo: str, matrix: Matrix) -> set[str]:
+    """The family that this repository is of."""
+    family = compute(lambda key: repo if key == "model.repo" else Unknown(""), matrix)["model.family"].value
+    return {family} if isinstance(family, str) else set()
 
 
 def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
@@ -124,7 +146,7 @@ def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
     return "\n".join(lines)
 
 
-def table(framework: Framework, index: Index, matrix: Matrix) -> str:
+def table(framework: Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
     """The part of one framework."""
     names: dict[str, set[str]] = {}
     for version, wheel in wheels(index, framework.package).items():
@@ -132,13 +154,17 @@ def table(framework: Framework, index: Index, matrix: Matrix) -> str:
             names[version] = here
         print(framework.package, version, len(here), file=sys.stderr, flush=True)
     fallback = next((version for version, here in names.items() if here.intersection(FALLBACKS)), None)
-    return part(framework.package, {v: families(framework, here, matrix) for v, here in names.items()}, fallback)
+    ever: set[str] = set().union(*names.values())
+    ids = {name: family_of(name, matrix) if framework.repos else by_architecture.get(name, set()) for name in ever}
+    found = {version: {one for name in here for one in ids[name]} for version, here in names.items()}
+    return part(framework.package, found, fallback)
 
 
 def main(path: Path) -> None:
     """Read every release and write the table behind its head."""
     index, matrix = Index(), load_matrix()
-    body = "\n\n".join(table(framework, index, matrix) for framework in FRAMEWORKS)
+    by_architecture = families_of(matrix, classes_by_type(index))
+    body = "\n\n".join(table(framework, index, matrix, by_architecture) for framework in FRAMEWORKS)
     head = re.split(r"(?m)^\[vllm\]$", path.read_text(encoding="utf-8"))[0]
     head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
     path.write_text(f"{head.rstrip()}\n\n{body}\n", encoding="utf-8")
