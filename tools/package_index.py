@@ -7,6 +7,7 @@ has no stable Python API: this was written for pip 26.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
 
@@ -32,9 +33,11 @@ class Index:
             page = self.finder._link_collector.fetch_response(Link(page_url))
             yield from parse_links(page) if page is not None else ()
 
-    def wheel(self, name: str) -> ZipFile:
-        """The wheel of this file name; its members are fetched when they are read."""
+    def wheel(self, name: str, *, whole: bool = False) -> ZipFile:
+        """The wheel of this file name; its members are fetched when they are read, unless it is fetched as a whole."""
         for link in self.files(name.partition("-")[0].replace("_", "-")):
             if link.filename == name and link.scheme.startswith("http"):
+                if whole:
+                    return ZipFile(BytesIO(self.client.get(link.url_without_fragment).content))
                 return ZipFile(LazyZipOverHTTP(link.url_without_fragment, self.client))  # type: ignore[arg-type]
         raise SystemExit(f"{name} is on none of the configured indexes")

@@ -57,13 +57,15 @@ class Asker(NamedTuple):
 
 class Way(NamedTuple):
     """Something to do. ``kind`` is install, write, accept (an argument), rename (a file), or reinstall; ``pins`` are
-    requirements. ``withheld`` says why it is not offered in this environment."""
+    requirements. ``withheld`` says why it is not offered in this environment; ``quotes`` is the message of a rule that
+    it ends with."""
 
     kind: str
     pins: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     what: str = ""
     withheld: str | None = None
+    quotes: Text | None = None
 
 
 class Named(NamedTuple):

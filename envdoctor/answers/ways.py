@@ -9,7 +9,7 @@ from envdoctor.answers.answer import Way
 from envdoctor.answers.situation import Situation
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
-from envdoctor.install.trial import Before, before, try_remedy
+from envdoctor.install.trial import Before, Objection, before, try_remedy
 
 __all__ = ["Ways"]
 
@@ -32,11 +32,11 @@ class Ways:
         package that is not installed, or of no known version: the whole range, of several the newest."""
         if not self._situation.version(package):
             return self._way(package, specifier.rpartition(" or ")[2])
-        objection: str | None = None
+        objection: Objection | None = None
         candidates = Candidates(self._situation.facts, self._situation.matrix)
         for candidate in candidates.of_range(package, releases[:_TRIES]):
             if isinstance(candidate, str):
-                objection = objection or candidate
+                objection = objection or Objection(candidate)
                 continue
             reason = try_remedy(candidate, self._now).objection(self._now)
             if reason is None:
@@ -44,7 +44,10 @@ class Ways:
                 commands = candidate.commands(self._place, self._situation.matrix.rows("packages", "package"))
                 return Way("install", pins, commands)
             objection = objection or reason
-        return Way("install", (f"{package}=={releases[0]}",), withheld=objection) if releases else None
+        if not releases:
+            return None
+        said, quotes = objection or (None, None)
+        return Way("install", (f"{package}=={releases[0]}",), withheld=said, quotes=quotes)
 
     def again(self, package: str) -> Way:
         """Install the same release of a package once more."""

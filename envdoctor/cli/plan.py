@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,10 @@ __all__ = ["command"]
 @recipe_option
 @configuration_options
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write the list there.")
-def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
+@click.option(
+    "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
+)
+def command(requirements: tuple[str, ...], out: Path | None, lang: str | None, **options: Any) -> int:
     """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
 
     \b
@@ -42,21 +47,21 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.progress import progress_line
     from envdoctor.knowledge.matrix import load_matrix
+    from envdoctor.report.color import choose_lang
+    from envdoctor.report.page import Page
     from envdoctor.text.clean import clean
 
     configuration = configuration_of(options["config"], options["no_config"])
+    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
+    page = Page(matrix.registry, choose_lang(lang or configuration.lang or "auto", os.environ, sys.stdout.encoding))
     with progress_line(False) as progress:
-        found = plan(
-            sources_of(configuration, options),
-            requirements,
-            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
-            progress=progress,
-        )
+        found = plan(sources_of(configuration, options), requirements, matrix=matrix, progress=progress, lang=page.lang)
     if found.because:
-        click.echo(clean(f"envdoctor: no set of versions without an error was found: {found.because}", None), err=True)
+        text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
+        click.echo(clean(f"envdoctor: {text}", None), err=True)
     if found.lines and out is not None:
         write_whole(out, found.text)
-        click.echo(clean(f"{out}: {len(found.lines)} lines", None))
+        click.echo(clean(page.say("{file}: {n} line(s)", len(found.lines), file=out), None))
         for remark in found.remarks:
             click.echo(clean(remark, None))
     else:

@@ -7,7 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.install.candidates import Candidates, is_about_a_record
 from envdoctor.install.commands import Place, for_place, place_of
 from envdoctor.install.remedy import Remedy, written
-from envdoctor.install.trial import Before, before, try_remedy
+from envdoctor.install.trial import Before, Objection, before, try_remedy
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
@@ -70,11 +70,11 @@ class _Trial(NamedTuple):
             return _offered(fix, commands=(for_place(fix["command"], self.place),) if fix["command"] else ())
         if is_about_a_record(fix) and rule.each and not problem.item:
             return _offered(fix)
-        objection: str | None = None
+        objection: Objection | None = None
         tried = 0
         for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
             if isinstance(candidate, str):
-                objection = objection or candidate
+                objection = objection or Objection(candidate)
                 continue
             reason = self._objection(candidate, rule, problem, fix)
             if reason is None:
@@ -86,20 +86,20 @@ class _Trial(NamedTuple):
                 break
         if objection is None:
             words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
-            return _offered(fix, withheld=None if words else "no release that satisfies it is known")
+            return _offered(fix, withheld=None if words else Objection("no release that satisfies it is known"))
         return _offered(fix, withheld=objection)
 
-    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> str | None:
+    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Objection | None:
         """Why a change is not offered; one of torch's build may leave no error about what a build must fit."""
         matrix = self.now.matrix
         after = try_remedy(remedy, self.now)
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
-            return "it would not be enough here"
+            return Objection("it would not be enough here")
         for standing, message in after.errors.items() if fix.get("cuda") else ():
             other = matrix.find(standing.rule_id)
             if other is not None and _FITS.intersection(other.keys()):
-                return f"it would leave {other.id}: {message}"
+                return Objection(f"it would leave {other.id}: {message.en}", message)
         return after.objection(self.now)
 
     def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _offered(
     remedy: Remedy | None = None,
     commands: tuple[str, ...] = (),
     *,
-    withheld: str | None = None,
+    withheld: Objection | None = None,
 ) -> OfferedFix:
     about = is_about_a_record(fix)
     pins = tuple(name + specifier for name, specifier in remedy.pins.items()) if remedy is not None else ()
@@ -126,5 +126,6 @@ def _offered(
         set={key: written(value) for key, value in fix["set"].items()},
         env={key: written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,
-        withheld=withheld,
+        withheld=withheld and withheld.said,
+        quotes=withheld and withheld.quotes,
     )

@@ -29,6 +29,7 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
     asked = [f"transformers>={since}"] if isinstance(since, str) else []
     rows = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
     asked += [line for row in rows for line in row["asks"] if "[" not in line]
+    asked += _of_frameworks(facts, matrix)
     if not asked:
         return ""
     there = {line: _is_there(line, facts) for line in asked}
@@ -39,6 +40,19 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
     if unknown:
         return f"{name} asks for {needs}; not known here: {', '.join(unknown)}"
     return f"{name} asks for {needs}; all of it is here"
+
+
+def _of_frameworks(facts: FactSet, matrix: Matrix) -> Iterator[str]:
+    """What the family asks of the serving engines and trainers that are there, and of the recipe's."""
+    from envdoctor.knowledge.framework_models import FRAMEWORKS, asked_release
+
+    family = facts.value("model.family")
+    for framework in FRAMEWORKS if isinstance(family, str) else ():
+        installed = facts.value(f"pkg.{framework}")
+        version = installed if isinstance(installed, str) else None
+        if version is not None or facts.value("recipe.framework") == framework:
+            line = asked_release(matrix, framework, str(family), version)
+            yield from (line,) if line else ()
 
 
 def _since(facts: FactSet, matrix: Matrix) -> str | None:

@@ -60,7 +60,7 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     now = before(judgement.facts, matrix)
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
     aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
-    aims += [problem for problem in now.errors if problem not in wanted and problem not in accepted]
+    aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
     search = _Search(now, aims)
     found = search.run()
     if found.remedy == NOTHING:
@@ -152,7 +152,7 @@ class _Search:
             problem = self._next(node)
             if problem is None:
                 return self._completed(self._without_needless(node))
-            if problem in self._now.errors:
+            if problem in self._now.told:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
             for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):

@@ -8,12 +8,13 @@ from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.install.remedy import Remedy
+from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["After", "Before", "apply", "before", "try_remedy"]
+__all__ = ["After", "Before", "Objection", "apply", "before", "try_remedy"]
 
 
 class Before(NamedTuple):
@@ -22,9 +23,16 @@ class Before(NamedTuple):
 
     facts: FactSet
     matrix: Matrix
-    errors: Mapping[Problem, str]
-    told: Mapping[Problem, str]
+    errors: Mapping[Problem, Text]
+    told: Mapping[Problem, Text]
     unmet: frozenset[tuple[str, str]]
+
+
+class Objection(NamedTuple):
+    """What speaks against a change, in words; ``quotes`` is the message of the error that they end with, if any."""
+
+    said: str
+    quotes: Text | None = None
 
 
 class After(NamedTuple):
@@ -32,17 +40,19 @@ class After(NamedTuple):
     None when it breaks none that is known."""
 
     facts: FactSet
-    errors: Mapping[Problem, str]
+    errors: Mapping[Problem, Text]
     broken: str | None
 
     def new(self, now: Before) -> list[Problem]:
         """The errors that were not there, not even folded into another, which the change ended."""
         return [problem for problem in self.errors if problem not in now.told]
 
-    def objection(self, now: Before) -> str | None:
-        """What speaks against the change, in words: a new error, or an unmet requirement that it would bring."""
-        new = next(iter(self.new(now)), None)
-        return f"it would bring {new.rule_id}: {self.errors[new]}" if new else self.broken
+    def objection(self, now: Before) -> Objection | None:
+        """What speaks against the change: a new error, or an unmet requirement that it would bring."""
+        for new in self.new(now):
+            message = self.errors[new]
+            return Objection(f"it would bring {new.rule_id}: {message.en}", message)
+        return Objection(self.broken) if self.broken else None
 
 
 def before(facts: FactSet, matrix: Matrix) -> Before:

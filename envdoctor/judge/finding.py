@@ -91,7 +91,7 @@ class OfferedFix(NamedTuple):
 
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
-    no commands and is shown only on request).
+    no commands and is shown only on request); ``quotes`` is the message of another rule that it ends with.
     """
 
     kind: str
@@ -103,6 +103,7 @@ class OfferedFix(NamedTuple):
     commands: tuple[str, ...] = ()
     withheld: str | None = None
     uninstall: tuple[str, ...] = ()
+    quotes: Text | None = None
 
 
 class Plan(NamedTuple):

@@ -19,9 +19,10 @@ from envdoctor.judge.finding import (
     Location,
     NotChecked,
     Plan,
+    Text,
     fingerprint_of,
 )
-from envdoctor.judge.folding import elsewhere, fold, without_folded
+from envdoctor.judge.folding import Applied, elsewhere, fold
 from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
@@ -74,7 +75,12 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     findings, used, expired = _ignore(findings, policy, matrix)
     if policy.baseline is not None:
         findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
-    stands_for = fold(findings, applied)
+    stands_for = fold(
+        [
+            Applied(rule, match, finding.item, finding.severity, finding.ignored is not None)
+            for finding, (rule, match) in zip(findings, applied, strict=True)
+        ]
+    )
     for number, root in stands_for.items():
         findings[number] = findings[number]._replace(superseded_by=findings[root].id)
     for root, facts_elsewhere in elsewhere(findings, applied, stands_for).items():
@@ -256,31 +262,38 @@ def _ignore(
     return result, used, expired
 
 
-def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, str], dict[Problem, str]]:
+def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict[Problem, Text]]:
     """What the active rules of severity error say of the facts: the message of each problem, once for one cause; and
     those of problems that are folded into others as well."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
-    applied = [(rule, match) for rule in active for match in evaluate(rule, facts, matrix.registry).matches]
+    applied = [
+        Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
+        for rule in active
+        for match in evaluate(rule, facts, matrix.registry).matches
+    ]
     said = _problems(applied, facts, matrix)
-    causes = [_problem(rule, match, matrix) for rule, match in without_folded(applied)]
+    folded = fold(applied)
+    causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
     return {problem: said[problem] for problem in causes}, said
 
 
-def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
+def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
     """Everything that the rule applies to, with the message about it."""
-    return _problems([(rule, match) for match in evaluate(rule, facts, matrix.registry).matches], facts, matrix)
+    matches = evaluate(rule, facts, matrix.registry).matches
+    applied = [Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity) for match in matches]
+    return _problems(applied, facts, matrix)
 
 
-def _problems(applied: Iterable[tuple[Rule, Match]], facts: FactSet, matrix: Matrix) -> dict[Problem, str]:
-    problems: dict[Problem, str] = {}
-    for rule, match in applied:
-        message = fill(text_of(matrix.texts(rule)["message"]), _reader(rule, match, facts, matrix.registry)).en
-        problems.setdefault(_problem(rule, match, matrix), message)
+def _problems(applied: Iterable[Applied], facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
+    problems: dict[Problem, Text] = {}
+    for one in applied:
+        read = _reader(one.rule, one.match, facts, matrix.registry)
+        problems.setdefault(_problem(one), fill(text_of(matrix.texts(one.rule)["message"]), read))
     return problems
 
 
-def _problem(rule: Rule, match: Match, matrix: Matrix) -> Problem:
-    return Problem(rule.id, tuple(_identity(rule, match, matrix.registry).items()))
+def _problem(one: Applied) -> Problem:
+    return Problem(one.rule.id, tuple(one.item.items()))
 
 
 def problem_of(finding: Finding) -> Problem:

@@ -215,6 +215,10 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "until": mapping(VERSION, TEXTS),
         "never": table({"names": TEXTS}),
     },
+    "framework-models": dict.fromkeys(
+        ("vllm", "sglang", "llamafactory", "unsloth"),
+        table({"since": mapping(VERSION, TEXTS), "until": mapping(VERSION, TEXTS)}, {"fallback": VERSION}),
+    ),
     "report-forms": {
         "package": tables(table({"name": _NAME, "also": TEXTS}), ["name"]),
         "label": tables(table({"labels": TEXTS, "fact": TEXT, "values": _PATTERN}, {"absent": TEXTS, "quiet": FLAG})),

@@ -13,7 +13,7 @@ from envdoctor.report.cleaned import cleaned
 from envdoctor.report.layout import pad
 from envdoctor.report.page import Page
 
-__all__ = ["render"]
+__all__ = ["render", "spelled"]
 
 _WIDTH = 80
 _LABEL = 12
@@ -75,11 +75,12 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
             key = f"{condition.quantifier}({condition.key})" if condition.quantifier else condition.key
             if each is not None and condition.key.startswith(each + "."):
                 key = page.bracket(key, page.say("each {name}", name=each))
-            operand = page.say(" or ").join(map(_alternative, condition.alternatives))
+            operand = page.say(" or ").join(map(spelled, condition.alternatives))
             yield from page.lines(f"{key}  {operand}", lead, "        ")
 
 
-def _alternative(alternative: Any) -> str:
+def spelled(alternative: Any) -> str:
+    """One alternative of a condition as a rule file has it."""
     if isinstance(alternative, list):
         return ",".join(operator + operand for operator, operand in alternative)
     if isinstance(alternative, bool):

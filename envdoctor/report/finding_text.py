@@ -177,7 +177,7 @@ def finding_notes(finding: Finding, page: Page) -> list[str]:
 def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -> list[str]:
     """The fixes of one cause, each with the commands for all its findings."""
     places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
-    withheld = [(fix, page.sentence(fix.withheld)) for fix in findings[0].fixes if fix.withheld is not None]
+    withheld = [(fix, page.quoting(fix.withheld, fix.quotes)) for fix in findings[0].fixes if fix.withheld is not None]
     offered = [[finding.fixes[number] for finding in findings] for number in places]
     lines: list[str] = []
     for number, fixes in enumerate(offered):

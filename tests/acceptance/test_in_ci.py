@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -101,5 +103,42 @@ def test_the_upkeep_of_the_matrix_calls_what_is_there():
     upkeep = yaml.safe_load((ROOT / "examples/ci/matrix-upkeep.yml").read_text(encoding="utf-8"))
     told = "\n".join(step.get("run", "") for step in upkeep["jobs"]["upkeep"]["steps"])
     tools = re.findall(r"python (tools/\w+\.py)", told)
-    assert len(tools) == 3 and all((ROOT / tool).is_file() for tool in tools)
+    assert len(tools) == 4 and all((ROOT / tool).is_file() for tool in tools)
     assert "envdoctor matrix lint --stale 180" in told
+
+
+def test_the_upkeep_opens_what_changed_new_files_too_and_what_is_stale(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its last steps run with real repositories; scripts that note their words stand in for gh and envdoctor."""
+    for name, script in {
+        "gh": 'echo "$@" >> "$GH_SAID"; while [ "$1" != --body-file ]; do shift; done; cat "$2" >> "$GH_SAID"',
+        "envdoctor": 'echo "told: $*"; case "$*" in *--stale*) exit 1 ;; esac',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("GH_SAID", str(tmp_path / "said"))
+    monkeypatch.setenv("GITHUB_RUN_ID", "7")
+    root = tmp_path / "checkout"
+    (root / "matrices").mkdir(parents=True)
+    (root / "matrices" / "old.toml").write_text("a = 1\n")
+
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+        return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "before")
+    subprocess.run(["git", "clone", "-q", "--bare", root, tmp_path / "origin"], check=True)
+    git("remote", "add", "origin", str(tmp_path / "origin"))
+    upkeep = yaml.safe_load((ROOT / "examples/ci/matrix-upkeep.yml").read_text(encoding="utf-8"))
+    steps = [step for step in upkeep["jobs"]["upkeep"]["steps"] if "name" in step]
+    ran = run_steps(steps, {}, root, tmp_path)
+    assert [one.code for one in ran.values()] == [0, 0], ran
+    said = (tmp_path / "said").read_text()
+    assert "pr create" not in said and "issue create --title Evidence to be read again" in said
+    (root / "matrices" / "new.toml").write_text("b = 2\n")
+    assert [one.code for one in run_steps(steps[:1], {}, root, tmp_path).values()] == [0]
+    said = (tmp_path / "said").read_text()
+    assert "pr create" in said and "matrices/new.toml" in said and "told: matrix lint" in said
+    assert git("ls-remote", "--heads", "origin", "upkeep-7") != ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -56,14 +57,48 @@ def test_a_list_for_a_stated_machine_has_no_error(run, planned, tmp_path):
 
 
 def test_what_a_rule_forbids_is_resolved_again(planned):
-    result = planned("--model", "zai-org/glm-4-9b-chat", *A100)
+    result = planned("--model", "zai-org/glm-4-9b-chat", *A100, "--lang", "zh")
     assert result.code == 0 and "\ntransformers==4.48.3\n" in result.out and "\ntokenizers==0.21.4\n" in result.out
-    assert "# transformers<=4.48.3: chatglm-does-not-load-with-transformers-5: " in result.out
+    assert "# transformers<=4.48.3：chatglm-does-not-load-with-transformers-5：" in result.out
+    assert all(re.search("[\u4e00-\u9fff]", line) for line in result.out.splitlines() if line.startswith("#"))
 
 
 def test_without_a_gpu_the_build_for_the_cpu_is_taken_from_the_users_index(planned):
     result = planned("--model", "zai-org/glm-4-9b-chat-hf", *MACHINE, "--target-gpu", "none", "torch==2.13.0")
     assert result.code == 0 and "\ntorch==2.13.0+cpu\n" in result.out and "index-url" not in result.out
+
+
+#: Stands in for uv where it cannot reach torch's own index: the user's has no such build, torch's has it.
+NO_MIRROR = """#!/bin/sh
+lines=$(cat)
+version() { printf '%s' "$lines" | sed -n "s/^torch$1//p" | tail -1; }
+tag=$(printf '%s' "$*" | sed -n 's/.*--torch-backend //p')
+case "$*$(version ==)" in
+  *--torch-backend*) echo "torch==$(version ==)+$tag" ;;
+  *+*) echo "No solution found" >&2; exit 1 ;;
+  *) echo "torch==$(version '<=')" ;;
+esac
+echo transformers==4.57.6
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "asked", "build"),
+    [
+        ("A100", "535.161.08", "torch==2.13.0", "2.13.0+cu126"),
+        ("RTX5090", "575.57.08", "torch==2.7.1", "2.7.1+cu128"),
+        ("A100", "450.80.02", "wandb", "2.7.1+cu118"),
+    ],
+)
+def test_the_list_names_the_index_of_the_build_that_fits_driver_and_gpu(planned, tmp_path, gpu, driver, asked, build):
+    (tmp_path / "uv").write_text(NO_MIRROR)
+    (tmp_path / "uv").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    machine = (*MACHINE, "--target-gpu", gpu, "--target-driver", driver)
+    result = planned("--model", "Qwen/Qwen2.5-7B", *machine, asked, PATH=path)
+    index = f"--extra-index-url https://download.pytorch.org/whl/{build.partition('+')[2]}\n"
+    assert result.code == 0 and f"\n{index}torch=={build}\n" in result.out, result.err
+    assert "install: uv pip install --index-strategy unsafe-best-match -r FILE" in result.out
 
 
 def test_no_set_is_said_with_the_reason(planned):
@@ -87,6 +122,8 @@ def test_an_environment_gets_the_least_change(planned, tmp_path):
     result = planned("--facts", "facts.json")
     assert result.code == 0 and result.out.endswith("\ntransformers==4.48.3\n")
     assert "# chatglm-does-not-load-with-transformers-5: " in result.out
+    chinese = planned("--facts", "facts.json", "--lang", "zh").out
+    assert "# 安装：python -m pip install transformers==4.48.3\n" in chinese and "无法" in chinese
     (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "4.48.3"}}')
     assert planned("--facts", "facts.json").out == "# nothing to change: no error is known\n"
 

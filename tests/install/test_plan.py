@@ -166,6 +166,15 @@ def test_settings_are_part_of_the_plan(planned):
     assert judgement.plan.commands == ("export NCCL_NVLS_ENABLE=0",)
 
 
+@pytest.mark.parametrize(("told", "ends"), [({"pkg.aa": "<2"}, ("aa==2.0",)), ({}, ("aa==2.0", "bb==2.0"))])
+def test_what_another_rule_explains_gets_a_fix_of_its_own_only_where_it_stays(planned, told, ends):
+    rules = {
+        "better": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]), rule={"supersedes": ["told"]}),
+        "told": error({"pkg.bb": "<2", **told}, fix(constraints=["bb>=2"])),
+    }
+    assert planned({"pkg.aa": "1.0", "pkg.bb": "1.0"}, rules).plan.constraints == ends
+
+
 def test_what_is_accepted_or_no_error_needs_no_plan(planned):
     rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]))}
     assert planned({"pkg.aa": "1.0"}, rules, Policy(ignores=(Ignore("r", "on purpose"),))).plan is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import refresh_frameworks as frameworks
 import refresh_releases
 import refresh_torch_wheels
 import refresh_transformers as transformers
@@ -15,6 +16,8 @@ from package_index import Index
 from packaging.version import Version
 from pip._internal.models.link import Link
 
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.framework_models import asked_release, knows
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.knowledge.toml_files import load_toml, parse_toml
@@ -46,6 +49,42 @@ def test_spans_of_types_are_those_of_the_releases():
     types = parse_toml(transformers.model_types(found, ["chatglm"]).encode(), "")
     assert types["since"] == {"4.56.0": ["t5"], "4.56.2": ["glm"]}
     assert types["until"] == {"5.0.0": ["t5"]} and types["never"] == {"names": ["chatglm"]}
+
+
+REGISTRY = """
+_MODELS = {"GlmForCausalLM": ("glm", "GlmForCausalLM"), "Qwen3ForCausalLM": ("qwen3", "Qwen3ForCausalLM")}
+_OLD = {"LlamaForCausalLM": LlamaForCausalLM, "m": ("a", "b"), "GoneForCausalLM": "0.9.2"}
+"""
+
+
+def test_families_are_known_from_the_release_that_names_one_of_their_models(matrix: Matrix):
+    assert set(frameworks.registered(REGISTRY)) == {"GlmForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"}
+    module = "class A: ...\nEntryClass = [\n  A,  # the first\n  B,\n]\n"
+    assert list(frameworks.entry_classes(module)) == ["A", "B"]
+    assert list(frameworks.downloads('{DownloadSource.DEFAULT: "THUDM/glm-4-9b"}')) == ["THUDM/glm-4-9b"]
+    assert list(frameworks.mapped('"a/b-1": (\nclass FastModel(X):\n')) == ["a/b-1", "FastModel"]
+    assert frameworks.family_of("THUDM/glm-4-9b", matrix) == {"glm4"}
+    by_architecture = frameworks.families_of(matrix, {"llama": {"LlamaForCausalLM"}})
+    assert {"llama3", "yi"} <= by_architecture["LlamaForCausalLM"] and "glm4" in by_architecture["GlmForCausalLM"]
+    found = {"1.0": {"a"}, "1.1": {"a", "b"}, "1.2": {"b"}, "1.3": {"b"}}
+    table = parse_toml(frameworks.part("vllm", found, "1.1").encode(), "")["vllm"]
+    assert table == {"fallback": "1.1", "since": {"1.0": ["a"], "1.1": ["b"]}, "until": {"1.2": ["a"]}}
+
+
+@pytest.mark.parametrize(
+    ("framework", "family", "installed", "asked", "known"),
+    [
+        ("vllm", "qwen3", "0.6.2", "vllm>=0.8.4", False),
+        ("vllm", "qwen3", "0.8.2", None, False),  # it may run it with transformers' class
+        ("vllm", "qwen3", "0.8.5.post1", "vllm>=0.8.4", True),
+        ("llamafactory", "chatglm2", "0.9.5", "llamafactory<0.9.5", False),
+        ("sglang", "qwen2", "0.1.3", "sglang", None),  # before the first release that was read
+    ],
+)
+def test_what_a_family_asks_of_a_framework(matrix, framework, family, installed, asked, known):
+    assert asked_release(matrix, framework, family, installed) == asked
+    answer = knows(matrix, framework, family, installed)
+    assert (None if isinstance(answer, Unknown) else answer) is known
 
 
 def test_releases_are_those_that_were_not_withdrawn():

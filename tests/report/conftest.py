@@ -154,6 +154,7 @@ def nan_finding() -> Finding:
                 summary=Text("use torch 2.5.1"),
                 constraints=("torch==2.5.1",),
                 withheld="it would bring torch-2-5-1-x: something else",
+                quotes=Text("something else", "别的问题"),
             ),
         ),
         evidence=(

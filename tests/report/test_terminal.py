@@ -145,6 +145,7 @@ def test_verbose_adds_origins_reasons_withheld_fixes_and_what_is_not_shown(repor
     text = render(report, width=80, verbosity=1)
     assert "torch 2.5.0+cu118 (torch/version.py)" in text
     assert "not offered: use torch 2.5.1 (torch==2.5.1): it would bring" in text
+    assert "会引起 torch-2-5-1-x：别的问题" in render(report, "zh", verbosity=1)
     assert "error[b-needs-model]: model family not known (not given)" in text
     assert "[unreadable]: unknown key 'foo'" in text
     assert "warning[accepted-slow]: we measured it" in text

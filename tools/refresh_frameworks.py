@@ -1,0 +1,174 @@
+"""Write the table framework-models anew: python tools/refresh_frameworks.py [TABLE]
+
+Every release of vLLM, SGLang, LLaMA-Factory and unsloth with a wheel is read on the package index: the architectures
+that engines register, the repositories that trainers have templates or mappings for, each as the family that it is of.
+Nothing is imported. The head of the table stays as it is. Review the difference before committing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+from package_index import Index
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+from refresh_transformers import releases, tree, wrapped
+
+from envdoctor.derive.model_family import compute
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+
+AUTO = "transformers.models.auto.modeling_auto"
+TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "framework-models.toml"
+#: What loads a model that has no class or mapping of its own: from the release that has it on, a model that is not
+#: listed may run all the same.
+FALLBACKS = ("TransformersModel", "TransformersForCausalLM", "FastModel")
+
+
+class Framework(NamedTuple):
+    """``members`` are the files of its wheel to read, ``names`` what stands in the text of one: architectures, or with
+    ``repos`` names of repositories. ``whole``: they are many, and the wheel is small."""
+
+    package: str
+    members: str
+    names: Callable[[str], Iterator[str]]
+    repos: bool = False
+    whole: bool = False
+
+
+def registered(text: str) -> Iterator[str]:
+    """The keys of vLLM's dictionaries from architectures to (module, class), or to the class itself."""
+    for node in ast.walk(ast.parse(text)):
+        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+            named = isinstance(value, ast.Name) or (
+                isinstance(value, ast.Tuple) and all(isinstance(one, ast.Constant) for one in value.elts)
+            )
+            if named and isinstance(key, ast.Constant) and re.fullmatch(r"[A-Z]\w+", str(key.value)):
+                yield str(key.value)
+
+
+def entry_classes(text: str) -> Iterator[str]:
+    """The classes that a module of SGLang registers by their own names."""
+    for listed in re.findall(r"(?m)^EntryClass\s*=\s*(\[[^\]]*\]|\w+)", text):
+        yield from re.findall(r"\w+", re.sub(r"#.*", "", listed))
+
+
+def downloads(text: str) -> Iterator[str]:
+    """The repositories that LLaMA-Factory has a template for."""
+    yield from re.findall(r'DownloadSource\.(?:DEFAULT|MODELSCOPE): "([^"]+)"', text)
+
+
+def mapped(text: str) -> Iterator[str]:
+    """The repositories that unsloth maps, and its class for all others."""
+    yield from re.findall(r'"([\w.-]+/[\w.-]+)"', text)
+    yield from re.findall(r"(?m)^class (FastModel)\b", text)
+
+
+FRAMEWORKS = (
+    Framework("vllm", r"vllm/model_executor/(models/(__init__|registry)|model_loader)\.py", registered),
+    Framework("sglang", r"sglang/srt/models/\w+\.py", entry_classes, whole=True),
+    Framework("llamafactory", r"llamafactory/extras/constants\.py", downloads, repos=True),
+    Framework("unsloth", r"unsloth/models/(mapper|loader)\.py", mapped, repos=True),
+)
+
+
+def wheels(index: Index, package: str) -> dict[str, str]:
+    """A wheel of every release that is none of a candidate and was not withdrawn, in the order of the releases."""
+    found: dict[Version, str] = {}
+    for link in index.files(package):
+        if link.filename.endswith(".whl") and link.yanked_reason is None:
+            _, version, _, tags = parse_wheel_filename(link.filename)
+            if not version.is_prerelease and any("linux" in tag.platform or tag.platform == "any" for tag in tags):
+                found.setdefault(version, link.filename)
+    return {str(version): found[version] for version in sorted(found)}
+
+
+def read(framework: Framework, wheel: ZipFile) -> set[str]:
+    """What one wheel has."""
+    members = [name for name in wheel.namelist() if re.fullmatch(framework.members, name)]
+    return {name for member in members for name in framework.names(wheel.read(member).decode("utf-8", "replace"))}
+
+
+def families_of(matrix: Matrix, classes: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Families by architecture: by what families.toml says of them, and by the ``classes`` that transformers has for
+    their types. An architecture such as LlamaForCausalLM is of several."""
+    found: dict[str, set[str]] = {}
+    for family in matrix.rows("families", "family"):
+        known = [one["facts"] for one in family.get("known", ())]
+        types = {*family["types"], *(one["model.type"] for one in known if "model.type" in one)}
+        named = {*family["architectures"], *(name for one in known for name in one.get("model.architectures", ()))}
+        for name in named.union(*(classes.get(kind, ()) for kind in types)):
+            found.setdefault(name, set()).add(family["id"])
+    return found
+
+
+def classes_by_type(index: Index) -> dict[str, set[str]]:
+    """The classes with a language model that the newest transformers has for each type."""
+    module = tree(index.wheel(f"transformers-{releases(index)[-1]}-py3-none-any.whl"), AUTO)
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(module or ast.Module([], [])):
+        cells = node.elts if isinstance(node, ast.Tuple) and len(node.elts) == 2 else ()
+        texts = [cell.value for cell in cells if isinstance(cell, ast.Constant) and isinstance(cell.value, str)]
+        if len(texts) == 2 and re.search(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel)$", texts[1]):
+            found.setdefault(texts[0], set()).add(texts[1])
+    return found
+
+
+def family_of(repo: str, matrix: Matrix) -> set[str]:
+    """The family that this repository is of."""
+    family = compute(lambda key: repo if key == "model.repo" else Unknown(""), matrix)["model.family"].value
+    return {family} if isinstance(family, str) else set()
+
+
+def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
+    """[name]: families by the first release that has them, and [name-until] by the first that has them no more."""
+    since: dict[str, list[str]] = {}
+    until: dict[str, list[str]] = {}
+    before: set[str] = set()
+    ever: set[str] = set()
+    last = next(reversed(found.values()))
+    for version, ids in found.items():
+        if new := ids - ever:
+            since[version] = sorted(new)
+        if gone := (before - ids) - last - {one for ids_ in until.values() for one in ids_}:
+            until[version] = sorted(gone)
+        before, ever = ids, ever | ids
+    lines = [f"[{name}]", *([f'fallback = "{fallback}"'] if fallback else [])]
+    for title, versions in (("since", since), ("until", until)):
+        lines += [f"[{name}.{title}]", *(f'"{version}" = {wrapped(ids)}' for version, ids in versions.items())]
+    return "\n".join(lines)
+
+
+def table(framework: Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
+    """The part of one framework."""
+    names: dict[str, set[str]] = {}
+    for version, wheel in wheels(index, framework.package).items():
+        if here := read(framework, index.wheel(wheel, whole=framework.whole)):
+            names[version] = here
+        print(framework.package, version, len(here), file=sys.stderr, flush=True)
+    fallback = next((version for version, here in names.items() if here.intersection(FALLBACKS)), None)
+    ever: set[str] = set().union(*names.values())
+    ids = {name: family_of(name, matrix) if framework.repos else by_architecture.get(name, set()) for name in ever}
+    found = {version: {one for name in here for one in ids[name]} for version, here in names.items()}
+    return part(framework.package, found, fallback)
+
+
+def main(path: Path) -> None:
+    """Read every release and write the table behind its head."""
+    index, matrix = Index(), load_matrix()
+    by_architecture = families_of(matrix, classes_by_type(index))
+    body = "\n\n".join(table(framework, index, matrix, by_architecture) for framework in FRAMEWORKS)
+    head = re.split(r"(?m)^\[vllm\]$", path.read_text(encoding="utf-8"))[0]
+    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
+    path.write_text(f"{head.rstrip()}\n\n{body}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else TABLE)
