@@ -179,7 +179,7 @@ class _Child:
             if memory and now >= look:
                 look = now + _MEMORY_POLL
                 now_used = usage_of(self.process.pid)
-                used = Usage(*map(max, used, now_used))  # what has ended is counted no longer
+                used = Usage._make(map(max, used, now_used))  # what has ended is counted no longer
                 self.peak = used.everything
                 if now_used.own > memory:
                     return "memory"

@@ -54,6 +54,8 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
 }
 NAMES = ("chatglm-like", *_MODELS)
+#: The same, of another make than the rest: only for those who ask for them.
+_MODELS["gpt2"] = ("gpt2", {"n_inner": 96})
 
 
 class Unavailable(Exception):
