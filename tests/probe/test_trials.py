@@ -9,8 +9,11 @@ from trials import CAUSES, HEALTHY, trial
 
 pytestmark = pytest.mark.torch
 
-#: Run by default: a fault of transformers, of torch's optimizers, and one of evaluation.
-FAST = ("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill")
+#: Run by default: faults of transformers, of torch's optimizers, of evaluation, of autocast.
+FAST = (
+    *("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill"),
+    *("sliding window one key too long", "loss in bf16 under autocast"),
+)
 
 
 def test_a_fault_is_named_by_its_cause_and_by_nothing_else(torch_python: str, tmp_path: Path) -> None:

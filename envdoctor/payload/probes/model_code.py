@@ -2,10 +2,10 @@
 
 In float32, where the way through the code decides and not the rounding: logits and gradients of a padded batch with
 sdpa and with eager attention, each against a decoder written in plain torch in float64 that shares no code with them
-(Llama, Qwen2 and Qwen3), or against each other where there is none. What only sdpa gets wrong has a cure, which was
-tried here: eager. The loss that the model gives is compared with the mean over the labels that count, of the same
-logits. And the norms in bf16: one that sums in half precision is off by one factor for a whole row, which the rounding
-of single values hides: https://github.com/pytorch/pytorch/pull/134106.
+(Llama, Qwen2, Qwen3 and Mistral), or against each other where there is none. What only sdpa gets wrong has a cure,
+which was tried here: eager. The loss that the model gives, also under autocast to bf16, is compared with the mean over
+the labels that count, of the same logits. And the norms in bf16: one that sums in half precision is off by one factor
+for a whole row, which the rounding of single values hides: https://github.com/pytorch/pytorch/pull/134106.
 
 Bugs that it exists for: masks and sdpa (https://github.com/huggingface/transformers/issues/32390), losses that count
 labels otherwise (https://github.com/huggingface/transformers/pull/34191).
@@ -27,7 +27,7 @@ from ..probing.rounding import lost, relative, rms, vector
 PROBE = {
     "title": "models of transformers against a decoder in plain torch",
     "suites": {
-        "quick": [{"models": ["llama", "qwen2", "qwen3", "glm"]}],
+        "quick": [{"models": ["llama", "qwen2", "qwen3", "glm", "mistral"]}],
         "full": [{"models": ["llama", "qwen2", "qwen3", "glm", "glm4", "mistral", "gemma3", "phi3"]}],
     },
     "memory_mib": 2000,
@@ -90,7 +90,11 @@ def _one_model(job: Job, emit: Emit, name: str) -> None:
                     "params": {"model": called, "padding": side},
                 }
             )
-        _judge_loss(emit, common, called, batch, gave)
+        _judge_loss(emit, common, called, batch, next(iter(gave.values())))
+    with torch.autocast(device, torch.bfloat16), torch.no_grad():
+        output = model(**{key: value.to(device) for key, value in batch.items()})
+    rough = {"loss": float(output.loss), "logits": output.logits.double().cpu()}
+    _judge_loss(emit, common, f"{called} under autocast", batch, rough)
     _judge_norm(emit, called, model, device)
 
 
@@ -128,8 +132,7 @@ def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
     return max(relative(*pair) for pair in pairs)
 
 
-def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], gave: dict[str, dict[str, Any]]) -> None:
-    found = next(iter(gave.values()))
+def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
     exact = float(loss_of(found["logits"], batch["labels"]))
     emit(
         {
