@@ -8,7 +8,7 @@ rejected)), log probabilities summed over a completion less those of a reference
 those that do not.
 
 https://github.com/huggingface/trl/issues/3728 (packing loses the mask of what counts),
-https://github.com/huggingface/trl/pull/2568 (log probabilities rolled past the end of a sample). The Trainer divided by
+https://github.com/huggingface/trl/pull/2615 (accumulation multiplies the step of DPO). The Trainer divided by
 the labels of a batch and not by those that something predicts: https://github.com/huggingface/transformers/pull/46204.
 """
 
