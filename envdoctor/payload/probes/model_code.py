@@ -27,7 +27,7 @@ from ..probing.rounding import lost, relative, rms, vector
 PROBE = {
     "title": "models of transformers against a decoder in plain torch",
     "suites": {
-        "quick": [{"models": ["llama", "qwen2", "qwen3", "glm", "mistral"]}],
+        "quick": [{"models": ["llama", "qwen2", "qwen3", "glm"]}],
         "full": [{"models": ["llama", "qwen2", "qwen3", "glm", "glm4", "mistral", "gemma3", "phi3"]}],
     },
     "memory_mib": 2000,
