@@ -21,7 +21,9 @@ WINDOW = "sliding window one key too long"
 def test_a_fault_is_named_by_its_cause_and_by_nothing_else(torch_python: str, tmp_path: Path) -> None:
     only = ("model-code", "optimizer-step", "eval-mode")
     said = {name: found.rules for name, found in trial(torch_python, tmp_path, FAST, only=only)}
-    said.update((name, found.rules) for name, found in trial(torch_python, tmp_path, (WINDOW,), "full", ("model-code",)))
+    said.update(
+        (name, found.rules) for name, found in trial(torch_python, tmp_path, (WINDOW,), "full", ("model-code",))
+    )
     assert said == {name: (CAUSES[name],) for name in (*FAST, WINDOW)}
 
 
