@@ -56,7 +56,7 @@ ENVIRONMENTS = (
         ("accelerate==0.30.1", "numpy<2"),
     ),
     Environment(
-        "models",
+        "windows",
         "2.13.0",
         tuple(f"transformers=={release}" for release in ("4.45.2", "4.46.3", "4.51.3", "4.52.4", "4.55.0")),
         ("accelerate==1.3.0",),
@@ -114,32 +114,32 @@ QUESTIONS = (
         "gradient accumulation",
         *("grad-accumulation", None, None, ""),
         _from("transformers", "4.38.2", "4.40.2", "4.41.2", "4.45.2", "4.48.0"),
-        about=("torch", "models"),
+        about=("torch", "models", "windows"),
     ),
     # Found by the experiments themselves, in sweeps over releases with torch 2.13.0.
     Question(
-        "Mistral's window in sdpa",
+        "Mistral's window",
         *("model-code", None, "fp32", "mistral"),
-        _from("transformers", "4.38.2"),
-        *("full", ("models",)),
+        _from("transformers", "4.38.2", "4.40.2", "4.41.2"),
+        *("full", ("models", "windows")),
     ),
     Question(
         "logits beside attention's weights",
         *("eval-mode", None, None, "llama: attentions"),
         _from("transformers", "4.40.2"),
-        *("full", ("models",)),
+        *("full", ("models", "windows")),
     ),
     Question(
         "Gemma 2: cache of a window",
         *("eval-mode", None, None, "gemma2: cached"),
         _from("transformers", "4.45.2", "4.46.3", "4.51.3"),
-        *("full", ("models",)),
+        *("full", ("windows",)),
     ),
     Question(
         "Gemma 2: softcap in sdpa",
         *("eval-mode", None, None, "gemma2: attentions"),
         _from("transformers", "4.45.2", "4.46.3", "4.51.3", "4.52.4"),
-        *("full", ("models",)),
+        *("full", ("windows",)),
     ),
     Question(
         "two DoRA adapters, merged",
