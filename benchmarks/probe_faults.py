@@ -50,7 +50,7 @@ def _said(name: str, found: Found) -> str:
         return "named without a fault" if found.rules else "right"
     if not found.rules:
         return "not found"
-    return "right" if found.rules == (CAUSES[name],) else f"it is {CAUSES[name] or 'something that no rule speaks of'}"
+    return "right" if found.rules == (CAUSES[name],) else f"it is {CAUSES[name]}"
 
 
 if __name__ == "__main__":

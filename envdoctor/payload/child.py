@@ -61,6 +61,7 @@ def main() -> None:
         channel.end(ending, detail, time.time() - started, time.process_time() - computed)
         if ending in LAST:
             break
+        _give_back()
     sys.stdout.flush()
     # A library that hangs in its own shutdown, or threads that are not daemons, have nothing to say any more.
     os._exit(EXIT_CODES.get(ending, 1))
@@ -280,6 +281,19 @@ def _plain(value: Any, depth: int) -> Any:
         except (ValueError, RuntimeError, TypeError):
             pass
     return str(value)[:LONGEST_TEXT]
+
+
+def _give_back() -> None:
+    """Hand memory that the task left unused back to the system, so that those of one process do not add up: glibc keeps
+    it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html)."""
+    import ctypes
+    import gc
+
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        pass  # another C library
 
 
 def _peak_rss_mib() -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.sandbox.child import ChildResult
+from envdoctor.sandbox.process_tree import Usage
 
 __all__ = ["ENDINGS", "NO_TORCH", "PATIENCE", "Answer", "Conversation"]
 
@@ -21,7 +22,8 @@ ENDINGS = (
 )
 #: A task that computes may take so many times its seconds on the clock, on a machine that others use as well.
 PATIENCE = 10.0
-#: A task that computes less than this share of the time hangs, or waits for something: it has its seconds on the clock.
+#: A task that computes, or stands in the queue for a processor, less than this share of the time hangs or waits for
+#: something: it has its seconds on the clock.
 _IDLE = 0.05
 _GARBAGE_KEPT = 200
 _MOST_GARBAGE = 100
@@ -71,17 +73,18 @@ class Conversation:
         self._by_task = [_Lines() for _ in seconds]
         self._at = 0
         self._since = time.monotonic()
-        self._used = self._used_before = 0.0
+        self._used = self._used_before = Usage()
 
-    def is_late(self, used: float) -> bool:
-        """Whether the task that runs now has taken more than its time, when the child has ``used`` so many seconds of
-        processor time since it began."""
+    def is_late(self, used: Usage) -> bool:
+        """Whether the task that runs now has taken more than its time, when the child has ``used`` so much since it
+        began."""
         self._used = used
-        elapsed, computed = time.monotonic() - self._since, used - self._used_before
+        elapsed, computed = time.monotonic() - self._since, used.seconds - self._used_before.seconds
         if self._at >= len(self._seconds) or elapsed <= self._seconds[self._at]:
             return False
         seconds = self._seconds[self._at]
-        return computed > seconds or computed < _IDLE * elapsed or elapsed > PATIENCE * seconds
+        busy = computed + used.queue - self._used_before.queue
+        return computed > seconds or busy < _IDLE * elapsed or elapsed > PATIENCE * seconds
 
     def take(self, line: bytes) -> bool:
         """Sort a line in; whether more may come."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.sandbox.environment import minimal_environment
 from envdoctor.sandbox.launcher import MODULE, NOT_STARTED, REFUSED
-from envdoctor.sandbox.process_tree import MARK, end_all, usage_of
+from envdoctor.sandbox.process_tree import MARK, Usage, end_all, usage_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -79,7 +79,7 @@ def run_child(
     environ: Mapping[str, str] | None = None,
     cwd: str = os.path.abspath(os.sep),
     on_line: Callable[[bytes], bool] | None = None,
-    until: Callable[[float], bool] = lambda used: False,
+    until: Callable[[Usage], bool] = lambda usage: False,
 ) -> ChildResult:
     """Run ``argv``, give it ``stdin``, and wait for at most ``seconds``; never raises for what the child does.
 
@@ -94,7 +94,7 @@ def run_child(
 
     With ``on_line`` each line of the output is handed on (in another thread) as soon as it is complete; it answers
     whether it wants more. ``until`` is asked again and again whether the child is to be ended now, as by a timeout; it
-    hears how many seconds of processor time an unconfined one has used (0 where the system does not tell).
+    hears what an unconfined one has used by now (nothing where the system does not tell).
     The thread that calls this must live as long as the child.
     """
     import subprocess
@@ -167,21 +167,21 @@ class _Child:
         roles = (self._read_output, self._read_errors, self._write, self._await_end)
         self.threads = [threading.Thread(target=role, daemon=True) for role in roles]
 
-    def watch(self, deadline: float, memory: int, until: Callable[[float], bool]) -> str:
+    def watch(self, deadline: float, memory: int, until: Callable[[Usage], bool]) -> str:
         """Wait for the end of the process itself, whoever else holds its pipes: ``ok``, or which limit was met."""
         for thread in self.threads:
             thread.start()
-        look = used = 0.0
+        look, used = 0.0, Usage()
         while not self.over.is_set():
             now = time.monotonic()
             if now >= deadline or until(used):
                 return "timeout"
             if memory and now >= look:
                 look = now + _MEMORY_POLL
-                usage = usage_of(self.process.pid)
-                used = max(used, usage.seconds)
-                self.peak = max(self.peak, usage.everything)
-                if usage.own > memory:
+                now_used = usage_of(self.process.pid)
+                used = Usage._make(map(max, used, now_used))  # what has ended is counted no longer
+                self.peak = used.everything
+                if now_used.own > memory:
                     return "memory"
             self.over.wait(min(_POLL, deadline - now))
         return "output-limit" if self.full else "ok"

@@ -15,25 +15,29 @@ _MOST = 200
 
 
 class Usage(NamedTuple):
-    """Of a process and its descendants: bytes, ``own`` without mapped files and ``everything`` with them, and the
-    ``seconds`` of processor time that they and those of them that have ended computed."""
+    """Of a process and its descendants: bytes, ``own`` without mapped files and ``everything`` with them, the
+    ``seconds`` of processor time that they and those of them that have ended computed, and those that their threads
+    stood in the ``queue`` for a processor, ready to compute."""
 
-    own: int
-    everything: int
-    seconds: float
+    own: int = 0
+    everything: int = 0
+    seconds: float = 0.0
+    queue: float = 0.0
 
 
 def usage_of(pid: int) -> Usage:
     """What the process and its descendants use now; nothing where the system does not tell (other than Linux)."""
     own = everything = ticks = 0
+    queue = 0.0
     if sys.platform == "linux":
         for member in _family(pid):
             fields = _status_fields(member)
             own += fields.get("RssAnon", 0) + fields.get("RssShmem", 0)
             everything += fields.get("VmRSS", 0)
             ticks += _ticks(member)
-        return Usage(own, everything, ticks / os.sysconf("SC_CLK_TCK"))
-    return Usage(0, 0, 0.0)
+            queue += _queue(member)
+        return Usage(own, everything, ticks / os.sysconf("SC_CLK_TCK"), queue)
+    return Usage()
 
 
 def end_all(pid: int, mark: str) -> None:
@@ -97,6 +101,19 @@ def _ticks(pid: int) -> int:
             return sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
     except (OSError, ValueError):
         return 0
+
+
+def _queue(pid: int) -> float:
+    """Seconds for which threads of a process were ready and had no processor, the second number of ``schedstat``
+    (https://docs.kernel.org/scheduler/sched-stats.html); 0 where the kernel does not count them."""
+    queue = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                queue += int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        pass  # gone, or not told
+    return queue / 1e9
 
 
 def _status_fields(pid: int) -> dict[str, int]:

@@ -41,6 +41,7 @@ def right(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
     eager = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
     wanted = {
         "usual": (None, [job for name in PLAIN for job in jobs(name)]),
+        "lora": (None, jobs("lora", "full")),
         "half": (None, [*jobs("training-step", recipe=half), *jobs("grad-clip", recipe=half)]),
         "bf16": (None, jobs("training-step", recipe=bf16)),
         "eager": (None, [eager]),
@@ -54,6 +55,15 @@ def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(right: Found) -> N
     assert [group for group in found.groups if group.verdict != "pass"] == []
     assert {case.observation["probe"] for case in found.cases} == set(PLAIN)
     assert found.findings == ()
+
+
+def test_lora_in_all_its_kinds_is_right_but_for_what_peft_has_wrong(right: Found) -> None:
+    """https://github.com/huggingface/peft/pull/3449 is in no release up to 0.21.2."""
+    found = seen(right["lora"])
+    assert [case.observation["case"] for case in found.cases if case.verdict.wrong] == [
+        "combined with weight one, scaling by alpha / √r"
+    ]
+    assert found.roots == {"probe-lora-differs"}
 
 
 def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(right: Found) -> None:

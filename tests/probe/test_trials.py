@@ -9,14 +9,22 @@ from trials import CAUSES, HEALTHY, trial
 
 pytestmark = pytest.mark.torch
 
-#: Run by default: a fault of transformers, of torch's optimizers, and one of evaluation.
-FAST = ("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill")
+#: Run by default: faults of transformers, of torch's optimizers, of evaluation, of autocast.
+FAST = (
+    *("scale + 2 % inside transformers", "AdamW without bias correction", "KV cache disagrees with prefill"),
+    "loss in bf16 under autocast",
+)
+#: Only the full suite has a model with windows.
+WINDOW = "sliding window one key too long"
 
 
 def test_a_fault_is_named_by_its_cause_and_by_nothing_else(torch_python: str, tmp_path: Path) -> None:
     only = ("model-code", "optimizer-step", "eval-mode")
     said = {name: found.rules for name, found in trial(torch_python, tmp_path, FAST, only=only)}
-    assert said == {name: (CAUSES[name],) for name in FAST}
+    said.update(
+        (name, found.rules) for name, found in trial(torch_python, tmp_path, (WINDOW,), "full", ("model-code",))
+    )
+    assert said == {name: (CAUSES[name],) for name in (*FAST, WINDOW)}
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ was looked at what the experiments make of them (``inside/own_faults.py``). The 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +49,8 @@ _TRIAL = {
     "mask of the first sample for all": "probe-attention-inaccurate",
     "accumulation without division": "probe-accumulation-differs",
 }
-#: The same for the ten others; None where no rule speaks of such a cause.
-_OWN: Mapping[str, str | None] = {
+#: The same for the ten others.
+_OWN = {
     "positions of the first sample for all": "probe-model-code-differs",
     "sliding window one key too long": "probe-model-code-differs",
     "index_add loses duplicates": "probe-operation-inaccurate",
@@ -58,11 +58,11 @@ _OWN: Mapping[str, str | None] = {
     "Trainer decays norms": "probe-trainer-training-differs",
     "dropout not scaled": "probe-operation-inaccurate",
     "optimizer resumed without second moments": "probe-optimizer-step-wrong",
-    "loss in bf16 under autocast": None,
+    "loss in bf16 under autocast": "probe-model-loss-differs",
     "weights rounded when saved": "probe-reload-differs",
     "Trainer drops the last batch": "probe-trainer-training-differs",
 }
-CAUSES: Mapping[str, str | None] = {**_TRIAL, **_OWN}
+CAUSES = {**_TRIAL, **_OWN}
 #: Heads of 128, as the trial gave a model for.
 _LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
 _WITH_MODEL = "v rolled by a head at D=128"

@@ -15,6 +15,7 @@ from processes import gone
 
 from envdoctor.sandbox.answers import Conversation
 from envdoctor.sandbox.environment import target_environment
+from envdoctor.sandbox.process_tree import Usage
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -96,26 +97,27 @@ def test_a_task_that_hangs_is_ended_at_its_limit(run: Run) -> None:
 
 @linux
 @pytest.mark.parametrize(
-    ("elapsed", "used", "late"),
+    ("elapsed", "used", "queue", "late"),
     [
-        (9.0, 40.0, False),  # several processes at once
-        (11.0, 10.5, True),
-        (30.0, 4.0, False),  # others use the machine as well
-        (30.0, 1.0, True),  # it hangs
-        (30.0, 0.0, True),  # or the system does not tell
-        (101.0, 9.0, True),
+        (9.0, 40.0, 0.0, False),  # several processes at once
+        (11.0, 10.5, 0.0, True),
+        (30.0, 4.0, 0.0, False),  # others use the machine as well
+        (30.0, 1.0, 0.0, True),  # it hangs
+        (30.0, 1.0, 28.0, False),  # others use nearly all of the machine
+        (30.0, 0.0, 0.0, True),  # or the system does not tell
+        (101.0, 9.0, 90.0, True),
     ],
 )
 def test_the_time_of_a_task_is_what_it_computes(
-    monkeypatch: pytest.MonkeyPatch, elapsed: float, used: float, late: bool
+    monkeypatch: pytest.MonkeyPatch, elapsed: float, used: float, queue: float, late: bool
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     conversation = Conversation([60.0, 10.0], lambda task, records: None)
-    assert not conversation.is_late(7.0)
+    assert not conversation.is_late(Usage(seconds=7.0, queue=50.0))
     conversation.take(b'{"kind": "end", "ending": "ok"}')
     now[0] += elapsed
-    assert conversation.is_late(7.0 + used) is late
+    assert conversation.is_late(Usage(seconds=7.0 + used, queue=50.0 + queue)) is late
 
 
 def test_more_memory_than_allowed_ends_the_child(run: Run) -> None:

@@ -1,15 +1,21 @@
 """Does LoRA in the installed peft compute what its paper says, and does a merged model stay the same model?
 
-A model with adapters must give W x + alpha / r · B A x, which is checked against the same model with these sums as
-weights; merged, unmerged, merged for good, and saved and loaded, it must stay so. Merges that disagree with the forward
-pass: https://github.com/huggingface/peft/issues/3608, https://github.com/huggingface/peft/pull/3774.
+A model with adapters must give V x, where V = W + alpha / r · B A, and with DoRA m V x / ‖V‖, which is checked against
+the same model with these weights; with one adapter and with two at once, in linear layers, in embeddings and in the
+layers of GPT-2, whose weights are transposed. Merged, unmerged, merged for good, saved and loaded, and combined with
+weight one into a new adapter, it must stay so.
+
+Merges that disagree with the forward pass: https://github.com/huggingface/peft/issues/3608,
+https://github.com/huggingface/peft/pull/3774, https://github.com/huggingface/peft/issues/3531; scaling that is lost:
+https://github.com/huggingface/peft/pull/3449.
 """
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,71 +25,170 @@ from ..probing.job import Emit, Job
 from ..probing.rounding import lost, relative
 
 PROBE = {
-    "title": "LoRA: forward, merge, save and load",
+    "title": "LoRA: forward, merge, combine, save and load",
     "needs": ["torch", "transformers", "accelerate"],
+    "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
     "memory_mib": 2000,
 }
 
-_RANK, _ALPHA, _TARGETS = 4, 32, ("q_proj", "v_proj", "down_proj")
+_RANK, _ALPHA = 4, 32
 #: Seen in float32: 1e-6.
 _LIMIT = 1e-3
+_LLAMA = ("q_proj", "v_proj", "down_proj")
+
+
+class _Kind(NamedTuple):
+    """What is adapted how: the ``model``, the names of its ``layers``, settings of peft's LoraConfig, the factor."""
+
+    words: str
+    model: str
+    layers: tuple[str, ...]
+    settings: dict[str, Any]
+    scaling: float = _ALPHA / _RANK
+    quick: bool = False
+
+
+_ROOT = _ALPHA / _RANK**0.5
+_KINDS = (
+    _Kind("scaling by alpha / r", "llama", _LLAMA, {}, quick=True),
+    _Kind("scaling by alpha / √r", "llama", _LLAMA, {"use_rslora": True}, _ROOT, quick=True),
+    _Kind("DoRA", "llama", _LLAMA, {"use_dora": True}, quick=True),
+    _Kind("an embedding", "llama", ("embed_tokens", "q_proj"), {}),
+    _Kind("transposed layers", "gpt2", ("c_attn", "c_proj"), {"fan_in_fan_out": True}),
+    _Kind("DoRA, transposed layers", "gpt2", ("c_attn", "c_proj"), {"fan_in_fan_out": True, "use_dora": True}),
+)
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation for each stage and kind of scaling, for the judge ``change``."""
+    """One observation for each stage and kind, for the judge ``change``."""
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})
         return
     from peft import LoraConfig
 
-    for scaling, word in ((_ALPHA / _RANK, "alpha / r"), (_ALPHA / _RANK**0.5, "alpha / √r")):
-        root = word != "alpha / r"
+    thorough = job["options"].get("kinds") == "all"
+    for kind in _KINDS:
+        if not (kind.quick or thorough):
+            continue
+        chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
         try:
-            settings = LoraConfig(
-                r=_RANK, lora_alpha=_ALPHA, target_modules=list(_TARGETS), init_lora_weights=False, use_rslora=root
-            )
+            settings = LoraConfig(**chosen, **kind.settings)
         except TypeError as error:
-            emit({"case": f"scaling by {word}", "skip": f"this peft does not offer it: {error}"[:300]})
+            emit({"case": kind.words, "skip": f"this peft does not offer it: {error}"[:300]})
             continue
         case: dict[str, Any] = {"judge": "change", "dtype": "fp32", "signature": "lora-differs", "tensors": ["logits"]}
-        case.update(params={"rslora": root}, limit=_LIMIT)
-        try:
-            for stage, found in _stages(settings, scaling, job["device"]):
-                told = f"{stage}, scaling by {word}"
-                emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
-        except tiny_models.Unavailable as reason:
-            emit({**case, "case": f"scaling by {word}", "skip": str(reason)})
-        except Exception as error:
-            emit({**case, "case": f"scaling by {word}", **failure(error, job["device"])})
+        case.update(params={"kind": kind.words}, limit=_LIMIT)
+        for several in (False, True) if thorough else (False,):
+            words = f"{kind.words}, two adapters" if several else kind.words
+            told = words
+            try:
+                for stage, measure in (_two if several else _one)(kind, settings, job["device"], thorough):
+                    told = f"{stage}, {words}"
+                    found = measure()
+                    emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
+            except tiny_models.Unavailable as reason:
+                emit({**case, "case": told, "skip": str(reason)})
+            except NotImplementedError as reason:
+                emit({**case, "case": told, "skip": f"this peft does not offer it: {reason}"[:300]})
+            except Exception as error:
+                emit({**case, "case": told, **failure(error, job["device"])})
 
 
-def _stages(settings: Any, scaling: float, device: str) -> Any:
-    """(stage, how far the logits are from those of the summed weights) one after another."""
+def _built(kind: _Kind, device: str) -> Any:
+    return tiny_models.build(kind.model, "sdpa").to(device).eval()
+
+
+def _logits(model: Any) -> Any:
+    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))])
+    with torch.no_grad():
+        return model.eval()(input_ids=tokens.to(next(model.parameters()).device)).logits
+
+
+def _off(model: Any, exact: Any) -> Any:
+    found = _logits(model)
+    return "nan" if lost(found) else relative(found, exact)
+
+
+def _one(kind: _Kind, settings: Any, device: str, thorough: bool) -> Any:
+    """(stage, what measures how far its logits are from those of the summed weights) one after another."""
     from peft import PeftModel, get_peft_model
 
-    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))]).to(device)
-    exact_model = tiny_models.build("llama", "sdpa").to(device).eval()
-    model = get_peft_model(tiny_models.build("llama", "sdpa").to(device), settings).eval()
-    pairs = {name: value for name, value in model.state_dict().items() if ".lora_" in name}
+    model = get_peft_model(_built(kind, device), copy.deepcopy(settings))
+    _random_magnitudes(model)
+    plain = _built(kind, device)
+    _summed(plain, model, kind, "default")
+    exact = _logits(plain)
+
+    def after(change: Any) -> Any:
+        change()
+        return _off(model, exact)
+
+    def again() -> Any:
+        with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+            model.save_pretrained(folder)
+            return _off(PeftModel.from_pretrained(_built(kind, device), folder), exact)
+
+    def combined() -> Any:
+        model.add_weighted_adapter(["default"], [1.0], "again", combination_type="linear")
+        model.set_adapter("again")
+        found = _off(model, exact)
+        model.set_adapter("default")
+        return found
+
+    yield "the forward pass", lambda: _off(model, exact)
+    yield "merged", lambda: after(model.merge_adapter)
+    yield "unmerged again", lambda: after(model.unmerge_adapter)
+    yield "saved and loaded", again
+    if thorough and not kind.settings.get("use_dora"):  # which peft does not combine
+        yield "combined with weight one", combined
+    yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
+
+
+def _two(kind: _Kind, settings: Any, device: str, _: bool) -> Any:
+    """The same for two adapters at once, whose sum is known of LoRA; of DoRA only that a merge must not change it."""
+    from peft import get_peft_model
+
+    model = get_peft_model(_built(kind, device), copy.deepcopy(settings))
+    model.add_adapter("other", copy.deepcopy(settings))
+    _random_magnitudes(model)
+    model.base_model.set_adapter(["default", "other"])
+    exact = _logits(model)
+    if not kind.settings.get("use_dora"):
+        plain = _built(kind, device)
+        for name in ("default", "other"):
+            _summed(plain, model, kind, name)
+        exact = _logits(plain)
+    yield "the forward pass", lambda: _off(model, exact)
+    yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
+
+
+def _random_magnitudes(model: Any) -> None:
+    """Magnitudes of DoRA begin as those of the weights, where nobody could tell whether they are used."""
+    generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
-        for name, module in exact_model.named_modules():
-            if name.rpartition(".")[2] in _TARGETS:
-                (left,) = (value for key, value in pairs.items() if f".{name}.lora_A." in key)
-                (right,) = (value for key, value in pairs.items() if f".{name}.lora_B." in key)
-                module.weight += scaling * (right @ left)
+        for name, parameter in model.named_parameters():
+            if "lora_magnitude" in name:
+                parameter.mul_(0.5 + torch.rand(parameter.shape, generator=generator).to(parameter.device))
 
-    def off(found: Any) -> Any:
-        with torch.no_grad():
-            exact, got = (one(input_ids=tokens).logits for one in (exact_model, found))
-        return "nan" if lost(got) else relative(got, exact)
 
-    yield "the forward pass", off(model)
-    model.merge_adapter()
-    yield "merged", off(model)
-    model.unmerge_adapter()
-    yield "unmerged again", off(model)
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        model.save_pretrained(folder)
-        again = PeftModel.from_pretrained(tiny_models.build("llama", "sdpa").to(device), folder)
-    yield "saved and loaded", off(again.eval())
-    yield "merged for good", off(model.merge_and_unload())
+def _summed(plain: Any, model: Any, kind: _Kind, adapter: str) -> None:
+    """Give the plain model the weights that the adapter stands for."""
+    given = {name: value.detach() for name, value in model.state_dict().items() if f".{adapter}" in name}
+
+    def of(layer: str, part: str) -> Any:
+        (found,) = (value for name, value in given.items() if f".{layer}.{part}.{adapter}" in name)
+        return found
+
+    with torch.no_grad():
+        for name, module in plain.named_modules():
+            if name.rpartition(".")[2] not in kind.layers:
+                continue
+            turned = bool(kind.settings.get("fan_in_fan_out"))
+            if isinstance(module, torch.nn.Embedding):
+                change = (of(name, "lora_embedding_B") @ of(name, "lora_embedding_A")).T
+            else:
+                change = of(name, "lora_B") @ of(name, "lora_A")
+            weight = (module.weight.T if turned else module.weight) + kind.scaling * change
+            if kind.settings.get("use_dora"):
+                weight = weight * (of(name, "lora_magnitude_vector").flatten() / weight.norm(dim=1))[:, None]
+            module.weight.copy_(weight.T if turned else weight)

@@ -2,10 +2,10 @@
 
 In float32, where the way through the code decides and not the rounding: logits and gradients of a padded batch with
 sdpa and with eager attention, each against a decoder written in plain torch in float64 that shares no code with them
-(Llama, Qwen2 and Qwen3), or against each other where there is none. What only sdpa gets wrong has a cure, which was
-tried here: eager. The loss that the model gives is compared with the mean over the labels that count, of the same
-logits. And the norms in bf16: one that sums in half precision is off by one factor for a whole row, which the rounding
-of single values hides: https://github.com/pytorch/pytorch/pull/134106.
+(Llama, Qwen2, Qwen3 and Mistral), or against each other where there is none. What only sdpa gets wrong has a cure,
+which was tried here: eager. The loss that the model gives, also under autocast to bf16, is compared with the mean over
+the labels that count, of the same logits. And the norms in bf16: one that sums in half precision is off by one factor
+for a whole row, which the rounding of single values hides: https://github.com/pytorch/pytorch/pull/134106.
 
 Bugs that it exists for: masks and sdpa (https://github.com/huggingface/transformers/issues/32390), losses that count
 labels otherwise (https://github.com/huggingface/transformers/pull/34191).
@@ -90,7 +90,12 @@ def _one_model(job: Job, emit: Emit, name: str) -> None:
                     "params": {"model": called, "padding": side},
                 }
             )
-        _judge_loss(emit, common, called, batch, gave)
+        _judge_loss(emit, common, called, batch, next(iter(gave.values())))
+    batch = batches.padded(batches.samples((24, 24)), "right")  # without padding: masks in bf16 are another matter
+    with torch.autocast(device, torch.bfloat16), torch.no_grad():
+        output = model(**{key: value.to(device) for key, value in batch.items()})
+    rough = {"loss": float(output.loss), "logits": output.logits.double().cpu()}
+    _judge_loss(emit, common, f"{called} under autocast", batch, rough)
     _judge_norm(emit, called, model, device)
 
 
@@ -128,8 +133,7 @@ def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
     return max(relative(*pair) for pair in pairs)
 
 
-def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], gave: dict[str, dict[str, Any]]) -> None:
-    found = next(iter(gave.values()))
+def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
     exact = float(loss_of(found["logits"], batch["labels"]))
     emit(
         {

@@ -96,7 +96,9 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
     high = _float64(low, name, job["model"])
     lengths = batches.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
     made = {"equal": batches.samples((lengths[0],) * 2), "unequal": batches.samples(lengths)}
+    torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
     truth = {label: _gradients(high, batches.one_by_one(some), "cpu") for label, some in made.items()}
+    torch.set_default_dtype(torch.float32)
     alone = {label: _gradients(low, batches.one_by_one(some), device) for label, some in made.items()}
     called = tiny_models.label(name, job["model"])
     for padding, position_ids, empty in _FORMS:

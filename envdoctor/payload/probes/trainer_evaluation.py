@@ -18,7 +18,7 @@ from ..probing import batches, tiny_models
 from ..probing.failure import failure
 from ..probing.job import Emit, Job
 from ..probing.plain_decoder import loss_of
-from ..probing.trainers import arguments
+from ..probing.trainers import arguments, tokenizer
 
 PROBE = {
     "title": "evaluation through the installed Trainer, and its collators",
@@ -36,10 +36,10 @@ def run(job: Job, emit: Emit) -> None:
     for tokens, labels in batches.samples(_LENGTHS):
         labels[:-_LABELS] = batches.IGNORED
         samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels})
-    tokenizer = _tokenizer()
+    padding = tokenizer()
     for name, make in (
-        ("DataCollatorForSeq2Seq", lambda: transformers.DataCollatorForSeq2Seq(tokenizer, padding=True)),
-        ("DataCollatorForTokenClassification", lambda: transformers.DataCollatorForTokenClassification(tokenizer)),
+        ("DataCollatorForSeq2Seq", lambda: transformers.DataCollatorForSeq2Seq(padding, padding=True)),
+        ("DataCollatorForTokenClassification", lambda: transformers.DataCollatorForTokenClassification(padding)),
     ):
         case: dict[str, Any] = {
             "case": name,
@@ -62,16 +62,6 @@ def run(job: Job, emit: Emit) -> None:
         emit({**case, "relative": abs(found - exact) / exact, "detail": told})
     except (ImportError, TypeError, AttributeError, ValueError) as error:
         emit({**case, "error": f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]})
-
-
-def _tokenizer() -> Any:
-    """One that pads with 0, made here."""
-    from tokenizers import Tokenizer, models
-
-    words = {f"w{number}": number for number in range(tiny_models.VOCABULARY)}
-    special = {"pad_token": "w0", "unk_token": "w1"}
-    made = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def _collated(batch: Any, samples: list[dict[str, Any]]) -> str:

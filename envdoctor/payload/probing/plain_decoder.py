@@ -11,7 +11,7 @@ __all__ = ["can_follow", "logits_of", "loss_of", "settings"]
 
 IGNORED = -100
 #: Types whose published computation this is; q and k have biases or norms where the weights have them.
-_TYPES = ("llama", "qwen2", "qwen3")
+_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -38,7 +38,10 @@ def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, posi
     count = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // count
     length = tokens.shape[1]
-    seen = torch.ones(length, length, dtype=torch.bool).tril() & mask.bool()[:, None, :]
+    seen = torch.ones(length, length, dtype=torch.bool).tril()
+    if config.model_type == "mistral" and config.sliding_window:  # so many keys, the token's own among them
+        seen = seen.triu(1 - config.sliding_window)
+    seen = seen & mask.bool()[:, None, :]
     seen = (seen | torch.eye(length, dtype=torch.bool))[:, None]  # a row of padding sees itself: nobody looks at it
     angles = positions[:, None, :, None].double() * settings(config)["rope_theta"] ** (
         -torch.arange(0, size, 2, dtype=torch.float64) / size

@@ -52,8 +52,10 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 16, "query_pre_attn_scalar": 16}),
     "phi3": ("phi3", {}),
     "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "gpt2": ("gpt2", {"n_inner": 96}),
 }
-NAMES = ("chatglm-like", *_MODELS)
+#: All whose positions are relative: with learned ones, padding on the left changes what is computed.
+NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2"))
 
 
 class Unavailable(Exception):

@@ -7,18 +7,37 @@ from typing import Any
 import torch
 import transformers
 
-__all__ = ["arguments", "in_order"]
+from . import tiny_models
+
+__all__ = ["arguments", "base_arguments", "in_order", "tokenizer"]
 
 
 def arguments(device: str, **chosen: Any) -> Any:
-    """TrainingArguments; the way to ask for the CPU has two names."""
-    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, "remove_unused_columns": False, **chosen}
+    """TrainingArguments."""
+    return base_arguments(transformers.TrainingArguments, device, **{"remove_unused_columns": False, **chosen})
+
+
+def base_arguments(kind: Any, device: str, **chosen: Any) -> Any:
+    """TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
+    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **chosen}
     if device == "cuda":
-        return transformers.TrainingArguments(**settings)
+        return kind(**settings)
     try:
-        return transformers.TrainingArguments(use_cpu=True, **settings)
+        return kind(use_cpu=True, **settings)
     except TypeError:
-        return transformers.TrainingArguments(no_cuda=True, **settings)
+        return kind(no_cuda=True, **settings)
+
+
+def tokenizer() -> Any:
+    """One that knows the words w3, w4, … by these numbers, made here."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
+    words = {word: number for number, word in enumerate(special.values())}
+    words.update({f"w{number}": number for number in range(len(words), tiny_models.VOCABULARY)})
+    made = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def in_order(model: Any, settings: Any, samples: Any, **chosen: Any) -> Any:

@@ -1,0 +1,237 @@
+"""Does a step of the installed trl change a model as the loss that its method is named for?
+
+One step of SGD with learning rate 1 in float32, over four samples of unequal length in one batch and in two, their
+gradients added: supervised fine-tuning on the tokens of whole texts and of completions alone, against the mean negative
+log probability of the tokens that count; direct preference optimization against -log sigmoid(beta · (chosen -
+rejected)), log probabilities summed over a completion less those of a reference model, which are also taken in advance
+(https://arxiv.org/abs/2305.18290, equation 7). And samples packed into one row must keep the tokens that count and
+those that do not.
+
+https://github.com/huggingface/trl/issues/3728 (packing loses the mask of what counts),
+https://github.com/huggingface/trl/pull/2615 (accumulation multiplies the step of DPO). The Trainer divided by
+the labels of a batch and not by those that something predicts: https://github.com/huggingface/transformers/pull/46204.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..probing import batches, tiny_models
+from ..probing.failure import failure
+from ..probing.job import Emit, Job
+from ..probing.plain_decoder import loss_of
+from ..probing.rounding import relative, vector
+from ..probing.trainers import base_arguments, tokenizer
+
+PROBE = {
+    "title": "steps of the installed trl against its losses in plain torch",
+    "needs": ["torch", "transformers", "accelerate", "datasets", "trl"],
+    "suites": {"full": [{}]},
+    "seconds": {"cpu": 90, "cuda": 120},
+    "memory_mib": 2500,
+}
+
+#: Tokens of the prompts and of the completions, of those that are preferred and of the others.
+_PROMPTS, _CHOSEN, _REJECTED = (3, 9, 5, 2), (11, 2, 7, 17), (4, 13, 2, 8)
+_BETA = 0.5
+_LIMIT = 1e-2
+
+
+def run(job: Job, emit: Emit) -> None:
+    """One observation a method and size of the batch for the judge ``change``, and one for the judge ``exact``."""
+    for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
+        for title, chosen in _FORMS[name]:
+            for size in (4, 2):
+                case: dict[str, Any] = {
+                    "case": f"{name}, {title}, one step of {4 // size} x {size} samples",
+                    "judge": "change",
+                    "dtype": "fp32",
+                    "signature": "training-differs",
+                    "tensors": ["parameters"],
+                    "params": {"method": name.lower(), "micro_batches": 4 // size},
+                    "limit": _LIMIT,
+                }
+                emit({**case, **_told(job, check, size, dict(chosen), case["case"])})
+    emit({"case": "SFT, samples in one row", "judge": "exact", "signature": "packing-labels", **_packed(job)})
+
+
+class _NotOffered(Exception):
+    """This release lacks what the case is about; the message says what."""
+
+
+_FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "SFT": [
+        ("whole texts", {"dataset_text_field": "input_ids", "dataset_kwargs": {"skip_prepare_dataset": True}}),
+        ("completions only", {"completion_only_loss": True}),
+    ],
+    "DPO": [("reference beside", {}), ("reference in advance", {"precompute_ref_log_probs": True})],
+}
+
+
+def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
+    try:
+        found, exact, shorter = check(job, size, chosen)
+    except (_NotOffered, tiny_models.Unavailable) as reason:
+        return {"skip": str(reason)}
+    except (ImportError, TypeError, AttributeError, ValueError, KeyError) as error:
+        return {"error": f"trl cannot run: {type(error).__name__}: {error}"[:500]}
+    except RuntimeError as error:
+        return failure(error, job["device"])
+    off, times = relative(found, exact), float(found.norm() / exact.norm())
+    told = f"{title}: {times:.3g} times as long, off by {off:.2g} of it"
+    if off > _LIMIT and relative(found, exact * shorter) <= _LIMIT:
+        return {"relative": off, "detail": told, "signature": "first-labels-counted", "soft": True}
+    return {"relative": off, "detail": told}
+
+
+def _models(device: str) -> list[Any]:
+    """The model, its twin, and one with other weights for the reference."""
+    made = [tiny_models.build("llama", "eager").to(device) for _ in range(3)]
+    with torch.no_grad():
+        for parameter in made[2].parameters():
+            parameter.mul_(1.5)
+    return made
+
+
+def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
+    """(the change of all parameters by SFTTrainer, the one by the loss itself, that part of it which is left when first
+    labels count that nothing predicts)."""
+    rows = _rows("completion_only_loss" in chosen)
+    model, plain, _ = _models(job["device"])
+    before = vector(model, "data")
+    with _trainer("SFT", model, rows, chosen, size=size) as trainer:
+        trainer.train()
+    summed: Any = 0.0
+    count = 0
+    for row in rows:
+        tokens, labels = (torch.tensor(row[key])[None].to(job["device"]) for key in ("input_ids", "wanted"))
+        some = int((labels[:, 1:] != batches.IGNORED).sum())
+        summed, count = summed + some * loss_of(plain(input_ids=tokens).logits, labels), count + some
+    (summed / count).backward()
+    labelled = sum(label != batches.IGNORED for row in rows for label in row["wanted"])
+    return vector(model, "data") - before, -vector(plain), count / labelled
+
+
+def _rows(masked: bool) -> list[dict[str, Any]]:
+    """Samples whose tokens are there already; ``wanted`` are the labels that follow, and no column of trl."""
+    rows: list[dict[str, Any]] = []
+    for tokens, _ in batches.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
+        prompt = _PROMPTS[len(rows)] if masked else 0
+        mask = [0] * prompt + [1] * (len(tokens) - prompt)
+        wanted = [int(token) if counts else batches.IGNORED for token, counts in zip(tokens, mask)]
+        rows.append({"input_ids": tokens.tolist(), "wanted": wanted, **({"completion_mask": mask} if masked else {})})
+    return rows
+
+
+def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
+    """The same by DPOTrainer, where all of it is left."""
+    made = {
+        key: [tokens.tolist() for tokens, _ in batches.samples(lengths, seed)]
+        for seed, (key, lengths) in enumerate({"prompt": _PROMPTS, "chosen": _CHOSEN, "rejected": _REJECTED}.items())
+    }
+    rows = [
+        {key: "".join(f" w{token}" for token in texts[place]) for key, texts in made.items()}
+        for place in range(len(_PROMPTS))
+    ]
+    model, plain, reference = _models(job["device"])
+    before = vector(model, "data")
+    chosen = {**chosen, "beta": _BETA}
+    with _trainer("DPO", model, rows, chosen, size=size, ref_model=reference) as trainer:
+        trainer.train()
+    _, _, reference = _models(job["device"])
+    losses = []
+    for place, prompt in enumerate(made["prompt"]):
+        edge = []
+        for key in ("chosen", "rejected"):
+            tokens = torch.tensor([*prompt, *made[key][place], tokenizer().eos_token_id])[None].to(job["device"])
+            labels = tokens.clone()
+            labels[:, : len(prompt)] = batches.IGNORED
+            count = int((labels[:, 1:] != batches.IGNORED).sum())
+            with torch.no_grad():
+                usual = loss_of(reference(input_ids=tokens).logits, labels)
+            edge.append(count * (usual - loss_of(plain(input_ids=tokens).logits, labels)))
+        losses.append(-torch.nn.functional.logsigmoid(_BETA * (edge[0] - edge[1])))
+    (sum(losses) / len(losses)).backward()
+    return vector(model, "data") - before, -vector(plain), 1.0
+
+
+@contextmanager
+def _trainer(
+    name: str,
+    model: Any,
+    rows: list[dict[str, Any]],
+    chosen: dict[str, Any],
+    *,
+    size: int,
+    asks: tuple[str, ...] = (),
+    **more: Any,
+) -> Iterator[Any]:
+    """A trainer of trl over these rows with one step before it, in a folder that goes afterwards. ``asks`` are settings
+    without which :class:`_NotOffered` is raised, as without those that were ``chosen``."""
+    import datasets
+    import trl
+
+    kind, settings = getattr(trl, f"{name}Trainer"), getattr(trl, f"{name}Config", None)
+    if settings is None:
+        raise _NotOffered(f"this trl has no {name}Config (0.9 brought it)")
+    known = {field.name for field in dataclasses.fields(settings)}
+    missing = sorted({*chosen, *asks} - known)
+    if missing:
+        raise _NotOffered(f"this trl does not offer {missing[0]}")
+    lengths = {"max_length": 64, "max_seq_length": 64, "max_prompt_length": 32}
+    data = datasets.Dataset.from_list([{key: row[key] for key in row if key != "wanted"} for row in rows])
+    takes = inspect.signature(kind.__init__).parameters
+    words = {"processing_class" if "processing_class" in takes else "tokenizer": tokenizer()}
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        made = base_arguments(
+            settings,
+            model.device.type,
+            output_dir=folder,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=len(rows) // size,
+            max_steps=1,
+            learning_rate=1.0,
+            lr_scheduler_type="constant",
+            optim="sgd",
+            max_grad_norm=0.0,
+            logging_steps=1,
+            gradient_checkpointing=False,  # on by itself in newer releases, as is bf16
+            bf16=False,
+            **{key: value for key, value in lengths.items() if key in known},
+            **chosen,
+        )
+        yield kind(model=model, args=made, train_dataset=data, **words, **more)
+
+
+def _packed(job: Job) -> dict[str, Any]:
+    """Which tokens count in the batches of a trainer that packs."""
+    rows = _rows(True)
+    model = tiny_models.build("llama", "eager").to(job["device"])
+    chosen = {"completion_only_loss": True, "packing": True}
+    try:
+        with _trainer("SFT", model, rows, chosen, size=1, asks=("packing_strategy",)) as trainer:
+            counted: Counter[tuple[int, int]] = Counter()
+            for batch in trainer.get_train_dataloader():
+                for tokens, labels in zip(batch["input_ids"], batch["labels"]):
+                    counted.update(zip(tokens.tolist(), labels.tolist()))
+    except (_NotOffered, tiny_models.Unavailable) as reason:
+        return {"skip": str(reason)}
+    except Exception as error:
+        return failure(error, job["device"])
+    exact: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        exact.update(zip(row["input_ids"], row["wanted"]))
+    wrong = sum(((counted - exact) + (exact - counted)).values()) // 2
+    return {
+        "equal": not wrong,
+        "tensors": ["labels"],
+        "detail": f"{wrong} of {sum(exact.values())} labels are not those that were asked for",
+    }
