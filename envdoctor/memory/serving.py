@@ -38,6 +38,8 @@ _GRAPHS = 1.0
 def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     given, config = settings_of(facts), model.config
+    if (engine := given.get("framework")) in ("sglang", "lmdeploy"):
+        raise MemoryProblem(f"{engine} divides what is free, not the whole GPU: only vLLM is predicted yet")
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.value("gpu"), 2)
     if gpu is None or not isinstance(length, int):

@@ -36,12 +36,15 @@ def loss_of(output: Any) -> Any:
 
 
 def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
-    """The loss above which a step has lost what it knew; infinite where the labels are no tokens."""
+    """The loss above which a step has lost what it knew; infinite where it is no mean over labels that are tokens: that
+    of CTC is a sum, which grows with the length of a clip."""
     labels: Any = batch.get("labels")
     config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     words = getattr(text, "vocab_size", None)
     if getattr(labels, "ndim", 0) != 2 or not isinstance(words, int) or words < 2 or labels.is_floating_point():
+        return math.inf
+    if hasattr(text, "ctc_loss_reduction"):
         return math.inf
     return _WORSE * math.log(words)
 

@@ -44,9 +44,11 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
 
 def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     """What is not finite before anything is computed: data or weights."""
-    bad = [name for name, value in tensors_of(batch).items() if value.is_floating_point() and not _finite(value)]
-    if bad:
-        return {"watch.where": "data", "watch.module": bad[0]}
+    given = {name: value for name, value in tensors_of(batch).items() if value.is_floating_point()}
+    for name, value in given.items():
+        # A mask that is added to logits hides a key by -inf.
+        if not _finite(value.clamp(min=-1.0) if "mask" in name else value):
+            return {"watch.where": "data", "watch.module": name}
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             owner = model.get_submodule(name.rpartition(".")[0])

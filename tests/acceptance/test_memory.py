@@ -107,6 +107,7 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) 
         ({"max_length": ""}, "the length is not known: give the longest sample in tokens"),
         ({"stage": "kto"}, "the memory of the stage kto is not predicted yet"),
         ({"method": "lora", "optimizer": "apollo"}, "the memory of the optimizer apollo is not known"),
+        ({"framework": "sglang"}, "sglang divides what is free, not the whole GPU: only vLLM is predicted yet"),
     ],
 )
 def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, str], sentence: str) -> None:

@@ -50,6 +50,7 @@ def test_another_repository_that_was_named_before_is_no_change(maps: Callable[..
     assert maps({"AutoModel": "o/x--a.A"}, {"AutoModel": "o/x--a.A", "AutoConfig": "b.B"}) == [
         ("auto-map-changed", "AutoConfig", None, "b.B")
     ]
+    assert maps({"AutoModel": "o/x--a.A"}, {"AutoModel": "o/x--a.B"})[0][0] == "auto-map-changed"
 
 
 def test_tokenizers_have_two_classes(maps: Callable[..., Any]) -> None:

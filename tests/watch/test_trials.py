@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 from token_samples import tokens  # noqa: E402
 
 from envdoctor.watch import RunStopped, Watch  # noqa: E402
+from envdoctor.watch.losses import worst_of  # noqa: E402
 
 NAN = float("nan")
 
@@ -109,6 +112,14 @@ def test_a_run_that_diverges_is_stopped_and_not_saved_on(tiny):
     assert [event["watch.event"] for event in events] == ["diverged"]
     assert events[0]["watch.step"] < 5 and findings(trainer) == ["watch-diverged"]
     assert not list(Path(trainer.args.output_dir).glob("checkpoint-*"))
+
+
+def test_a_loss_that_is_a_sum_over_a_clip_is_not_held_against_guessing():
+    labels = {"labels": torch.ones(2, 9, dtype=torch.long)}
+    model = SimpleNamespace(config=transformers.Wav2Vec2Config(vocab_size=32))
+    assert worst_of(model, labels) == math.inf
+    model.config = transformers.WhisperConfig(vocab_size=32)
+    assert worst_of(model, labels) == pytest.approx(1.5 * math.log(32))
 
 
 class In(torch.nn.Module):

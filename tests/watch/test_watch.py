@@ -13,6 +13,8 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt")
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
+from token_samples import tokens  # noqa: E402
+
 from envdoctor.watch import RunStopped, Watch  # noqa: E402
 
 
@@ -116,12 +118,15 @@ def test_data_that_is_not_finite_is_named(tiny):
     assert (event["watch.step"], event["watch.where"], event["watch.module"]) == (4, "data", "inputs_embeds")
 
 
-def test_a_module_with_a_bad_forward_is_named_and_its_parents_are_not(tiny):
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_module_with_a_bad_forward_is_named_and_neither_its_parents_nor_a_mask_of_inf(tiny, masked):
     def poison(model):
         module = model.model.layers[1].mlp.act_fn
         module.register_forward_hook(lambda _, __, output: output / 0.0 * 0.0)
 
-    (event,) = run(tiny(callbacks=[At(1, poison), Watch()])).events
+    causal = torch.full((20, 20), -float("inf")).triu(1)[None]
+    samples = [{**sample, "attention_mask": causal} for sample in tokens(64)] if masked else None
+    (event,) = run(tiny(samples, callbacks=[At(1, poison), Watch()])).events
     assert (event["watch.step"], event["watch.where"]) == (1, "forward")
     assert event["watch.module"] == "model.layers.1.mlp.act_fn"
 

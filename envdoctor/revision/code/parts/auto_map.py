@@ -24,7 +24,8 @@ class _Reference(NamedTuple):
 
 
 def compare_auto_maps(revisions: Revisions) -> tuple[list[Change], list[Unread]]:
-    """Changed entries, and those that now point into another repository; a revision does not pin what is there."""
+    """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
+    there."""
     changes: list[Change] = []
     unread: list[Unread] = []
     for path in AUTO_MAP_FILES:
@@ -38,11 +39,12 @@ def compare_auto_maps(revisions: Revisions) -> tuple[list[Change], list[Unread]]
 
 
 def _differences(path: str, before: Mapping[str, _Reference], after: Mapping[str, _Reference]) -> Iterator[Change]:
+    known = {one.repository for one in before.values()}
     for key in sorted({**before, **after}):
         one, two = before.get(key), after.get(key)
         if one == two:
             continue
-        points_away = two is not None and two.repository is not None
+        points_away = two is not None and two.repository not in (None, *known)
         yield Change(
             "code",
             "auto-map-other-repository" if points_away else "auto-map-changed",
