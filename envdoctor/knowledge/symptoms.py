@@ -84,8 +84,14 @@ def _last(log: Log, pieces: Sequence[str]) -> int | None:
 
 
 def _in_order(line: str, pieces: Sequence[str]) -> bool:
-    place = 0
-    for piece in pieces:
+    """The first piece begins where a word does: what is said of SFTTrainer is not said of Trainer."""
+    place = line.find(pieces[0])
+    while place > 0 and pieces[0][0].isalnum() and line[place - 1].isalnum():
+        place = line.find(pieces[0], place + 1)
+    if place < 0:
+        return False
+    place += len(pieces[0])
+    for piece in pieces[1:]:
         place = line.find(piece, place)
         if place < 0:
             return False

@@ -44,7 +44,14 @@ _DOTTED = r"[^\W\d]\w{0,99}(?:\.\w{1,100}){0,30}"
 _PLACE = re.compile(r"\(((?:/|~|[A-Za-z]:\\|\.{1,2}/)[^)]{1,500}|unknown location)\)")
 _SUSPECTED = ("consider renaming", "circular import")
 #: Requirements that libraries check themselves (transformers' require_version, optimum, accelerate).
-_REQUIREMENT = r"([A-Za-z][\w.-]{0,60}) ?((?:[<>=!~]=?=?[\w.*+!]{1,40},?){1,4})"
+_REQUIREMENT = r"([A-Za-z][\w.-]{0,60}) ?((?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
+#: How they say it: name, specifiers, the version that was found. The last one names no version.
+_DEMANDS = (
+    rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})",
+    rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?",
+    rf"{_REQUIREMENT}() is required|'{_REQUIREMENT}()'",
+    r"requires? [^']{1,120}'(?:python -m )?pip install (?:-U )?([A-Za-z][\w.-]{0,60})()()'",
+)
 
 
 def failure_of(message: str) -> Failure | None:
@@ -146,15 +153,9 @@ def _lazy_module(message: str) -> Failure | None:
 
 
 def _demanded(message: str) -> Failure | None:
-    found = _search(
-        rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})", message
-    )
+    found = next(filter(None, (_search(pattern, message) for pattern in _DEMANDS)), None)
     if found is None:
-        found = _search(rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?", message)
-    if found is None:
-        found = _search(rf"{_REQUIREMENT}() is required|'{_REQUIREMENT}()'", message)
-        if found is None:
-            return None
+        return None
     parts = [part for part in found.groups() if part is not None]
     return Failure("demand", message, requirement=parts[0] + parts[1].rstrip(",."), found=parts[2].rstrip("."))
 

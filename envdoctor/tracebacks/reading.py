@@ -36,7 +36,7 @@ class _Error(NamedTuple):
     line: int
 
 
-_NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit)(?=\s{0,3}:|\Z)")
+_NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit|DistributionNotFound)(?=\s{0,3}:|\Z)")
 _SAYS = re.compile(r"\s{0,3}:\s*")
 #: No error has so many lines in front of it that belong to it, and no text so many errors that matter.
 _MESSAGE_LINES, _ERRORS = 6, 200

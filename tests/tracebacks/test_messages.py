@@ -126,6 +126,12 @@ def test_a_method_that_is_called_with_more_than_it_takes():
             "0.20.1",
         ),
         ("Using the 'Trainer' with 'PyTorch' requires 'accelerate>=0.26.0': Please run", "accelerate>=0.26.0", ""),
+        ("Using 'low_cpu_mem_usage=True' requires Accelerate: 'pip install accelerate'", "accelerate", ""),
+        (
+            "The 'transformers<4.45,>=4.33' distribution was not found and is required by x",
+            "transformers<4.45,>=4.33",
+            "",
+        ),
         ("Found an incompatible version of auto-gptq, requires 'auto-gptq>=0.4.99'", "auto-gptq>=0.4.99", ""),
     ],
 )

@@ -27,6 +27,7 @@ _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
 #: The group that uv installs unless it is told otherwise.
 _DEFAULT = "dev"
 _OWN = ("virtual", "editable", "directory")
+_Asked = tuple[str, str, str]
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
@@ -43,10 +44,10 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         for extra in ("", _DEFAULT, *wish.names):
             walk.enter(root, extra, True)
     walk.run()
-    found = []
+    found, own = [], set(roots)
     for number, entry in enumerate(entries):
         sure = walk.reached.get((number, ""), False)
-        if sure is not False and (number not in roots or "version" in entry.table):
+        if sure is not False and (number not in own or "version" in entry.table):
             found.append(_locked(entry, path, wish, sure=sure is True))
     left = sorted({extra for root in roots for extra in _extras(packages[root])} - {_DEFAULT, *wish.names})
     notes = [f"{left_out(left)}; --lock '{path}[{left[0]}]' takes one"] if left else []
@@ -61,11 +62,15 @@ class _Walk:
 
     def __init__(self, packages: list[dict[str, Any]], wish: Wish) -> None:
         self._packages, self._wish = packages, wish
-        self._by_name: dict[str, list[int]] = {}
+        #: Who answers to a name, to its version ("" for any) and to an extra ("" for none).
+        self._called: dict[_Asked, list[int]] = {}
         for number, package in enumerate(packages):
-            self._by_name.setdefault(str(package.get("name")), []).append(number)
+            for extra in ("", *_extras(package)):
+                for version in {"", str(package.get("version", ""))}:
+                    self._called.setdefault((str(package.get("name")), version, extra), []).append(number)
         self.reached: dict[tuple[int, str], bool | None] = {}
         self._waiting: list[tuple[int, str]] = []
+        self._asked: set[tuple[_Asked, bool | None]] = set()
 
     def roots(self) -> list[int]:
         """The project; where it is not told which that is, every package of one's own, else all packages."""
@@ -89,12 +94,17 @@ class _Walk:
                 there = counts(str(wanted.get("marker", "")), self._wish)
                 if there is False:
                     continue
-                named = self._by_name.get(str(wanted.get("name")), [])
-                version = wanted.get("version")
-                fitting = [one for one in named if version is None or self._packages[one].get("version") == version]
-                for one in fitting:
-                    for name in ("", *words(wanted.get("extra"))):
-                        self.enter(one, name, (sure and there) if len(fitting) == 1 else None)
+                name, version = str(wanted.get("name")), str(wanted.get("version", ""))
+                alone = len(self._called.get((name, version, ""), ())) == 1
+                for extra_of_it in ("", *words(wanted.get("extra"))):
+                    self._ask((name, version, extra_of_it), (sure and there) if alone else None)
+
+    def _ask(self, asked: _Asked, sure: bool | None) -> None:
+        """Enter all that are meant, once: a lock may ask for thousands of one name thousands of times."""
+        if (asked, sure) not in self._asked:
+            self._asked.add((asked, sure))
+            for one in self._called.get(asked, ()):
+                self.enter(one, asked[2], sure)
 
 
 def _extras(package: dict[str, Any]) -> Iterator[str]:
