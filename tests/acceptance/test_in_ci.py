@@ -106,7 +106,9 @@ def test_the_upkeep_of_the_matrix_and_the_site_of_the_rules_call_what_is_there()
     assert len(tools) == 4 and all((ROOT / tool).is_file() for tool in tools)
     site = (ROOT / "examples/ci/rule-pages.yml").read_text(encoding="utf-8")
     tools = re.findall(r"- run: python (tools/\w+\.py) pages/\S+", site)
-    assert len(tools) == 2 and all((ROOT / tool).is_file() for tool in tools) and yaml.safe_load(site)["jobs"]["publish"]
+    assert (
+        len(tools) == 2 and all((ROOT / tool).is_file() for tool in tools) and yaml.safe_load(site)["jobs"]["publish"]
+    )
     assert "envdoctor matrix lint --stale 180" in told
 
 
