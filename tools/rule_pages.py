@@ -3,7 +3,7 @@
     python tools/rule_pages.py DIR
 
 The pages are not kept in the repository: they say what the rules say, and every change of a rule would be made twice.
-A site, or a wiki, is made of them.
+``examples/ci/rule-pages.yml`` makes a site of them.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class _New:
         ways: list[dict[str, str]] = [{}]
         because = ""
         for turn in range(1, _TURNS + 1):
-            self._progress(f"resolving, turn {turn}")
+            self._progress(self._page.say("resolving, turn {turn}", turn=turn))
             for bounds in ways:
                 torch = self._torch(facts, [*lines, *bounds])
                 if isinstance(torch, str):

@@ -26,9 +26,10 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
     """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
     known = facts.value("model.registered_since")
     since = _since(facts, matrix) if isinstance(known, Unknown) else known
-    asked = [f"transformers>={since}"] if isinstance(since, str) else []
     rows = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
-    asked += [line for row in rows for line in row["asks"] if "[" not in line]
+    asked = [line for row in rows for line in row["asks"] if "[" not in line]
+    if isinstance(since, str) and not any(line.startswith("transformers>=") for line in asked):
+        asked.insert(0, f"transformers>={since}")
     asked += _of_frameworks(facts, matrix)
     if not asked:
         return ""

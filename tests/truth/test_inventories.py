@@ -17,6 +17,8 @@ INVENTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))
 #: Parts that these images carry and do not use; fixtures/inventories/README.md says how each was looked at.
 _FSSPEC = {"datasets-before-2-14-6-fails-with-fsspec-2023-10"}
 _ACCELERATE = {"accelerate-too-old-for-transformers-trainer"}
+_DEEPSPEED = {"deepspeed-import-fails-on-torch-2-4"}
+_TORCHVISION = {"torchvision-of-another-torch-release"}
 _TORCHAO = {"peft-0-19-lora-fails-beside-older-torchao"}
 TRUE = {
     "colab-gpu-2026-05": _TORCHAO,
@@ -25,6 +27,9 @@ TRUE = {
     "infinity-0.0.32": _FSSPEC,
     "infinity-0.0.55": _FSSPEC,
     "infinity-0.0.77": _FSSPEC,
+    "llamafactory-recommended-0.9.2": _DEEPSPEED,
+    "llamafactory-recommended-0.9.3": _DEEPSPEED | _TORCHVISION,
+    "llamafactory-recommended-0.9.4": _DEEPSPEED | _TORCHVISION,
     "lorax-0.12.1": _FSSPEC | _ACCELERATE,
     "sagemaker-distribution-4.0.0": {"datasets-before-2-14-7-fails-with-pyarrow-21"},
 }

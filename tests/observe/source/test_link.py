@@ -121,19 +121,13 @@ def test_what_would_fail_behind_it_is_told_of_other_packages_too(tmp_path: Path)
     folder = tmp_path / "packages"
     write(folder, "transformers", "5.23.0", __init__="")
     write(folder, "huggingface_hub", "1.0", __init__="")
-    write(folder, "optimum", "2.0", __init__="from transformers import Gone\n")
-    (folder / "optimum" / "version.py").write_text("")
-    (folder / "optimum" / "exporters").mkdir()
-    (folder / "optimum" / "exporters" / "__init__.py").write_text("")
-    (folder / "optimum" / "exporters" / "tasks.py").write_text(
-        "from transformers import Lost\nfrom huggingface_hub import left\nclass TasksManager: ...\n"
+    write(folder, "accelerate", "1.15.0", __init__="from transformers import Gone\n")
+    (folder / "accelerate" / "utils.py").write_text(
+        "from transformers import Lost\nfrom huggingface_hub import left\nset_seed = None\n"
     )
     first, behind = links(read(folder))
-    assert (first["name"], first["stops"]) == (
-        "transformers.Gone",
-        "import optimum.version, from optimum.exporters.tasks import TasksManager",
-    )
+    assert first["name"] == "transformers.Gone" and first["stops"].startswith("import accelerate, ")
     assert (behind["name"], behind["stops"]) == (
         "huggingface_hub.left",
-        "from optimum.exporters.tasks import TasksManager",
+        "from accelerate.utils import set_seed",
     )
