@@ -1,7 +1,8 @@
-"""Write matrices/tables/memory-forms.toml anew: python tools/refresh_memory_forms.py FORMS.jsonl ...
+"""Bring types into matrices/tables/memory-forms.toml: python tools/refresh_memory_forms.py FORMS.jsonl ...
 
-The files are what ``tools/memory_forms/trace_forms.py`` printed in environments with different transformers. Of each
-job those sums stay that are the largest at one of many real shapes; what is never a ten-thousandth is left out.
+The files are what ``tools/memory_forms/trace_forms.py`` printed in environments with different transformers; what the
+table says of the same job and release is replaced, the rest stays. Of each job those sums are kept that are the largest
+at one of many real shapes; what is never a ten-thousandth is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from memory_forms.shapes import LEAST, shape_of
 
+from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.memory.shipped import form_words
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"
@@ -51,6 +53,11 @@ def text(terms: Poly) -> str:
     return " + ".join(f"{round(factor, 6):g} {names}".strip() for names, factor in sorted(terms.items()) if factor)
 
 
+def poly(text_: str) -> Poly:
+    """The other way round."""
+    return {names: float(factor) for factor, _, names in (part.partition(" ") for part in text_.split(" + ") if part)}
+
+
 def with_layers(pairs: Mapping[str, Sequence[float]]) -> Poly:
     """Products with L from what stands beside the layers and what is in each."""
     found: Poly = {}
@@ -82,8 +89,8 @@ def peaks(forms: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, dict[str, 
         segment, operation, terms = read[place]
         wholes = values(merged[place])
         small: dict[str, Poly] = {}
-        for label, poly in terms.items():
-            for names, factor in poly.items():
+        for label, sums in terms.items():
+            for names, factor in sums.items():
                 one = values({names: factor})
                 if any(abs(size) > _NOTHING * whole for size, whole in zip(one, wholes, strict=True)):
                     small.setdefault(label, {})[names] = factor
@@ -94,8 +101,8 @@ def peaks(forms: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, dict[str, 
 def merged_terms(terms: Mapping[str, Poly]) -> Poly:
     """One sum of all that is held."""
     found: Poly = {}
-    for poly in terms.values():
-        for names, factor in poly.items():
+    for sums in terms.values():
+        for names, factor in sums.items():
             found[names] = found.get(names, 0.0) + factor
     return found
 
@@ -131,26 +138,43 @@ def drift(jobs: Mapping[tuple[str, str, str], Any]) -> dict[str, float]:
     return worst
 
 
+def present(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, str, str], Any]]:
+    """The models and the jobs of the table."""
+    jobs: dict[tuple[str, str, str], Any] = {}
+    for row in table["form"]:
+        terms = {label: poly(one) for label, one in row["terms"].items()}
+        for release, words in itertools.product(row["releases"], row["jobs"]):
+            kind, _, minor = release.partition(" ")
+            jobs.setdefault((kind, words, minor), []).append((row["segment"], row["operation"], terms))
+    return {row["key"]: row for row in table["model"]}, jobs
+
+
+def model_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table says of a type."""
+    kind = record["type"]
+    row = {"key": kind, "tied": kind in _TIED, "attention": record["attention"], "modules": record["modules"]}
+    row["least"] = LEAST.get(kind, LEAST[""])
+    return {**row, **{part: text(with_layers(record[part])) for part in ("linear", "rest")}}
+
+
 def body(paths: Sequence[str]) -> str:
     """The rows."""
-    models: dict[str, dict[str, Any]] = {}
-    jobs: dict[tuple[str, str, str], Any] = {}
+    models, jobs = present(load_matrix().table("memory-forms"))
     for record in read_lines(paths):
         if "modules" in record:
-            models[record["type"]] = record
+            models[record["type"]] = model_row(record)
         elif "forms" in record:
             jobs[record["type"], words_of(record["job"]), record["minor"]] = peaks(record["forms"])
     lines = ["[drift]", *(f"{method} = {round(share + 0.005, 2):g}" for method, share in sorted(drift(jobs).items()))]
-    for kind, record in sorted(models.items()):
-        parts = [text(with_layers(record[part])) for part in ("linear", "rest")]
-        modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in record["modules"].items())
-        lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(kind in _TIED).lower()}"]
-        lines += [f"least = {json.dumps(LEAST.get(kind, LEAST['']))}", f"modules = {{ {modules} }}"]
-        lines += [f'linear = "{parts[0]}"', f'rest = "{parts[1]}"']
+    for kind, row in sorted(models.items()):
+        modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in row["modules"].items())
+        lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(row['tied']).lower()}"]
+        lines += [f'attention = "{row["attention"]}"', f"least = {json.dumps(row['least'])}"]
+        lines += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
     contents: dict[str, dict[str, list[str]]] = {}
     for (kind, words, minor), found in sorted(jobs.items()):
         for segment, operation, terms in found:
-            told = ", ".join(f"{json.dumps(label)} = {json.dumps(text(poly))}" for label, poly in sorted(terms.items()))
+            told = ", ".join(f"{json.dumps(label)} = {json.dumps(text(sums))}" for label, sums in sorted(terms.items()))
             content = f'segment = "{segment}"\noperation = "{operation}"\nterms = {{ {told} }}'
             contents.setdefault(content, {}).setdefault(f"{kind} {minor}", []).append(words)
     for content, releases in contents.items():

@@ -129,7 +129,8 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
     versions = _versions(facts)
     cache = cache_home(sources.environ) if sources.cache else None
     traced: Source = Tracer(place, versions, cache)
-    shipped: Source = Shipped(matrix.table("memory-forms"), versions["transformers"])
+    # Code of the model's own is the same whatever release is installed.
+    shipped: Source = Shipped(matrix.table("memory-forms"), None if model.nearest else versions["transformers"])
     if (parameters := stored_parameters(_folder(facts, sources))) is not None:
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced

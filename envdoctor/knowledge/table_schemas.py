@@ -126,7 +126,8 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "model": tables(
             table(
                 {
-                    **{"key": TEXT, "tied": FLAG, "least": TEXTS, "modules": mapping(TEXT, TEXTS)},
+                    **{"key": TEXT, "tied": FLAG, "attention": TEXT, "least": TEXTS},
+                    "modules": mapping(TEXT, TEXTS),
                     **{"linear": TEXT, "rest": TEXT},
                 }
             ),

@@ -17,7 +17,15 @@ __all__ = ["sharing"]
 #: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
 _BUCKET = 5e8
 _LIVE = 1e9
-_DIVIDED = ("weights", "adapters", "gradients", "optimizer states", "temporary values of the optimizer")
+#: FSDP's; a reference model is among them (prepare_fsdp in trl/models/utils.py, with the same offload).
+_DIVIDED = (
+    "weights",
+    "adapters",
+    "reference model",
+    "gradients",
+    "optimizer states",
+    "temporary values of the optimizer",
+)
 
 
 def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
@@ -66,8 +74,8 @@ class _Run(NamedTuple):
         whole = new.get("weights", 0.0)
         kept = 0.0 if self.given.get("offload_param") else whole / self.processes
         new["weights"] = kept + min(4 * self.layer + live, whole)
-        if "reference model" in new:
-            new["reference model"] /= self.processes
+        if "reference model" in new:  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new["reference model"] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
         new["communication buffers"] = 2 * (self.given.get("reduce_bucket") or _BUCKET)
         return new
 
@@ -75,5 +83,5 @@ class _Run(NamedTuple):
         """Everything is divided, and two layers are whole at a time: the one that computes and the next."""
         new = {name: size / (self.processes if name in _DIVIDED else 1) for name, size in terms.items()}
         if self.given.get("offload_param"):
-            new.update({"weights": 0.0, "optimizer states": 0.0})
+            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
         return {**new, "gathered layers": 2 * self.layer * self.width}

@@ -40,7 +40,7 @@ def form_words(job: Row, targets: str) -> str:
     again = job["checkpointing"]
     upcast = bool(job["quantized"] and job["quantized"]["upcast"])
     words = [method, targets, "float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
-    words += ["upcast" if upcast else "", job["attention"] or "sdpa", "padded" if job["padded"] else ""]
+    words += ["upcast" if upcast else "", job["attention"], "padded" if job["padded"] else ""]
     words += ["checkpointing" if again else "", "dropout" if dropout else ""]
     return " ".join(word for word in words if word)
 
@@ -81,6 +81,7 @@ class Shipped:
             return str(error)
 
     def _trace(self, model: Row, job: Row) -> Trace:
+        job = {**job, "attention": job["attention"] or model["attention"]}
         run = _Run(model, job)
         whole, least = self._targets(model, job)
         found = self._rows(model["key"], form_words(job, whole))

@@ -56,3 +56,9 @@ def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., 
     text = " ".join(check("--set", "gpu.name=A6000", model=str(tmp_path)).out.split())
     assert "whether this run fits into memory was not judged: envdoctor memory --model" in text
     assert "--recipe train.yaml --set recipe.max_length=2048" in text
+
+
+def test_a_model_with_code_of_its_own_has_a_number_with_any_transformers(check: Callable[..., Any]) -> None:
+    words = ("--set", "gpu.name=T4", "--set", "pkg.transformers=4.37.2", "--format", "json")
+    section = check(*words, model="chatglm3-6b").json["sections"]["memory"]
+    assert (section["level"], section["verdict"]) == ("shipped", "does-not-fit")

@@ -58,14 +58,28 @@ def test_fsdp_divides_all_but_activations() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, 16e9),
+        ({"zero_stage": 2}, 16e9),
+        ({"zero_stage": 3}, 2e9),
+        ({"zero_stage": 3, "offload_param": "cpu"}, 0.0),
+        ({"fsdp": True}, 2e9),
+        ({"fsdp": True, "offload_param": "cpu"}, 0.0),
+    ],
+)
+def test_a_reference_model_is_divided_and_offloaded_as_the_trained_one(given: dict[str, Any], size: float) -> None:
+    terms = sharing({"world_size": 8, **given}, MODEL, TRAINED)({**FULL, "reference model": 16e9})
+    assert terms["reference model"] == size
+
+
 @pytest.mark.parametrize("given", [{"zero_stage": 3}, {"fsdp": True}])
 def test_without_the_number_of_processes_there_is_no_number(given: dict[str, Any]) -> None:
     with pytest.raises(MemoryProblem, match="number of processes"):
         sharing(given, MODEL, TRAINED)
 
 
-def test_stage_3_divides_the_reference_model_and_has_one_bucket() -> None:
-    terms = dict(sharing({"world_size": 8, "zero_stage": 3}, MODEL, TRAINED)({**FULL, "reference model": 16e9}))
-    assert (terms["reference model"], terms["communication buffers"]) == (2e9, 1e9)
-    small = sharing({"world_size": 8, "zero_stage": 3, "reduce_bucket": 4096**2}, MODEL, TRAINED)(FULL)
-    assert small["communication buffers"] == 2 * 4096**2
+def test_stage_3_has_one_bucket() -> None:
+    assert shared(zero_stage=3)["communication buffers"] == 1e9
+    assert shared(zero_stage=3, reduce_bucket=4096**2)["communication buffers"] == 2 * 4096**2

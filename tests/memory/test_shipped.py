@@ -58,9 +58,11 @@ def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], g
         ("phi3", (5120, 17920, 40, 10, 128, 100352), {}, 136.527),
         ("glm4", (4096, 13696, 32, 2, 128, 151552), {"training": False, "tokens": [8192]}, 18.910),
         ("glm4", (4096, 13696, 32, 2, 128, 151552), {"lora": LORA, "amp": "bfloat16", "checkpointing": True}, 21.901),
+        # Its own attention, in transformers 5.23, is eager.
+        ("gemma2", (3584, 14336, 16, 8, 256, 256000), {"attention": None}, 102.558),
     ],
 )
-def test_phi_4_and_glm_4_0414(kind: str, sizes: tuple[int, ...], changes: dict[str, Any], gib: float) -> None:
+def test_phi_4_glm_4_0414_and_gemma_2(kind: str, sizes: tuple[int, ...], changes: dict[str, Any], gib: float) -> None:
     names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
     config = {"model_type": kind, "num_hidden_layers": 40, **dict(zip(names, sizes, strict=True))}
     found = answer(config=config, **changes)

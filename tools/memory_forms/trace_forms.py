@@ -50,9 +50,9 @@ def config_of(kind: str) -> dict[str, Any]:
     }
 
 
-def jobs() -> Iterator[dict[str, Any]]:
-    """The jobs by what the table distinguishes."""
-    kernels = [("sdpa", False), ("sdpa", True), ("eager", True)]
+def jobs(usual: str) -> Iterator[dict[str, Any]]:
+    """The jobs by what the table distinguishes; ``usual`` is the attention that the type takes by itself."""
+    kernels = list(itertools.product(("sdpa", "eager"), (False, True)))
     yield from (job(method="infer", attention=attention) for attention in ("sdpa", "eager"))
     for dtype, (attention, padded), again in itertools.product(("bfloat16", "float32"), kernels, (False, True)):
         amp = "bfloat16" if dtype == "float32" else None
@@ -60,14 +60,15 @@ def jobs() -> Iterator[dict[str, Any]]:
     for targets, (attention, padded), again in itertools.product(TARGETS, kernels, (True, False)):
         lora = {"method": "lora", "attention": attention, "padded": padded, "checkpointing": again, "targets": targets}
         yield job(**lora, amp="bfloat16")
-        if attention == "sdpa":
+        if attention == usual:
             yield job(**lora)
-        if attention == "sdpa" and not again:
+        if attention == usual and not again:
+            yield job(**lora, dropout=True)
             yield job(**lora, amp="bfloat16", dropout=True)
     for upcast, padded, again in itertools.product((True, False), (False, True), (False, True)):
         if again or upcast:
             packed = {"method": "qlora", "targets": "all-linear", "quantized": {"double": False, "upcast": upcast}}
-            yield job(**packed, amp="bfloat16", padded=padded, checkpointing=again)
+            yield job(**packed, amp="bfloat16", attention=usual, padded=padded, checkpointing=again)
 
 
 def job(**told: Any) -> dict[str, Any]:
@@ -84,13 +85,14 @@ def job(**told: Any) -> dict[str, Any]:
 
 
 def modules_of(kind: str, trace: Any) -> dict[str, Any]:
-    """The numbers of the type's parameters: outside the layers, in a layer, and of each linear layer in and out."""
+    """Of a type: the attention that it takes by itself, the numbers of its parameters outside the layers and in a
+    layer, and each linear layer's in and out."""
     import torch
 
     config = trace.parse_config(config_of(kind))
     depths, sums = (4, 6), []
     for depth in depths:
-        model = trace.build(trace.cut_config(config, _LAYERS, depth), job(method="infer", attention="eager"))
+        model = trace.build(trace.cut_config(config, _LAYERS, depth), job(method="infer", attention=None))
         head = model.get_output_embeddings()
         counted: dict[str, dict[str, float]] = {"linear": {}, "rest": {}}
         named: dict[str, list[str]] = {}
@@ -105,7 +107,7 @@ def modules_of(kind: str, trace: Any) -> dict[str, Any]:
                 named[name.rpartition(".")[2]] = [f"{factor:g} {names}" for factor, names in sides]
         sums.append(counted)
     low, high = sums
-    out: dict[str, Any] = {"modules": named}
+    out: dict[str, Any] = {"attention": model.config._attn_implementation, "modules": named}
     for part in ("linear", "rest"):
         names = {*low[part], *high[part]}
         each = {n: (high[part].get(n, 0.0) - low[part].get(n, 0.0)) / (depths[1] - depths[0]) for n in names}
@@ -150,11 +152,12 @@ def main() -> int:
     for kind in sys.argv[1:]:
         common = {"type": kind, "transformers": transformers.__version__}
         try:
-            print(json.dumps({**common, **modules_of(kind, trace)}), flush=True)
+            model = modules_of(kind, trace)
         except (trace.Refused, Unreadable) as error:
             print(json.dumps({**common, "refused": str(error)}), flush=True)
             continue
-        for wanted in jobs():
+        print(json.dumps({**common, **model}), flush=True)
+        for wanted in jobs(model["attention"]):
             told = {name: wanted[name] for name in ("method", "load_dtype", "amp", "attention", "padded")}
             told.update({name: wanted[name] for name in ("checkpointing", "targets", "dropout", "quantized")})
             try:
