@@ -102,7 +102,7 @@ def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | 
 
 def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
     outcome = _attempt(rule, read, read, (), item, registry)
-    if outcome.holds is False:  # what is known says no: nothing needs to be assumed
+    if not rule.assume:  # as most rules
         return outcome
     needed = [entry for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
