@@ -32,17 +32,17 @@ def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
     if alternative in ("absent", "present"):
         if isinstance(value, Records) and not value.items and value.incomplete is not None:
             return None  # there may be items that were not seen
-        return Answer(_is_absent(value) is (alternative == "absent"))
+        return YES if _is_absent(value) is (alternative == "absent") else NO
     if isinstance(value, Absent):
         return NO
     if kind == "boolean":
-        return Answer(value is alternative)
+        return YES if value is alternative else NO
     if kind == "text":
-        return Answer(isinstance(value, str) and glob_fits(value.lower(), alternative))
+        return YES if isinstance(value, str) and glob_fits(value.lower(), alternative) else NO
     if kind == "texts":
-        return Answer(isinstance(value, tuple) and any(glob_fits(item.lower(), alternative) for item in value))
+        return YES if isinstance(value, tuple) and any(glob_fits(item.lower(), alternative) for item in value) else NO
     if kind == "number":
-        return Answer(all(_numbers(value, operator, float(operand)) for operator, operand in alternative))
+        return YES if all(_numbers(value, operator, float(operand)) for operator, operand in alternative) else NO
     if kind == "dotted":
         return _dotted(str(value), alternative)
     return _version(str(value), alternative)
@@ -60,7 +60,7 @@ def _dotted(value: str, comparisons: list[list[str]]) -> Answer | None:
     left = dotted(value)
     if left is None:
         return None
-    return Answer(all(compare(left, operator, dotted(operand)) for operator, operand in comparisons))
+    return YES if all(compare(left, operator, dotted(operand)) for operator, operand in comparisons) else NO
 
 
 def _version(value: str, comparisons: list[list[str]]) -> Answer | None:

@@ -45,6 +45,8 @@ class _Clause(NamedTuple):
 
 
 _NO = _Clause(False, {})
+#: What most rules come to.
+_PASSED = Outcome(False)
 
 
 def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
@@ -53,12 +55,12 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
     if isinstance(records, Absent):
-        return Outcome(False)
+        return _PASSED
     if not isinstance(records, Records):
         # The list is unknown, but a condition on something else may already say no.
         outcome = _judge(rule, of_item(facts, rule.each, {}, _reason(records)), registry, None)
         if outcome.holds is False:
-            return Outcome(False)
+            return _PASSED
         return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
     return _each(rule, facts, registry, records)
 
@@ -79,7 +81,7 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
         outcome = _judge(rule, of_item(facts, str(rule.each), {}), registry, None)
         if outcome.holds is not False:
             return Outcome(None, (), {str(rule.each): records.incomplete})
-    return Outcome(False)
+    return _PASSED
 
 
 def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | None = None) -> Read:
@@ -100,6 +102,8 @@ def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | 
 
 def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
     outcome = _attempt(rule, read, read, (), item, registry)
+    if not rule.assume:  # as most rules
+        return outcome
     needed = [entry for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
     for entries in ([entry for entry in needed if entry[3]], needed):
@@ -146,9 +150,9 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     registry: Registry,
 ) -> Outcome:
     """One pass. ``read`` answers with the assumed values, ``given`` without them."""
-    verdicts = [(clause, _clause(clause, read)) for clause in rule.affects]
-    if all(verdict.holds is False for _, verdict in verdicts):
-        return Outcome(False)
+    verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
+    if not verdicts:
+        return _PASSED
     open_exceptions: dict[str, str] = {}
     exception_keys: set[str] = set()
     for exception in rule.unless:
@@ -156,7 +160,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
         if verdict.missing and any(_only_said(condition, verdict.missing, registry) for condition in exception):
             continue
         if verdict.holds is True and not verdict.from_base:
-            return Outcome(False)  # whatever else is unknown: the exception holds
+            return _PASSED  # whatever else is unknown: the exception holds
         if verdict.holds is not False:
             open_exceptions.update(verdict.missing or dict.fromkeys(verdict.from_base, "not a plain release"))
         if assumed and _clause(exception, given).holds is None:
