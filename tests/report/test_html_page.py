@@ -97,6 +97,10 @@ def test_the_page_says_what_the_report_says(full: Report) -> None:
         assert words in text, words
 
 
+def test_a_gate_that_was_switched_off_is_said(full: Report) -> None:
+    assert "Nothing stops this run (--exit-zero; 2 at the gate)" in render(replace(full, exit_code=0))
+
+
 def test_its_policy_allows_its_own_style_and_nothing_else(full: Report) -> None:
     text = render(full)
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
