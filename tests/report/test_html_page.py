@@ -190,6 +190,9 @@ def test_it_reads_well_in_a_real_browser(browser: Browser, full: Report, tmp_pat
                 ground = browser.value("getComputedStyle(document.documentElement).backgroundColor")
                 assert ground == ("rgb(16, 19, 26)" if dark else "rgb(244, 245, 248)")
     browser.open(tmp_path / "en.html", 1100)
+    night = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.ask("Emulation.setEmulatedMedia", media="print", features=[night])
+    assert browser.value(CONTRAST) == [], "paper is white at night, too"
     found = browser.value(STRUCTURE)
     levels = found.pop("headings")
     assert levels[0] == 1 and all(later - earlier <= 2 for earlier, later in pairwise(levels))
