@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.whole_file import write_whole
 from envdoctor.judge.finding import SEVERITIES, Finding
-from envdoctor.judge.policy import Known
+from envdoctor.judge.policy import Known, baseline_state
 from envdoctor.report.report import Report
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["SCHEMA", "read_baseline", "stale", "write_baseline"]
+__all__ = ["SCHEMA", "accepted", "read_baseline", "stale", "write_baseline"]
 
 SCHEMA = "envdoctor.baseline/1"
 _LARGEST = 16 << 20
@@ -53,8 +54,8 @@ def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Coll
     return [one for one in baseline if one.id in decided and one.fingerprint not in found]
 
 
-def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> int:
-    """Write what the project lives with from now on, and return how many findings that are.
+def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
+    """Write what the project lives with from now on, and return it.
 
     Without a baseline so far, all findings that are not ignored; with one, what is left of it: an update never accepts
     a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
@@ -69,4 +70,14 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
     entries = [{"id": one.id, "item": dict(one.item), "severity": one.severity} for one in kept]
     entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))  # type: ignore[attr-defined]
     write_whole(path, json.dumps({"schema": SCHEMA, "findings": entries}, indent=1) + "\n")
-    return len(entries)
+    return kept
+
+
+def accepted(report: Report, known: Collection[Known]) -> Report:
+    """The report as a run with the baseline that was just written from it gives it: nothing in it fails the run."""
+    return replace(
+        report,
+        findings=tuple(one._replace(baseline=baseline_state(one, known), gate=False) for one in report.findings),
+        exit_code=0,
+        targets=tuple(one._replace(exit_code=0) for one in report.targets),
+    )

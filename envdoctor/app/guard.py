@@ -51,7 +51,7 @@ def guard(
     try:
         report = _checked(model, _list(recipe), _list(code), settings or {}, fail_on)
         say(_text(report))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
     finally:
         if collecting:

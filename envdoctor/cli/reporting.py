@@ -113,7 +113,9 @@ def present(
     if options["write_baseline"] is not None:
         report = _accepted(report, policy.baseline, options["write_baseline"])
     if options["only_new"]:
-        report = replace(report, findings=tuple(one for one in report.findings if one.baseline != "unchanged"))
+        report = replace(
+            report, findings=tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
+        )
     lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
     for name, path in parse_outputs(options["outputs"], names()):
         from envdoctor.app.whole_file import write_whole
@@ -128,11 +130,11 @@ def present(
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
     """The report after its findings were written as a baseline; they fail this run no more."""
-    from envdoctor.app.baseline import write_baseline
+    from envdoctor.app.baseline import accepted, write_baseline
 
-    count = write_baseline(path, report, before)
-    click.echo(f"{path}: {count} finding(s) accepted", err=True)
-    return report if before is not None else replace(report, exit_code=0)
+    known = write_baseline(path, report, before)
+    click.echo(f"{path}: {len(known)} finding(s) accepted", err=True)
+    return report if before is not None else accepted(report, known)
 
 
 def _on_terminal(report: Report, lang: str, color: str, verbosity: int, detail: str) -> str:

@@ -167,7 +167,7 @@ def finding_notes(finding: Finding, page: Page) -> list[str]:
     if finding.settled_by and not finding.gate and finding.status == "active":
         command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
         notes.append(page.say("say what is so, and it is certain: {command}", command=command))
-    if finding.baseline == "unchanged":
+    if finding.baseline == "unchanged" and not finding.gate:
         notes.append(page.say("in the baseline: it does not fail the run"))
     if finding.status == "preview":
         notes.append(page.say("a preview rule: it never fails the run"))

@@ -60,6 +60,8 @@ def _top(report: Report, page: Page) -> Html:
         verdict = page.say("Incomplete: the check could not be finished.")
     elif kind == "stop":
         verdict = page.say("Stopped by {n} finding(s)", at_gate)
+    elif at_gate:
+        verdict = page.bracket(verdict, f"--exit-zero; {page.say('{n} at the gate', n=at_gate)}")
     tiles = [(shown[level], page.say(_HEADINGS[level]), level) for level in reversed(SEVERITIES)]
     tiles += [(report.rules_checked, page.say("rules checked"), "plain")]
     tiles += [(len(report.not_checked), page.say("not checked"), "plain")]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from envdoctor.app.baseline import read_baseline
 from envdoctor.app.errors import UsageProblem
+from envdoctor.report.formats import names
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
 NAN = "torch-2-5-0-glm4-batch-nan"
@@ -29,6 +31,34 @@ def test_what_is_accepted_fails_no_more_and_what_is_new_does(run, facts_file, tm
     worse = facts_file({**BROKEN, "recipe.framework": "vllm", "pkg.numpy": "2.1.0", "pkg.vllm": "0.6.3"})
     new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--statistics", "--no-config")
     assert new.code == 1, new.out
+
+
+def test_a_run_that_accepts_says_in_every_format_what_the_next_one_says(run, facts_file, tmp_path):
+    facts, kept = facts_file(BROKEN), tmp_path / "base.json"
+
+    def said(option):
+        outputs = [f"--output={name}={tmp_path / name}" for name in names()]
+        done = run("check", "--facts", facts, "--no-config", option, kept, *outputs)
+        texts = {name: re.sub(r" in \d[\d.]* s", "", (tmp_path / name).read_text()) for name in names()}
+        return done.code, texts
+
+    code, texts = said("--write-baseline")
+    assert code == 0 and "at the gate" not in texts["html"] and "<failure" not in texts["junit"]
+    assert said("--baseline") == (code, texts)
+    words = ("--target-gpu", "A100,H100", "--write-baseline", kept, "--format", "json")
+    told = run("check", "--facts", facts, "--no-config", *words).json
+    assert told["summary"]["gate"] == 0 and [one["exit_code"] for one in told["targets"]] == [0, 0]
+
+
+def test_what_is_known_is_shown_where_it_stands_for_something_new(run, small, facts_file, tmp_path):
+    small(x_special='"pkg.torch" = "==2.5.0"', x_general='"pkg.torch" = "<2.6"')
+    rule, kept = tmp_path / "matrices" / "rules" / "x-special.toml", tmp_path / "base.json"
+    rule.write_text(rule.read_text().replace("open_ended = true", 'open_ended = true, supersedes = ["x-general"]'))
+    known = {"id": "x-special", "item": {}, "severity": "error"}
+    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [known]}))
+    words = ("check", "--matrix", rule.parents[1], "--facts", facts_file(BROKEN), "--no-config", "--baseline", kept)
+    done = run(*words, "--only-new")
+    assert done.code == 1 and "error[x-special]" in done.out and "does not fail the run" not in done.out
 
 
 def test_an_update_drops_what_is_gone_and_accepts_nothing(run, facts_file, tmp_path):

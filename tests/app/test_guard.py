@@ -67,6 +67,13 @@ def test_a_wrong_argument_or_a_fault_of_its_own_does_not_stop_training(wrong, ca
     assert "the script goes on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("fault", [RuntimeError, SystemExit, RecursionError, MemoryError])
+def test_whatever_envdoctor_raises_does_not_stop_training(monkeypatch, capsys, fault):
+    monkeypatch.setattr(matrix_module, "load_matrix", lambda *_: (_ for _ in ()).throw(fault("ours")))
+    assert envdoctor.guard(settings=BROKEN) is None
+    assert "the script goes on: " + fault.__name__ in capsys.readouterr().err
+
+
 def test_a_broken_configuration_does_not_stop_training(tmp_path, capsys):
     (tmp_path / "envdoctor.toml").write_text("fail-on = 'fatal'")
     assert envdoctor.guard() is None

@@ -97,6 +97,10 @@ def test_the_page_says_what_the_report_says(full: Report) -> None:
         assert words in text, words
 
 
+def test_a_gate_that_was_switched_off_is_said(full: Report) -> None:
+    assert "Nothing stops this run (--exit-zero; 2 at the gate)" in render(replace(full, exit_code=0))
+
+
 def test_its_policy_allows_its_own_style_and_nothing_else(full: Report) -> None:
     text = render(full)
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
@@ -186,6 +190,9 @@ def test_it_reads_well_in_a_real_browser(browser: Browser, full: Report, tmp_pat
                 ground = browser.value("getComputedStyle(document.documentElement).backgroundColor")
                 assert ground == ("rgb(16, 19, 26)" if dark else "rgb(244, 245, 248)")
     browser.open(tmp_path / "en.html", 1100)
+    night = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.ask("Emulation.setEmulatedMedia", media="print", features=[night])
+    assert browser.value(CONTRAST) == [], "paper is white at night, too"
     found = browser.value(STRUCTURE)
     levels = found.pop("headings")
     assert levels[0] == 1 and all(later - earlier <= 2 for earlier, later in pairwise(levels))

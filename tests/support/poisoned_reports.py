@@ -100,15 +100,8 @@ def section_of_experiments(bad: str) -> ProbeSection:
     group: ProbeGroup = {
         **{"name": bad, "device": bad, "dtype": bad, "backend": bad, "model": bad, "verdict": bad, "signature": bad},
         **{"wrong": 2, "cases": 3, "tensors": [bad], "ratio": float("nan"), "nodes": [bad], "masks": [bad]},
-        **{
-            "stresses": [bad],
-            "lengths": [bad],
-            "tile": bad,
-            "ranks": bad,
-            "lse": [0.0, 1.0],
-            "example": bad,
-            "why": bad,
-        },
+        **{"stresses": [bad], "lengths": [bad], "tile": bad, "lse": [0.0, 1.0], "example": bad, "why": bad},
+        "ranks": bad,
     }
     return {
         **{"suite": bad, "device": bad, "in_use": None, "in_use_unknown": bad, "unusable": None, "jobs": 1, "cases": 3},

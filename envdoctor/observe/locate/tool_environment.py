@@ -1,4 +1,4 @@
-"""Whether an environment belongs to a tool that installed envdoctor for itself (uv, pipx, pre-commit)."""
+"""Whether an environment belongs to a tool that installed envdoctor for itself (uv, pipx, hf, pre-commit)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UV_BUCKET = ("archive-v", "environments-v", "builds-v")
 
 
 def tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
-    """The tool whose own environment this is ("uv tool", "uv", "pipx", "pre-commit"), or None.
+    """The tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
 
     Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
     """
@@ -23,6 +23,9 @@ def tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None
         return "uv tool"
     if files.is_file(os.path.join(prefix, "pipx_metadata.json")):
         return "pipx"
+    extension = os.path.dirname(prefix)  # huggingface_hub/cli/extensions.py: hf-NAME/manifest.json, hf-NAME/venv
+    if os.path.basename(extension).startswith("hf-") and files.is_file(os.path.join(extension, "manifest.json")):
+        return "hf"
     real = files.resolved(prefix)
     if any(part.startswith(_UV_BUCKET) for part in real.split(os.sep)) and (
         any(_within(real, cache) for cache in _caches("uv", "UV_CACHE_DIR", environ))

@@ -57,6 +57,14 @@ def test_a_tools_own_environment_gives_way_to_the_active_one(
     assert layout.because.startswith("the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in")
 
 
+def test_so_does_that_of_an_extension_of_hf(tool: Path, pristine_venv: Path, pick) -> None:
+    home = tool.with_name("hf-envdoctor")
+    home.mkdir()
+    (home / "manifest.json").write_text("{}")
+    layout = pick(running=running_in(tool.rename(home / "venv")), VIRTUAL_ENV=pristine_venv)
+    assert layout.prefix == str(pristine_venv) and "envdoctor itself runs in" in layout.because
+
+
 def test_a_virtual_env_that_is_the_tools_own_is_passed_over(tool: Path, venv: Path, pick) -> None:
     (tool / "uv-receipt.toml").write_text("")
     layout = pick(running=running_in(tool), VIRTUAL_ENV=tool, CONDA_PREFIX=venv)
