@@ -29,6 +29,8 @@ _TEXT_METHODS = frozenset(
     ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
 )
 _OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
+#: What a method says of arguments, or a value of a method, that it does not take.
+_REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 _CHANGING = frozenset(
     ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
 )
@@ -370,7 +372,7 @@ def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Fr
     if following.certain and len(holder) < _MOST and all(map(_known_deep, arguments)):
         try:
             return getattr(holder, method.attr)(*arguments)
-        except (TypeError, ValueError, KeyError, IndexError):
+        except _REFUSED:
             pass
     if isinstance(method.value, ast.Name):
         frame.forget(method.value.id)
@@ -390,7 +392,7 @@ def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
         return UNKNOWN
     try:
         found = getattr(holder, name)(*arguments)
-    except (TypeError, ValueError, KeyError, IndexError):
+    except _REFUSED:
         return UNKNOWN
     return list(found) if name in ("keys", "values", "items") else found
 

@@ -52,7 +52,7 @@ def ask(tmp_path: Path, kept: Path) -> Ask:
         command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu"]
         where = [] if "--model" in arguments else ["--model", str(tmp_path)]
         command += [*where, "--python", python, *settings, *arguments]
-        environ = {**os.environ, "XDG_CACHE_HOME": str(kept)}
+        environ = {**os.environ, "XDG_CACHE_HOME": str(kept), "COLUMNS": "200"}
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environ)
 
     return run
