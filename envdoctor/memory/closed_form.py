@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from envdoctor.memory.tracing import Trace
 
-__all__ = ["LENGTHS", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
+__all__ = ["LENGTHS", "OF_THE_MODEL", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
 
 #: Bytes by what they hold.
 Terms = Mapping[str, float]
-#: What does not depend on the batch.
-_STATIC = (
+#: What is there of the model and its training, whatever the batch.
+OF_THE_MODEL = (
     "weights",
     "adapters",
     "reference model",
     "gradients",
     "optimizer states",
     "temporary values of the optimizer",
-    "communication buffers",
-    "gathered layers",
 )
+#: What does not depend on the batch.
+_STATIC = (*OF_THE_MODEL, "communication buffers", "gathered layers")
 #: What torch's allocator holds, as a share of the live tensors, where no trace replayed it: the most of 32 replays
 #: (benchmarks/results) is 1.18.
 _HELD = 1.2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.memory.closed_form import Terms
+from envdoctor.memory.closed_form import OF_THE_MODEL, Terms
 from envdoctor.memory.problem import MemoryProblem
 
 __all__ = ["sharing"]
@@ -17,15 +17,6 @@ __all__ = ["sharing"]
 #: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
 _BUCKET = 5e8
 _LIVE = 1e9
-#: FSDP's; a reference model is among them (prepare_fsdp in trl/models/utils.py, with the same offload).
-_DIVIDED = (
-    "weights",
-    "adapters",
-    "reference model",
-    "gradients",
-    "optimizer states",
-    "temporary values of the optimizer",
-)
 
 
 def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
@@ -80,8 +71,9 @@ class _Run(NamedTuple):
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
-        """Everything is divided, and two layers are whole at a time: the one that computes and the next."""
-        new = {name: size / (self.processes if name in _DIVIDED else 1) for name, size in terms.items()}
+        """Everything is divided, and two layers are whole at a time: the one that computes and the next. A reference
+        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
+        new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
         if self.given.get("offload_param"):
             new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
         return {**new, "gathered layers": 2 * self.layer * self.width}
