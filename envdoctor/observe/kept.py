@@ -26,7 +26,7 @@ from envdoctor.text.files import Looks, Spent
 __all__ = ["KeptFacts", "Known"]
 
 #: Changes when other things are found in the same files, or are written down otherwise.
-_FORMAT = 2
+_FORMAT = 3
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 

@@ -160,25 +160,32 @@ class Files:
     def mark(self, path: str) -> Mark:
         """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
         the time that nobody can set). Of a folder only which one it is, of what cannot be looked at the reason."""
-        what, when = self.marks("", (path,))
-        return (what, when)
+        self.use()
+        try:
+            found = os.stat(path) if self.root is None else self._status(path)
+        except (OSError, ValueError) as error:
+            return (-2, getattr(error, "errno", None) or 0)
+        if found.st_mode & _KIND == stat.S_IFDIR:
+            return (-1, found.st_ino & _WORD)
+        return (found.st_size, _changed(found))
 
-    def marks(self, folder: str, names: Sequence[str]) -> list[int]:
-        """The same of each of these files, one after the other; ``folder`` ends with a separator."""
+    def unchanged(self, folder: str, names: Sequence[str], marks: Iterator[int]) -> bool:
+        """Whether :meth:`mark` says of each of these files what it said then: ``marks`` has two numbers for each, one
+        after the other. ``folder`` ends with a separator."""
+        look = os.stat if self.root is None else self._status
         self.use(len(names))
-        look: Callable[[str], os.stat_result] = os.stat if self.root is None else self._status
-        marks: list[int] = []
-        for name in names:
-            try:
+        try:
+            for name, what, when in zip(names, marks, marks):  # noqa: B905 (those of other folders follow)
+                if what < 0:
+                    if self.mark(folder + name) != (what, when):
+                        return False
+                    continue
                 found = look(folder + name)
-            except (OSError, ValueError) as error:
-                marks += (-2, getattr(error, "errno", None) or 0)
-                continue
-            if found.st_mode & _KIND == stat.S_IFDIR:
-                marks += (-1, found.st_ino & _WORD)
-            else:
-                marks += (found.st_size, _changed(found))
-        return marks
+                if _changed(found) != when or found.st_size != what:
+                    return False
+        except (OSError, ValueError):
+            return False
+        return True
 
     def folder_mark(self, path: str, before: Mark | None = None) -> Mark:
         """A checksum of the names in a folder, those of Python's own bytecode apart, which every import may add; and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from time import time_ns
 
@@ -31,32 +30,35 @@ def settled(looks: Looks, started: int) -> bool:
 
 
 def written(looks: Looks) -> bytes:
-    """The looks as bytes, which :func:`same` reads: a line for each folder, then the marks of the files in it."""
+    """The looks as bytes, which :func:`same` reads: their paths, then the marks of all in that order."""
     inside: dict[str, list[str]] = {}
     for path in looks.files:
         folder, slash, name = path.rpartition("/")
         inside.setdefault(folder + slash, []).append(name)
-    lines = [json.dumps((path, *mark), separators=(",", ":")) for path, mark in looks.folders.items()]
-    marks = array("q")
+    parts = [str(len(looks.folders)), *looks.folders]
+    marks = array("q", (number for mark in looks.folders.values() for number in mark))
     for folder, names in inside.items():
-        lines.append(json.dumps((folder, names), separators=(",", ":")))
+        parts += (folder, "/".join(names))
         for name in names:
             marks.extend(looks.files[folder + name])
-    text = "\n".join(lines).encode()
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return b"%08x" % len(text) + text + marks.tobytes()
 
 
 def same(looks: memoryview, files: Files) -> bool:
     """Whether all that was written so is as it was. Raises :class:`~envdoctor.text.files.Spent`."""
     end = 8 + int(bytes(looks[:8]), 16)
-    marks, place = looks[end:], 0
-    for path, what, *changed in json.loads(b"[" + bytes(looks[8:end]).replace(b"\n", b",") + b"]"):
-        if changed:
-            if files.folder_mark(path, (what, *changed))[0] != what:
-                return False
-            continue
-        now = array("q", files.marks(path, what)).tobytes()
-        if now != marks[place : place + len(now)]:
-            return False
-        place += len(now)
-    return True
+    numbers = array("q")
+    numbers.frombytes(looks[end:])
+    marks = iter(numbers)
+    count, *paths = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
+    folders, holders = paths[: int(count)], paths[int(count) :]
+    inside = [names.split("/") for names in holders[1::2]]
+    return (
+        len(numbers) == 2 * (len(folders) + sum(map(len, inside)))
+        and all(
+            files.folder_mark(path, (what, when))[0] == what
+            for path, what, when in zip(folders, marks, marks)  # noqa: B905 (those of files follow)
+        )
+        and all(files.unchanged(folder, names, marks) for folder, names in zip(holders[::2], inside, strict=True))
+    )
