@@ -12,7 +12,10 @@ from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Mo
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["Frame", "demanded", "evaluate", "joined", "truth"]
+__all__ = ["MOST_ROUNDS", "Frame", "demanded", "evaluate", "joined", "truth"]
+
+#: Of a loop over more values, no round is followed.
+MOST_ROUNDS = 500
 
 _COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -90,13 +93,11 @@ def joined(left: Any, right: Any) -> Any:
 
 def evaluate(node: ast.expr, frame: Frame, following: Following) -> Any:
     """The value of an expression. Raises :class:`Failed` for one that must raise."""
+    if node.__class__ is ast.Constant:  # every second one
+        return node.value
     following.step(node)
     method = _KINDS.get(type(node))
     return UNKNOWN if method is None else method(node, frame, following)
-
-
-def _constant(node: ast.Constant, frame: Frame, following: Following) -> Any:
-    return node.value
 
 
 def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
@@ -263,6 +264,8 @@ def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following
         for row in before:
             values = evaluate(loop.iter, row, following)
             if not isinstance(values, (list, tuple, dict)) or not isinstance(loop.target, ast.Name):
+                return None
+            if len(values) > MOST_ROUNDS:
                 return None
             for value in values:
                 one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
@@ -477,7 +480,6 @@ def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] |
 
 
 _KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {
-    ast.Constant: _constant,
     ast.Name: _name,
     ast.Attribute: _attribute,
     ast.BoolOp: _bool_op,

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from envdoctor.source.deciding import Frame, evaluate, joined, truth
+from envdoctor.source.deciding import MOST_ROUNDS, Frame, evaluate, joined, truth
 from envdoctor.source.names import Names
 from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Module, Stop
@@ -243,7 +243,7 @@ class Statements(Following):
         values = evaluate(statement.iter, frame, self)
         if isinstance(values, dict):
             values = list(values)
-        if not isinstance(values, (list, tuple)) or len(values) > 500:
+        if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
             bind(statement.target, UNKNOWN, frame)
             return self._either([statement.body, []], frame, pending)
         for value in list(values):

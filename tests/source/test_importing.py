@@ -395,3 +395,9 @@ def test_a_recursive_function_ends(follow: Follow) -> None:
 
 def test_code_that_is_no_python_tells_nothing(follow: Follow) -> None:
     assert follow({"app/__init__.py": "from lib import gone", "lib/__init__.py": "def ("}) == []
+
+
+@pytest.mark.parametrize(("values", "stops"), [(500, True), (501, False)])
+def test_the_rounds_of_a_comprehension_are_followed_up_to_a_number(follow: Follow, values: int, stops: bool) -> None:
+    app = f"if [one for one in {list(range(values))} if one >= 0]:\n    from lib import gone\n"
+    assert bool(follow({**LIB, "app/__init__.py": app})) is stops
