@@ -68,7 +68,7 @@ def check(
         scopes += ["memory"] if peak is not None else []
         hint = [] if peak is not None else [_not_predicted(sources or Sources())]
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
-    rules = matrix.only(lambda rule: rule.scope in scopes)
+    rules = matrix.of_scopes(*scopes)
     judgement = judge(gathered.facts, rules, policy)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
@@ -76,7 +76,7 @@ def check(
     if probe:
         facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
         if section is not None:
-            rules = matrix.only(lambda rule: rule.scope in (*scopes, "probe"))
+            rules = matrix.of_scopes(*scopes, "probe")
             judgement = judge(facts, rules, policy)
     else:
         commands = _probe_commands(gathered, sources or Sources(), judgement)

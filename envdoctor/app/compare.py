@@ -45,7 +45,7 @@ def compare(
         raise JobError(str(error)) from None
     shared, drift = drift_between(documents, matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
-    rules = matrix.only(lambda rule: rule.scope == "drift")
+    rules = matrix.of_scopes("drift")
     judgement = with_fixes(judge(facts, rules, policy), rules)
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
     return report_of(

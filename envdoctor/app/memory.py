@@ -96,7 +96,7 @@ def memory(
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
             notices.append(Notice("warning", text))
         facts = _with(facts, _facts(section), matrix)
-    rules = matrix.only(lambda rule: rule.scope == "memory")
+    rules = matrix.of_scopes("memory")
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
     return report_of(

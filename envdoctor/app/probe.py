@@ -92,7 +92,7 @@ def probe(
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = change(gathered.facts, results.facts, matrix.registry)
     derive(facts, matrix)
-    rules = matrix.only(lambda rule: rule.scope == "probe")
+    rules = matrix.of_scopes("probe")
     policy, renamed = under_present_names(policy or Policy(), matrix)
     judgement = with_fixes(judge(facts, rules, policy), rules)
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]

@@ -51,7 +51,9 @@ class Matrix:
 
     def __init__(self, registry: Registry, *, source: str, home: Path) -> None:
         self.registry = registry
-        self.rules: list[Rule] = []
+        self._rules: list[Rule] = []
+        #: Of a compiled matrix: the rules of a scope as JSON, until somebody asks for them.
+        self._unread: dict[str, str] = {}
         self.broken: list[BrokenRule] = []
         self.version = ""
         self.source = source
@@ -65,10 +67,33 @@ class Matrix:
         """Whether its tables are those of an installed envdoctor, which change with its version alone."""
         return self.home == _COMPILED
 
+    @property
+    def rules(self) -> list[Rule]:
+        """All rules, in the order of their files."""
+        if self._unread:
+            self._read(tuple(self._unread))
+            self._rules.sort(key=lambda rule: rule.origin.split("/"))
+        return self._rules
+
     def only(self, concerns: Callable[[Rule], bool]) -> "Matrix":
         """The same matrix with those rules alone that ``concerns`` lets through."""
+        return self._with(rule for rule in self.rules if concerns(rule))
+
+    def of_scopes(self, *scopes: str) -> "Matrix":
+        """The same matrix with the rules of these scopes alone; others are not even read."""
+        self._read(scopes)
+        return self._with(rule for rule in self._rules if rule.scope in scopes)
+
+    def _read(self, scopes: Iterable[str]) -> None:
+        try:
+            for scope in scopes:
+                self._rules += map(Rule._make, json.loads(self._unread.pop(scope, "[]")))
+        except (ValueError, TypeError) as error:
+            raise _unreadable(error) from None
+
+    def _with(self, rules: Iterable[Rule]) -> "Matrix":
         part = copy(self)
-        part.rules = [rule for rule in self.rules if concerns(rule)]
+        part._rules, part._unread = list(rules), {}
         return part
 
     def table(self, name: str) -> Mapping[str, Any]:
@@ -158,7 +183,7 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
 
     Raises :class:`MatrixError` when there is no matrix, or no rule in a private folder.
     """
-    if (_COMPILED / "index.json").is_file():
+    if (_COMPILED / "index.jsonl").is_file():
         matrix = _load_compiled(_COMPILED)
     elif _CHECKOUT.is_dir():
         matrix = read_source(_CHECKOUT, source="checkout")
@@ -229,12 +254,16 @@ def _rule_files(folder: Path, option: str) -> list[Path]:
 
 def _load_compiled(home: Path) -> Matrix:
     try:
-        index = json.loads((home / "index.json").read_bytes())
+        head, *rules = (home / "index.jsonl").read_text(encoding="ascii").splitlines()
+        index = json.loads(head)
+        unread = dict(zip(index["scopes"], rules, strict=True))
     except (OSError, ValueError) as error:
-        raise MatrixError(
-            f"the matrix of this installation cannot be read ({error}): install envdoctor again"
-        ) from None
+        raise _unreadable(error) from None
     matrix = Matrix(Registry.from_mapping(index["registry"]), source="bundled", home=home)
-    matrix.rules = [Rule._make(entry) for entry in index["rules"]]
     matrix.version = index["version"]
+    matrix._unread = unread
     return matrix
+
+
+def _unreadable(error: Exception) -> MatrixError:
+    return MatrixError(f"the matrix of this installation cannot be read ({error}): install envdoctor again")

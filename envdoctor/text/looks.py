@@ -53,12 +53,15 @@ def same(looks: memoryview, files: Files) -> bool:
     marks = iter(numbers)
     count, *paths = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
     folders, holders = paths[: int(count)], paths[int(count) :]
-    inside = [names.split("/") for names in holders[1::2]]
+    counted = len(folders) + sum(1 + names.count("/") for names in holders[1::2])
     return (
-        len(numbers) == 2 * (len(folders) + sum(map(len, inside)))
+        len(numbers) == 2 * counted
         and all(
             files.folder_mark(path, (what, when))[0] == what
             for path, what, when in zip(folders, marks, marks)  # noqa: B905 (those of files follow)
         )
-        and all(files.unchanged(folder, names, marks) for folder, names in zip(holders[::2], inside, strict=True))
+        and all(
+            files.unchanged(folder, names.split("/"), marks)
+            for folder, names in zip(holders[::2], holders[1::2], strict=True)
+        )
     )

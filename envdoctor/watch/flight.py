@@ -45,7 +45,7 @@ def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
 @lru_cache(maxsize=1)
 def _rules() -> Matrix:
     """The shipped rules about watched runs."""
-    return load_matrix(()).only(lambda rule: rule.scope == "watch")
+    return load_matrix(()).of_scopes("watch")
 
 
 def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder: Path, logger: logging.Logger) -> str:

@@ -54,7 +54,7 @@ def test_only_the_first_process_of_a_machine_tells(capsys, monkeypatch):
 
 
 def test_a_broken_matrix_does_not_stop_training(tmp_path, monkeypatch, capsys):
-    (tmp_path / "index.json").write_text("{")
+    (tmp_path / "index.jsonl").write_text("{")
     monkeypatch.setattr(matrix_module, "_COMPILED", tmp_path)
     assert envdoctor.guard(settings=BROKEN) is None
     assert capsys.readouterr().err.startswith("envdoctor: not checked, the script goes on: ")

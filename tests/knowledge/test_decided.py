@@ -33,7 +33,7 @@ def test_each_is_decided(name: str, matrix: Matrix):
 
 def test_what_general_rules_cover_they_find(matrix: Matrix):
     decided = load_toml(ROOT / "matrices" / "decided" / "incidents.toml")["decided"]
-    rules = matrix.only(lambda rule: rule.scope == "environment")
+    rules = matrix.of_scopes("environment")
     for one, decision in decided.items():
         if "seen" in decision:
             found = judge(facts_of({"facts": decision["seen"], "complete": []}, matrix), rules, Policy()).findings

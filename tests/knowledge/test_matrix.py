@@ -178,11 +178,23 @@ def test_a_wheel_without_its_matrix_says_so(tmp_path, monkeypatch):
         load_matrix()
 
 
-def test_a_damaged_compiled_matrix_says_so(tmp_path, monkeypatch):
-    (tmp_path / "index.json").write_text('{"registry": ')
+@pytest.mark.parametrize("text", ['{"registry": ', '{"scopes": ["probe"]}\n', ""])
+def test_a_damaged_compiled_matrix_says_so(tmp_path, monkeypatch, text):
+    (tmp_path / "index.jsonl").write_text(text)
     monkeypatch.setattr(module, "_COMPILED", tmp_path)
     with pytest.raises(MatrixError, match="cannot be read"):
         load_matrix()
+
+
+def test_rules_of_other_scopes_are_not_even_read(compiled, tmp_path):
+    lines = (compiled / "index.jsonl").read_text().splitlines()
+    scopes = json.loads(lines[0])["scopes"]
+    lines = [line if number in (0, 1 + scopes.index("drift")) else "?" for number, line in enumerate(lines)]
+    (tmp_path / "index.jsonl").write_text("\n".join(lines))
+    matrix = module._load_compiled(tmp_path)
+    assert {rule.scope for rule in matrix.of_scopes("drift").rules} == {"drift"}
+    with pytest.raises(MatrixError, match="cannot be read"):
+        assert matrix.rules
 
 
 def test_loading_the_compiled_matrix_imports_neither_a_toml_parser_nor_packaging(compiled, matrix):

@@ -44,7 +44,7 @@ def judged(*records: Mapping[str, Any], **packages: str) -> list[Finding]:
     values: dict[str, Any] = {"probe": [{**ATTENTION, **record} for record in records]}
     values.update({f"pkg.{name}": version for name, version in packages.items()})
     matrix = shipped()
-    judgement = judgement_of(given(values, matrix.registry), matrix.only(lambda rule: rule.scope == "probe"))
+    judgement = judgement_of(given(values, matrix.registry), matrix.of_scopes("probe"))
     return [finding for finding in judgement.findings if finding.superseded_by is None]
 
 
