@@ -11,14 +11,16 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from envdoctor.sandbox.two import by_two, processors
 from envdoctor.source.importing import Importing, OutOfBudget
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.world import UNKNOWN, Stop, World
 from envdoctor.text.files import Files, Looks
+from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -28,19 +30,26 @@ _RECURSION = 6000
 #: How often what stops imports is taken as mended, to find what would stop them then.
 _MOST_ROUNDS = 4
 _LONGEST = 300
+#: What most others take from.
+_FIRST = ("torch", "transformers")
+
+#: A statement, its module, the name in it or None, and whether that is a class to be compared with its base classes.
+Entry = tuple[str, str, str | None, bool]
+Found = tuple[list[Stop], list[Stop]]
 
 
 def main() -> None:
     """Answer the question on stdin, and end."""
     sys.setrecursionlimit(_RECURSION)
     gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
-    sys.stdout.write(json.dumps(answer(json.loads(sys.stdin.buffer.read())), separators=(",", ":")))
+    asked = json.loads(sys.stdin.buffer.read())
+    sys.stdout.write(json.dumps(answer(asked, divided=processors() > 1), separators=(",", ":")))
     sys.stdout.flush()
     os._exit(0)  # taking the names and trees of thousands of modules down one by one takes a tenth of the time
 
 
-def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What the parent is told."""
+def answer(asked: Mapping[str, Any], *, divided: bool = False) -> dict[str, Any]:
+    """What the parent is told. ``divided``: by a copy of this process beside it."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
@@ -50,21 +59,35 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     why = None
     # Another release has a name that is not offered.
     entries = [entry for entry in asked["entries"] if not entry[2] or following.names.has(*entry[1:3]) is not False]
+
+    def follow(entry: Entry, again: int) -> Found | None:
+        """What stops a statement, and its class; None when it could not be followed to the end."""
+        _, module, name, derives = entry
+        try:
+            stops = following.statement(module, [name] if name else [])
+            of_class = inheriting.unfit(module, name) if derives and name and not stops and not again else ()
+        except (OutOfBudget, RecursionError):
+            return None
+        return stops, list(of_class)
+
     for again in range(_MOST_ROUNDS):
+        if divided and not again:
+            results = _divided(entries, lambda entry: follow(entry, 0), looks)
+        else:
+            results = [follow(entry, again) for entry in entries]
         found: dict[Stop, list[str]] = {}
         failing = []
-        for entry in entries:
-            statement, module, name, derives = entry
-            try:
-                stops = following.statement(module, [name] if name else [])
-                for stop in stops:
-                    found.setdefault(stop, []).append(statement)
-                if stops:
-                    failing.append(entry)
-                for stop in inheriting.unfit(module, name) if derives and name and not stops and not again else ():
-                    found.setdefault(stop, []).append(f"{module}.{name}")
-            except (OutOfBudget, RecursionError):
+        for entry, result in zip(entries, results, strict=True):
+            statement, module, name, _ = entry
+            if result is None:
                 why = why or f"what `{statement}` takes could not be followed to the end"
+                continue
+            for stop in result[0]:
+                found.setdefault(stop, []).append(statement)
+            if result[0]:
+                failing.append(entry)
+            for stop in result[1]:
+                found.setdefault(stop, []).append(f"{module}.{name}")
         # What fails behind it is told of packages of which nothing is told yet: a cure has to meet that too.
         told = {_parties(stop) for stop in stopped}
         stopped |= {stop: what for stop, what in found.items() if _is_told(stop) and _parties(stop) not in told}
@@ -78,6 +101,36 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         "files": looks.files,
         "folders": looks.folders,
     }
+
+
+def _divided(entries: Sequence[Entry], follow: Callable[[Entry], Found | None], looks: Looks) -> list[Found | None]:
+    """What ``follow`` says of each: first of the packages that most others take from, then by two, package by package,
+    of the others."""
+    results: dict[int, Found | None] = {}
+    packages: dict[str, list[int]] = {}
+    for number, entry in enumerate(entries):
+        top = entry[1].partition(".")[0]
+        if top in _FIRST:
+            results[number] = follow(entry)
+        else:
+            packages.setdefault(top, []).append(number)
+    groups = list(packages.values())
+    done, seen = by_two(
+        len(groups),
+        lambda group: [(number, follow(entries[number])) for number in groups[group]],
+        lambda: (looks.files, looks.folders),
+    )
+    for number, result in (one for group in done.values() for one in group):
+        results[number] = result and ([_stop(stop) for stop in result[0]], [_stop(stop) for stop in result[1]])
+    if seen is not None:
+        add(looks, *seen)
+    return [results[number] for number in range(len(entries))]
+
+
+def _stop(told: Sequence[Any]) -> Stop:
+    """A stop that may have come as JSON."""
+    stop = Stop._make(told)
+    return stop._replace(parameters=tuple(stop.parameters))
 
 
 def _world(asked: Mapping[str, Any]) -> World:
