@@ -48,6 +48,7 @@ _SUSPECTED = ("consider renaming", "circular import")
 _REQUIREMENT = r"([A-Za-z][\w.-]{0,60}) ?((?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
 #: How they say it: name, specifiers, the version that was found. The last one names no version.
 _DEMANDS = (
+    rf"requires {_REQUIREMENT}(?:; .{{1,200}})?, but you have \S{{1,60}} ([\w.+!]{{1,40}}) which is incompatible",
     rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})",
     rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?",
     rf"{_REQUIREMENT}() is required|'{_REQUIREMENT}()'",
