@@ -13,11 +13,12 @@ __all__ = ["Answer", "Asker", "Home", "Moved", "Named", "Suspect", "Way"]
 class Home(NamedTuple):
     """The releases of ``package`` that have ``thing`` (``transformers.HybridCache``, ``TrainingArguments(no_cuda=)``).
 
-    ``kind`` is package, module, name, keyword, member or passes: for the last one the releases are those that pass an
-    argument to a method of the user's own. ``releases`` is a specifier ("" for all that are known, several spans joined
-    by `` or ``), None when none is known to have it. ``first`` and ``last`` are the ends of what was looked through,
-    empty when that is not known. ``doubt`` says why other releases may have it too. ``installed`` is the version of the
-    judged environment ("" when it is not known), ``there`` whether that one has it, None when that cannot be told.
+    ``kind`` is package, module, name, keyword, member, passes or asks: for passes the releases are those that pass an
+    argument to a method of the user's own, for asks those that want it given. ``releases`` is a specifier ("" for all
+    that are known, several spans joined by `` or ``), None when none is known to have it. ``first`` and ``last`` are
+    the ends of what was looked through, empty when that is not known. ``doubt`` says why other releases may have it
+    too. ``installed`` is the version of the judged environment ("" when it is not known), ``there`` whether that one
+    has it, None when that cannot be told.
     """
 
     package: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from envdoctor.answers.answer import Answer, Asker, Home
 from envdoctor.answers.asking import asking_module
-from envdoctor.answers.calls import arguments_answer, keyword_answer, member_answer
+from envdoctor.answers.calls import arguments_answer, keyword_answer, member_answer, missing_answer
 from envdoctor.answers.names import home_of, moved_of
 from envdoctor.answers.places import place_answer
 from envdoctor.answers.question import Question, with_ways, within
@@ -28,7 +28,7 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
     if not certain and asking and failure.module and situation.ledger.owner(failure.module) == asking:
         asking, asking_in = "", ""
     found = _KINDS[failure.kind](Question(reading, failure, situation, asking, asking_in, Ways(situation)))
-    words = [failure.name, failure.module.rpartition(".")[2] if not failure.name else ""]
+    words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
     packages = [home.package for home in found.homes] + [asking]
     rules = rules_about(situation, filter(None, words), filter(None, packages)) if found.known else ()
     return found._replace(rules=rules)
@@ -79,6 +79,7 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
     "member": member_answer,
     "keyword": keyword_answer,
     "arguments": arguments_answer,
+    "missing": missing_answer,
     "demand": _demand,
     "lazy": _lazy,
 }

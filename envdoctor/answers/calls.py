@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envdoctor.answers.answer import Answer, Way
-from envdoctor.answers.history import Found, found_by_table
+from envdoctor.answers.answer import Answer, Home, Way
+from envdoctor.answers.history import Found, found_by_table, spans_history, usable_releases
 from envdoctor.answers.keywords import (
     as_moved,
     called_of,
@@ -19,7 +19,7 @@ from envdoctor.answers.keywords import (
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
 
-__all__ = ["arguments_answer", "keyword_answer", "member_answer"]
+__all__ = ["arguments_answer", "keyword_answer", "member_answer", "missing_answer"]
 
 
 def keyword_answer(question: Question) -> Answer:
@@ -52,6 +52,29 @@ def _accepting(question: Question, found: Iterable[Found]) -> Answer:
     """A method of the user's own that is called in another way than it can take."""
     homes = tuple(one.home for one in distinct(found))
     return Answer(question.reading, homes, ways=(Way("accept", what=question.failure.name),) if homes else ())
+
+
+def missing_answer(question: Question) -> Answer:
+    """An argument that was not given: the code was written for the releases that do not ask for it."""
+    situation, failure = question.situation, question.failure
+    callee = failure.callee.removesuffix(".__init__")
+    called = [one for one in called_of(situation, callee, question.likely) if one.name == callee]
+    moves = keyword_moved(situation, callee, called, failure.name)
+    found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
+    released = situation.by_names(moves[0].package) if moves and not found else None
+    if released is not None:
+        history = spans_history(released, ()).also(moves)
+        there = moves[0].has(situation.version(released.name))
+        found = [Found.read(situation, history, "asks", f"{callee}({failure.name}=)", there)]
+    homes: list[Home] = []
+    ways: list[Way | None] = []
+    for one in distinct(found):
+        if one.history is not None and any(one.history.has) and not all(one.history.has):
+            without = ~one.history
+            usable = usable_releases(without, one.home.installed, situation.python)
+            homes.append(one.home._replace(kind="asks"))
+            ways.append(question.ways.install(one.home.package, usable, without.specifier or ""))
+    return Answer(question.reading, tuple(homes), asker=caller(question), ways=tuple(filter(None, ways)))
 
 
 def member_answer(question: Question) -> Answer:

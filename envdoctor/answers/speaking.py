@@ -13,8 +13,9 @@ from envdoctor.judge.messages import title_of
 
 __all__ = ["rules_about"]
 
-#: A word that is shorter says too little.
+#: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
+_TELLING = re.compile(r"[_.A-Z\d]")
 _MOST = 3
 _SAID = ("message", "why", "details", "title")
 
@@ -22,7 +23,7 @@ _SAID = ("message", "why", "details", "title")
 def rules_about(situation: Situation, words: Iterable[str], packages: Iterable[str]) -> tuple[Named, ...]:
     """The rules in whose texts one of the words stands, that rest on one of the packages; those that the facts rule out
     are left away."""
-    words = [word for word in words if len(word) >= _SHORTEST]
+    words = [word for word in words if len(word) >= _SHORTEST and _TELLING.search(word, 1)]
     packages = {f"pkg.{package}" for package in packages}
     if not words:
         return ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
@@ -11,22 +12,26 @@ from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.messages import title_of
 from envdoctor.knowledge.rules import Rule
-from envdoctor.knowledge.symptoms import Log, seen_in
+from envdoctor.knowledge.symptoms import Log, Seen, seen_in
 from envdoctor.knowledge.vocabulary import SEVERITIES
 
 __all__ = ["suspects_in"]
 
 _MOST = 5
+_NONE = Seen(-1, 0)
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
     """The rules of which a symptom stands in the lines and that the facts do not rule out.
 
-    Those that the facts confirm come first, then those whose symptom says most. ``first`` is the number of the first
-    line.
+    Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
+    NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
+    number of the first line.
     """
     log = Log.of(lines)
     found: list[tuple[tuple[object, ...], Suspect]] = []
+    sharing: Counter[Seen] = Counter()
+    of_a_model: dict[str, Seen] = {}
     for rule in situation.matrix.rules:
         texts = situation.matrix.texts(rule)
         seen = seen_in(log, texts.get("symptom", ()))
@@ -37,6 +42,11 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             continue
         keys = set(Rule.keys(rule))
         missing = tuple(sorted(key for key in keys if isinstance(situation.facts.value(key), Unknown)))
+        sharing[seen] += 1
+        if outcome.holds is None and all(
+            any(_of_model(condition[0], missing) for condition in clause) for clause in rule.affects
+        ):
+            of_a_model[rule.id] = seen
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
@@ -52,7 +62,12 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
         found.append((order, suspect))
-    return tuple(suspect for _, suspect in sorted(found, key=lambda one: one[0])[:_MOST])
+    told = [one for one in found if sharing[of_a_model.get(one[1].id, _NONE)] < 2]
+    return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST])
+
+
+def _of_model(key: str, missing: Collection[str]) -> bool:
+    return key in missing and key.startswith("model.")
 
 
 def _text(words: Mapping[str, str]) -> Text:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
@@ -24,6 +25,7 @@ from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
 from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import is_version, satisfies
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 INPUTS = ("use", "model_use", *_OF_A_RECIPE, "model.registered", "pkg.*")
@@ -44,7 +46,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
         return {}
-    judged = _Judged(value, matrix)
+    modules = (item.get("module") for uses in lists for item in uses)
+    judged = _Judged(value, matrix, {module.partition(".")[0] for module in modules if isinstance(module, str)})
     uses = value("use")
     for item in (*(uses if isinstance(uses, Records) else ()), *of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
@@ -69,8 +72,11 @@ class _Broken(NamedTuple):
 class _Judged:
     """The uses that fail, by what is missing."""
 
-    def __init__(self, value: Callable[[str], Value], matrix: Matrix) -> None:
+    def __init__(self, value: Callable[[str], Value], matrix: Matrix, imported: Collection[str]) -> None:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
+        rows = (row for row in matrix.rows("stack-modules", "module") if "accepts" in row and row["module"] in imported)
+        #: Classes that were made to take any keyword by what the code imports beside them.
+        self._patched = [row["accepts"] for row in rows if self._may_be(row["name"], row["accepts"]["releases"])]
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
         self._fitting: dict[str, Sequence[str]] = {}
@@ -97,10 +103,24 @@ class _Judged:
         elif isinstance(version, str):
             self._asked[owner, asked] = None
             seen = lacks if isinstance(lacks, str) and lacks != top else None
-            broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
+            known = isinstance(lacks, Absent) or self._takes_any(owner, asked)
+            broken = None if known else self._broken(owner, asked, version, moves, seen)
         others = item.get("others")
         if broken is not None and (not isinstance(others, tuple) or self._went(broken, others)):
             self._keep(broken, item)
+
+    def _may_be(self, package: str, releases: str) -> bool:
+        """Whether a package is there in one of the releases, as far as that is known."""
+        version = self._value(f"pkg.{package}")
+        if isinstance(version, str) and is_version(version):
+            return satisfies(version, releases)
+        return not isinstance(version, Absent)
+
+    def _takes_any(self, owner: str, asked: Asked) -> bool:
+        return asked.keyword != "" and any(
+            row["package"] == owner and any(fnmatchcase(asked.name, one) for one in row["classes"])
+            for row in self._patched
+        )
 
     def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
         """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys

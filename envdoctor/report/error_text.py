@@ -113,6 +113,8 @@ def _home(home: Home, page: Page) -> str:
         text = page.say("{thing} comes with {package}", thing=home.thing, package=wanted)
     elif home.kind == "passes":
         text = page.say("{package} {releases} calls {thing}", **_words(home))
+    elif home.kind == "asks":
+        text = page.say("{package} {releases} asks for {thing}", **_words(home))
     elif home.releases is None and home.doubt:
         text = page.say("no release of {package} is known to have {thing}", **_words(home))
     elif home.releases is None:
@@ -125,7 +127,7 @@ def _home(home: Home, page: Page) -> str:
         text += page.say(", others perhaps too")
     if home.first:
         text = page.bracket(text, page.say("read: {first} to {last}", first=home.first, last=home.last))
-    if home.installed and home.kind != "passes":
+    if home.installed and home.kind not in ("passes", "asks"):
         here = f"{home.package} {home.installed}"
         if home.there is None:
             text += page.say("; whether {package} has it is not known", package=here)

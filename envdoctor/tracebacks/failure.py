@@ -20,6 +20,7 @@ class Failure(NamedTuple):
     * ``member``: the class ``callee`` has no ``name``;
     * ``keyword``: ``callee`` (``TrainingArguments.__init__``) takes no argument ``name``;
     * ``arguments``: ``callee`` was given another number of positional arguments than it takes;
+    * ``missing``: ``callee`` asks for an argument ``name`` that it was not given;
     * ``demand``: the code asks for ``requirement``; ``found`` is the version that it saw, where it says so;
     * ``lazy``: ``name`` (or ``module``) of a package that loads on demand failed, for a reason told elsewhere.
 
@@ -47,6 +48,7 @@ _SUSPECTED = ("consider renaming", "circular import")
 _REQUIREMENT = r"([A-Za-z][\w.-]{0,60}) ?((?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
 #: How they say it: name, specifiers, the version that was found. The last one names no version.
 _DEMANDS = (
+    rf"requires {_REQUIREMENT}(?:; .{{1,200}})?, but you have \S{{1,60}} ([\w.+!]{{1,40}}) which is incompatible",
     rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})",
     rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?",
     rf"{_REQUIREMENT}() is required|'{_REQUIREMENT}()'",
@@ -140,6 +142,13 @@ def _positional(message: str) -> Failure | None:
     return found and Failure("arguments", message, name=found[2], callee=found[1])
 
 
+def _not_given(message: str) -> Failure | None:
+    found = _search(
+        r"(?<![\w.<>])([\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?: '(\w{1,200})'", message
+    )
+    return found and Failure("missing", message, name=found[2], callee=found[1])
+
+
 def _lazy_object(message: str) -> Failure | None:
     found = _search(r"Could not import module '(\w{1,200})'", message)
     return found and Failure("lazy", message, name=found[1])
@@ -184,5 +193,6 @@ _FORMS: tuple[tuple[str, Callable[[str], Failure | None]], ...] = (
     ("invalid keyword argument", _invalid_keyword),
     ("HfArgumentParser", _unused_key),
     ("positional argument", _positional),
+    ("() missing ", _not_given),
     ("require", _demanded),
 )

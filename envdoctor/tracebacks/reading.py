@@ -38,6 +38,8 @@ class _Error(NamedTuple):
 
 _NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit|DistributionNotFound)(?=\s{0,3}:|\Z)")
 _SAYS = re.compile(r"\s{0,3}:\s*")
+#: Lines of a logger that speak of errors which did not happen: [INFO] without vLLM you will get 'ImportError: ...'.
+_REMARK = re.compile(r"\[?(?:INFO|DEBUG)\b")
 #: No error has so many lines in front of it that belong to it, and no text so many errors that matter.
 _MESSAGE_LINES, _ERRORS = 6, 200
 _CAUSE = "was the direct cause of the following exception"
@@ -68,7 +70,7 @@ def _bare(lines: Sequence[str]) -> Reading:
     """A text in which no error is named: the last line that reads like the message of one."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _ERRORS * 10), -1):
         failure = failure_of(lines[number]) or failure_of(" ".join(lines[number : number + 2]))
-        if failure is not None and failure.kind != "demand":
+        if failure is not None and not _REMARK.match(lines[number]) and (failure.kind != "demand" or failure.found):
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -86,6 +88,8 @@ def _errors(lines: Sequence[str]) -> Iterator[_Error]:
             said = _SAYS.match(line, found.end())
             alone = said is None and start == 0 and found.end() == len(line)
             if not last[:1].isupper() or last in ("Error", "Exception") or not (said or alone):
+                continue
+            if line[max(0, start - 1) : start] == "'" and _REMARK.match(line):
                 continue
             yield _Error(last, _message(lines, number, said.end()) if said else "", number)
             break
@@ -138,12 +142,14 @@ def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
 
 def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: Sequence[str]) -> Failure:
     """What older Pythons leave out of the message, from the statement that failed."""
+    while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
+        frames = frames[:-1]  # a decorator hands the call on
     last = next((line.strip() for line in reversed(block) if line.strip()), "")
     code = frames[-1].code if frames else pointed_at(block) or last
     if failure.kind == "name" and not failure.module:
         found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=found[1]) if found else failure
-    if failure.kind in ("keyword", "arguments") and failure.callee in ("__init__", "__new__", ""):
+    if failure.kind in ("keyword", "arguments", "missing") and failure.callee in ("__init__", "__new__", ""):
         called = re.findall(r"([^\W\d]\w{0,100})\(", code[:500])
         named = [name for name in called if name[0].isupper()]
         if not named and frames and frames[-1].function.isidentifier():

@@ -205,6 +205,15 @@ def test_a_method_that_a_class_lost(answer):
     assert (home.thing, home.releases) == ("Bed.dig", "<1.2")
 
 
+def test_what_asks_for_an_argument_that_was_not_given(answer):
+    found = answer("Bed.__init__() missing 1 required positional argument: 'breadth'", garden="2.0.0")
+    (home,) = found.homes
+    assert (home.kind, home.thing, home.releases) == ("asks", "Bed(breadth=)", ">=2.0")
+    assert found.ways[0].pins == ("garden==1.1.0",)
+    assert not answer("Bed.__init__() missing 1 required positional argument: 'length'").known, "every release asks"
+    assert not answer("RoseBed.__init__() missing 1 required positional argument: 'breadth'").known, "a class of a user"
+
+
 @pytest.mark.parametrize(
     "text",
     [

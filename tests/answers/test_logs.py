@@ -46,3 +46,24 @@ def test_the_right_rule_or_link_comes_first(first, names):
 @pytest.mark.parametrize("name", UNRELATED)
 def test_nothing_is_claimed_of_a_log_that_no_rule_is_about(first, name):
     assert first(name) == "nothing"
+
+
+def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_nothing(matrix):
+    """A loss of NaN alone is no sign of Gemma 3."""
+    log = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.01}"
+    named = {one.id for one in explain_error(log, matrix).answer.suspects}
+    assert "torch-2-5-0-cudnn-sdpa-default-nan" in named and not named & {
+        "gemma3-fp16-overflow",
+        "glm4-fp16-training-nan",
+    }
+    model = explain_error(f"--model_name_or_path THUDM/glm-4-9b-chat --fp16\n{log}", matrix).answer.suspects
+    assert "glm4-fp16-training-nan" in {one.id for one in model}
+
+
+def test_kernels_that_are_missing_in_an_extension_are_not_torchs(matrix):
+    place = "/x/xformers/third_party/flash-attention/hopper/flash_fwd_launch_template.h:175"
+    log = f"CUDA error ({place}): no kernel image is available for execution on the device"
+    assert explain_error(log, matrix).answer.suspects == ()
+    assert explain_error(
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device", matrix
+    ).answer.suspects

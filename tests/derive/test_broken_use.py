@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from envdoctor.derive import derive
+from envdoctor.derive.broken_use import compute
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.knowledge.matrix import Matrix, load_source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -309,3 +310,20 @@ def test_a_package_that_the_code_of_a_model_imports_anywhere_must_be_there(broke
     assert [item["reach"] for item in broken([later], "model_use", spade=None)] == ["start"]
     assert [item["reach"] for item in broken([later], spade=None)] == ["call"]
     assert [item["reach"] for item in broken([later], "model_use", spade="2.0.0")] == ["call"]
+
+
+@pytest.mark.parametrize(
+    ("unsloth", "told"),
+    [("2025.1.6", False), (None, False), ("2024.11.7", True), ("absent", True), ("not imported", True)],
+)
+def test_classes_that_an_import_makes_take_any_keyword(matrix: Matrix, unsloth: str | None, told: bool):
+    """Unsloth puts what SFTTrainer no longer takes into its settings."""
+    uses = [{"kind": "keyword", "module": "trl", "name": "SFTTrainer", "keyword": "packing", "reach": "start"}]
+    if unsloth != "not imported":
+        uses.append({"kind": "name", "module": "unsloth", "name": "FastLanguageModel", "reach": "start"})
+    facts = FactSet([Fact("use", Records(tuple(uses)), "", "code"), Fact("pkg.trl", "0.13.0", "", "given")])
+    if unsloth not in (None, "not imported"):
+        facts.add(Fact("pkg.unsloth", ABSENT if unsloth == "absent" else unsloth, "", "given"))
+    found = compute(facts.value, matrix)["broken_use"].value
+    assert isinstance(found, Records)
+    assert any(item["what"] == "trl.SFTTrainer(packing=)" for item in found) is told

@@ -138,6 +138,23 @@ def test_older_pythons_do_not_say_the_class_and_the_code_does():
     assert read_error(text).failure.callee == "SFTTrainer.__init__"
 
 
+def test_a_decorator_that_hands_the_call_on_is_looked_behind():
+    text = """\
+  File "train.py", line 49, in <module>
+    trainer = DPOTrainer(
+  File "/x/site-packages/transformers/utils/deprecation.py", line 165, in wrapped_func
+    return func(*args, **kwargs)
+TypeError: __init__() got an unexpected keyword argument 'beta'
+"""
+    assert read_error(text).failure.callee == "DPOTrainer.__init__"
+
+
+def test_a_remark_about_an_error_is_none():
+    remark = "[INFO:swift] if you are using vLLM, you will get `ImportError: cannot import name 'x' from 'swift.llm'`"
+    assert read_error(remark).failure is None
+    assert read_error(f"KeyError: 'a'\n{remark}").error == "KeyError"
+
+
 def test_a_notebook_points_at_the_line_that_failed():
     text = (
         "---> 13 trainer = Trainer(\n     14     model=model,\n"

@@ -90,6 +90,9 @@ def test_nearly_everything_is_read(found, names):
         "GPU: A100 or H100",
         "GPU 0: NVIDIA A100 is at 90%",
         "datasets 3.0.0 rows",
+        "## Environment\n\n**What works:**\n- PyTorch: 2.7.0+cu128",
+        "**Dependencies:**\n- PyTorch: 2.7.0+cu128",
+        "peft-0.5.0 works",
     ],
 )
 def test_what_was_tried_or_advised_is_not_installed(matrix, text):

@@ -42,6 +42,11 @@ _ANY = re.compile("")
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|[。！？]")
 _CLAUSES = re.compile(r"[,;:]\s|\((?!v?\d)|\bbut\b|\bwhile\b|\bwhereas\b|但|而")
 _BESIDE_PACKAGES = re.compile(rf"(?i)\bcuda[ :=]{{0,3}}\d{{1,2}}\.\d(?:\.\d)?\b|{_SYSTEM.pattern[4:]}(?=[\s,])")
+#: How it got there, what was not done, and what is said of this very environment: no doubt about its versions.
+_SURE = re.compile(
+    r"(?i)\b(?:by|via|through|using) (?:pip|conda)(?: install\w*)?\b|(?:没有|未|没)(?:更新|升级)"
+    r"|(?:该|此|本|上述|以上)配置可以\w{0,20}"
+)
 #: What failed says how it was done, not how it should be.
 _FAILURE = re.compile(r"(?i)\b(?:errors?|fails?|failed|crash(?:es)?)\b|报错|错误|失败|冲突")
 _INSTALLING = re.compile(r"(?i)install\w*|安装|require\w*|dependenc\w*|latest|official|newest|update\w*|最新|官方")
@@ -73,7 +78,7 @@ class Prose:
         han = sorted((word for word in self._allowed if not word.isascii()), key=len, reverse=True)
         self._han = re.compile("|".join(han))
         latin, other = ([word for word in words["doubt"] if word.isascii() is kind] for kind in (True, False))
-        self.doubtful = re.compile(rf"(?i)\b(?:{'|'.join(map(re.escape, latin))})|{'|'.join(other)}").search
+        self._doubt = re.compile(rf"(?i)\b(?:{'|'.join(map(re.escape, latin))})|{'|'.join(other)}")
         names = "|".join(
             re.escape(name).replace(r"\-", "[-_]")
             for name in sorted((*forms.names, "python", "py"), key=len, reverse=True)
@@ -83,6 +88,10 @@ class Prose:
             rf"|[=:]\s?|为|是)?|[=:：]{{1,2}}\s?|==|\s?=\s?|\s?[为是]\s?|使用的?是?\s?|\s?\(|@)?[ `*]?v?({VERSION})\)?"
             rf"(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
         )
+
+    def doubtful(self, text: str) -> re.Match[str] | None:
+        """The first word that makes versions near it doubtful."""
+        return self._doubt.search(_SURE.sub(" ", text))
 
     def read(self, text: str, number: int) -> Line | None:
         """What a line claims; None for a line that names no version of a package."""

@@ -60,6 +60,9 @@ _RANGE = re.compile(
 _OF_ONE = re.compile(r"[-*\s]{0,6}[`*]{0,3}([A-Za-z][\w -]{1,30}?)[`*]{0,3}(?:\s?:\s|\s{2,})")
 #: ``name   1.2.3   where`` in columns: where the version begins.
 _COLUMNS = re.compile(r"([A-Za-z][\w.-]* {2,})\d[\w.+!-]*(?: {2,}\S.*)?\Z")
+#: A chapter about the environment, in which "Dependencies" are not what somebody asks for.
+_OF_ENVIRONMENT = re.compile(r"(?i)#{1,6}\s.{0,20}(?:environment|system info|环境)")
+_DEPENDENCIES = re.compile(r"(?i)\W{0,8}(?:key |main |python )?dependencies\W{0,8}")
 _HEADING = re.compile(r"#{1,6} .*|.*[:：]\**\Z|\*\*.*\*\*\Z")
 
 
@@ -180,6 +183,7 @@ class _Reading:
         self.doubtful: set[int] = set()
         self._paragraph: list[Claim] = []
         self._title, self._before, self._column, self._row = "", "", 0, ("", 0)
+        self._section = ""
         self._fenced = self._fence_doubt = self._cells = False
         self._doubt = self._below_doubt = self._in_table = self._in_tool = False
 
@@ -336,8 +340,10 @@ class _Reading:
         doubtful = _LOGGED.match(stripped) is None and self._prose.doubtful(stripped[:_LINE]) is not None
         if _HEADING.fullmatch(stripped):
             self.end_paragraph()
-            doubtful = doubtful and not self._prose.of_this(stripped)
+            below = _OF_ENVIRONMENT.match(self._section) is not None and _DEPENDENCIES.fullmatch(stripped) is not None
+            doubtful = doubtful and not below and not self._prose.of_this(stripped)
             self._below_doubt = doubtful
+            self._section = stripped if stripped.startswith("#") else self._section
         if doubtful:
             self._doubt = True
             self.unread += [(claim.line, claim.key) for claim in self._paragraph if claim.loose]
