@@ -56,10 +56,12 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     assumed = [*said_of(model, trace, plan.job), *plan.assumed]
     if base["checkpointing"] and model.heeds is None:
         (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
-        size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else None
+        size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
         assumed.append(
-            "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
-            + (f": then it takes {size / GIB:.1f} GiB" if size else "")
+            "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
+            f"then it takes {size / GIB:.1f} GiB"
+            if size
+            else "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
         )
     if gpu is not None and verdict != "fits":
 
