@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from memory_forms.shapes import LEAST, shape_of
+from memory_forms.shapes import LEAST, QKV, shape_of
 
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.memory.shipped import form_words
@@ -154,6 +154,7 @@ def model_row(record: Mapping[str, Any]) -> dict[str, Any]:
     kind = record["type"]
     row = {"key": kind, "tied": kind in _TIED, "attention": record["attention"], "modules": record["modules"]}
     row["least"] = LEAST.get(kind, LEAST[""])
+    row.update({"qkv": QKV[kind]} if kind in QKV else {})
     return {**row, **{part: text(with_layers(record[part])) for part in ("linear", "rest")}}
 
 
@@ -170,6 +171,7 @@ def body(paths: Sequence[str]) -> str:
         modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in row["modules"].items())
         lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(row['tied']).lower()}"]
         lines += [f'attention = "{row["attention"]}"', f"least = {json.dumps(row['least'])}"]
+        lines += [f"qkv = {json.dumps(row['qkv'])}"] if "qkv" in row else []
         lines += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
     contents: dict[str, dict[str, list[str]]] = {}
     for (kind, words, minor), found in sorted(jobs.items()):

@@ -125,12 +125,19 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
 
 def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
     """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    model = model_of(_config(facts, sources), matrix.rows("native-types"))
+    methods = facts.value("model.code_methods")
+    model = model_of(
+        _config(facts, sources),
+        matrix.rows("native-types"),
+        methods if isinstance(methods, tuple) else (),
+        str(facts.value("recipe.framework")),
+    )
     versions = _versions(facts)
     cache = cache_home(sources.environ) if sources.cache else None
     traced: Source = Tracer(place, versions, cache)
-    # Code of the model's own is the same whatever release is installed.
-    shipped: Source = Shipped(matrix.table("memory-forms"), None if model.nearest else versions["transformers"])
+    # Code of the model's own, and an engine's, is the same whatever release is installed.
+    own = model.nearest or engine_of(settings_of(facts))
+    shipped: Source = Shipped(matrix.table("memory-forms"), None if own else versions["transformers"])
     if (parameters := stored_parameters(_folder(facts, sources))) is not None:
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced

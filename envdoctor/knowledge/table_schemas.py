@@ -130,7 +130,8 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
                     **{"key": TEXT, "tied": FLAG, "attention": TEXT, "least": TEXTS},
                     "modules": mapping(TEXT, TEXTS),
                     **{"linear": TEXT, "rest": TEXT},
-                }
+                },
+                {"qkv": TEXTS},
             ),
             ["key"],
         ),
@@ -147,6 +148,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
                 "needs": mapping(TEXT, ANY),
                 "modules": mapping(TEXT, TEXTS),
                 "targets": TEXTS,
+                **{"modeling": TEXT, "ignores": TEXT, "but_in": TEXTS},
             }
         )
     },

@@ -11,7 +11,10 @@ __all__ = ["Saving", "largest", "smaller", "traced_changes"]
 
 #: Lengths are offered in steps of this many tokens.
 _STEP = 128
-_SMALL_ADAPTER = {"r": 8, "target_modules": "all-linear"}
+_SMALL_ADAPTER = {
+    **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
+    **{"modules_to_save": None, "use_dora": None},
+}
 
 
 class Saving(NamedTuple):

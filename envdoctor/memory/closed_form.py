@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.memory.tracing import Trace
+from envdoctor.memory.verdict import GIB
 
 __all__ = ["LENGTHS", "OF_THE_MODEL", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
 
@@ -26,9 +27,10 @@ OF_THE_MODEL = (
 )
 #: What does not depend on the batch.
 _STATIC = (*OF_THE_MODEL, "communication buffers", "gathered layers")
-#: What torch's allocator holds, as a share of the live tensors, where no trace replayed it: the most of 32 replays
-#: (benchmarks/results) is 1.18.
-_HELD = 1.2
+#: What torch's allocator holds beyond the live tensors where no trace replayed it: up to a share of them, and up to
+#: another share of what is there beside the weights, which lie close, and some blocks. 47 replays of training lie below
+#: both (benchmarks/results): 0.18 of all is the most, 2.35 of 5.1 GiB beside the weights, 0.33 of 0.4 GiB.
+_BEYOND, _BEYOND_BESIDE, _BLOCKS = 0.2, 0.45, 0.3 * GIB
 #: The lengths beside that of the longest sample, as shares of it, from which every other follows.
 LENGTHS = (0.5, 0.25)
 
@@ -96,9 +98,11 @@ class ClosedForm:
     def _share(self, trace: Trace) -> float:
         longest = self._tokens[-1]
         points = [p for p in trace.points if p["tokens"] == longest and "held_bytes" in p]
+        terms = max((self._terms(segment, self.batch, longest) for segment in self._segments), key=_sum)
+        peak = _sum(terms)
         if not points:
-            return _HELD
-        peak = max(sum(self._terms(segment, self.batch, longest).values()) for segment in self._segments)
+            beside = peak - terms.get("weights", 0.0) - terms.get("reference model", 0.0)
+            return 1 + min(_BEYOND, (_BEYOND_BESIDE * beside + _BLOCKS) / peak)
         full = _extended({int(p["layers"]): float(p["held_bytes"]) for p in points}, self.depth) / peak
         # Where a block more or less at a traced depth would be a share of its own at the full one.
         most: float = max(float(p["held_bytes"]) / max(size for size, *_ in p["segments"].values()) for p in points)
@@ -113,6 +117,10 @@ class ClosedForm:
                     y *= (tokens - other) / (x - other)
             total += y
         return total
+
+
+def _sum(terms: Terms) -> float:
+    return sum(terms.values())
 
 
 def trained_parameters(trace: Trace) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.memory.problem import MemoryProblem
@@ -16,12 +17,14 @@ MARGIN = 0.3
 
 class Model(NamedTuple):
     """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
-    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types."""
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types. ``heeds``:
+    whether its code heeds gradient checkpointing, None where the code is not there to be read."""
 
     config: Mapping[str, Any]
     named: str
     margin: float = 0.0
     nearest: Mapping[str, Any] | None = None
+    heeds: bool | None = True
 
     @property
     def level(self) -> str:
@@ -36,15 +39,14 @@ class Model(NamedTuple):
             "code of the model's repository is never run: this is by the nearest type of transformers, "
             f"{self.nearest['type']}; activations may take up to {self.margin:.0%} more"
         ]
-        if job["checkpointing"]:
-            said.append(
-                "the model's own code may ignore gradient checkpointing, as some revisions do; without it: "
-                "--set recipe.gradient_checkpointing=false"
-            )
+        if job["checkpointing"] and self.heeds is False:
+            said.append("the model's own code ignores gradient checkpointing: this is without it")
         return said
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The same job with the modules that LoRA names called as in the traced type."""
+        """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
+        if self.heeds is False:
+            job = {**job, "checkpointing": False}
         lora = job["lora"]
         if lora is None or self.nearest is None:
             return dict(job)
@@ -59,8 +61,11 @@ class Model(NamedTuple):
         return [name for module in modules for name in known.get(module, [module])]
 
 
-def model_of(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Model:
-    """The model of a config.json; ``rows`` are those of the table native-types.
+def model_of(
+    config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], methods: Sequence[str] = (), framework: str = ""
+) -> Model:
+    """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
+    ``framework`` is the one that trains it.
 
     Raises :class:`MemoryProblem` where the nearest type computes something else.
     """
@@ -76,4 +81,11 @@ def model_of(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Mo
             f"not fit its config.json: {', '.join(dict.fromkeys(unlike))}"
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    return Model(native, named, MARGIN, row)
+    return Model(native, named, MARGIN, row, _heeds(row, methods, framework))
+
+
+def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str) -> bool | None:
+    if framework in row["but_in"]:
+        return True
+    ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
+    return not ignored if ignored or there else None

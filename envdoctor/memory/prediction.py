@@ -53,6 +53,16 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             "how much lower it is with them is not predicted yet"
         )
     changes: list[MemorySaving] = []
+    assumed = [*said_of(model, trace, plan.job), *plan.assumed]
+    if base["checkpointing"] and model.heeds is None:
+        (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
+        size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
+        assumed.append(
+            "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
+            f"then it takes {size / GIB:.1f} GiB"
+            if size
+            else "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
+        )
     if gpu is not None and verdict != "fits":
 
         def change(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> MemorySaving:
@@ -60,7 +70,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             verdict = needed(form, low, high).verdict(gpu.free)
             return {"set": dict(saving.set), "gib": rounded(high.size), "verdict": verdict}
 
-        tried = list(traced_changes(base))
+        tried = [one for one in traced_changes(base) if model.heeds is not False or not one.job.get("checkpointing")]
         jobs = [{**base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
         shorter, *found = tracer.run([{**base, "tokens": _shorter(plan.tokens)}, *jobs])
         for saving, one in zip(tried, found, strict=True):
@@ -68,7 +78,11 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             if after.at(batch, plan.tokens).size < peak.size:
                 changes.append(change(saving, after, batch, plan.tokens))
         if isinstance(shorter, Trace) and shorter.release == trace.release:
-            any_length = form_of(trace._replace(points=(*trace.points, *shorter.points)))
+            shorter = trace._replace(points=(*trace.points, *shorter.points))
+        else:  # a trace that was kept, and lengths that were not traced
+            (shorter,) = tracer.run([{**base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
+        if isinstance(shorter, Trace):
+            any_length = form_of(shorter)
             name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
             for saving in smaller(
                 any_length, name, batch, plan.tokens, lambda peak: needed(form, peak, peak).verdict(gpu.free) == "fits"
@@ -100,7 +114,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         ],
         "changes": changes,
         "serving": None,
-        "assumed": [*said_of(model, trace, plan.job), *plan.assumed],
+        "assumed": assumed,
         "savers": list(plan.savers),
     }
 

@@ -34,12 +34,14 @@ _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
 
 
 def form_words(job: Row, targets: str) -> str:
-    """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``."""
+    """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and for a
+    stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
     method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
     dropout = bool(job["lora"] and job["lora"]["lora_dropout"] and not job["checkpointing"])
     again = job["checkpointing"]
     upcast = bool(job["quantized"] and job["quantized"]["upcast"])
-    words = [method, targets, "float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
+    words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
+    words += ["float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
     words += ["upcast" if upcast else "", job["attention"], "padded" if job["padded"] else ""]
     words += ["checkpointing" if again else "", "dropout" if dropout else ""]
     return " ".join(word for word in words if word)
@@ -107,6 +109,8 @@ class Shipped:
             raise MemoryProblem("no shipped coefficients are about DoRA, or about modules that LoRA trains as a whole")
         if wanted != "all-linear" and set(wanted or model["least"]) <= set(model["least"]):
             return "least", False
+        if wanted != "all-linear" and set(wanted) == set(model.get("qkv", ())):
+            return "qkv", False
         return "all-linear", wanted != "all-linear" and not modules <= set(wanted)
 
     def _rows(self, kind: str, words: str) -> dict[str, list[Row]]:
@@ -154,8 +158,6 @@ class _Run:
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
         if isinstance(window, int) and window < max(job["tokens"]):
             raise MemoryProblem("no shipped coefficients are about samples that are longer than the sliding window")
-        if job["stage"] != "sft" or job["reference"] != "none":
-            raise MemoryProblem("no shipped coefficients are about DPO and GRPO")
         if job["optimizer"] not in _STATES:
             raise MemoryProblem(f"no shipped coefficients are about the optimizer {job['optimizer']}")
         self.job, self.cache = job, 4.0 * self.depth * keys * width
@@ -219,6 +221,8 @@ class _Run:
             "adapters": own if self.job["lora"] else 0.0,
             "optimizer states": states,
         }
+        if self.job["reference"] == "copy":
+            kept = {**kept, "reference model": self.width * self.parameters}
         found = {}
         for place, row in enumerate(rows):
             terms = self._terms(row, tokens)

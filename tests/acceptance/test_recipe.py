@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,51 @@ def check(run, facts_file, tmp_path, monkeypatch):
     return build
 
 
-def test_the_stories_of_the_readme_are_named_and_pass_when_they_are_mended(run):
+def stories():
+    """Of each story of the README its command, that with the fix, and its row of the table."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^envdoctor (check --facts fixtures/environments/stories.*)  # (.*)$", text, re.MULTILINE)
-    stories = list(zip(commands[::2], commands[1::2], strict=True))
-    assert len(stories) == 5
-    for (command, rule), (mended, passes) in stories:
-        ask = [run(*words.split(), "--no-config", "--format", "json", cwd=ROOT) for words in (command, mended)]
-        found = [[finding["id"] for finding in answer.json["findings"]] for answer in ask]
-        assert rule in found[0] and rule not in found[1] and ask[1].code == int(passes), command
+    commands = re.findall(r"^envdoctor (check --facts fixtures/environments/stories.*)  # (.)$", text, re.MULTILINE)
+    rows = [re.findall(r"[^|]+", line)[:5] for line in re.findall(r"^\| (\d[:,] .*)\|$", text, re.MULTILINE)]
+    return list(zip(commands[::2], commands[1::2], rows, strict=True))
+
+
+def test_the_readme_has_all_five_stories():
+    assert sorted({row[0][0] for _, _, row in stories()}) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(("command", "mended", "row"), stories(), ids=[row[0] for _, _, row in stories()])
+def test_one_command_says_the_cause_and_the_number_of_a_story_and_passes_when_it_is_mended(run, command, mended, row):
+    _, cause, number, _, after = row
+    rule = cause.strip(" `")
+    for (words, code), cell in ((command, number), (mended, after)):
+        answer = run(*words.split(), "--no-config", cwd=ROOT)
+        assert answer.code == int(code), words
+        assert (f"[{rule}]" in answer.out) is ((words, code) == command)
+        missing = [size for size in re.findall(r"(?<![\d.])\d+\.\d(?![\d.])", cell) if size not in answer.out]
+        assert not missing, words
+
+
+@pytest.mark.parametrize(
+    ("story", "file", "old", "new"),
+    [
+        ("1/run.sh", "configs/lora.yaml", "training_args:", "training_args:\n  gradient_checkpointing: true"),
+        ("3/train_dpo.sh", "train_dpo.sh", "--gradient_checkpointing", "--gradient_checkpointing --flash_attn"),
+        ("5/settings.jsonc", "settings.jsonc", "0.95", "0.8"),
+    ],
+)
+def test_the_fix_of_a_story_in_its_own_recipe_is_the_one_that_is_typed(run, tmp_path, story, file, old, new):
+    number = story.partition("/")[0]
+    shutil.copytree(STORIES / number, tmp_path / number)
+    changed = tmp_path / number / file
+    assert old in changed.read_text()
+    changed.write_text(changed.read_text().replace(old, new, 1))
+    typed = next(words for _, (words, _), _ in reversed(stories()) if f"fixtures/stories/{story}" in words)
+    words = typed.partition(" --set ")[0].split()
+    edited = [str(tmp_path / story) if word.endswith(story) else word for word in words]
+    by_file, by_set = (run(*ask, "--no-config", "--format", "json", cwd=ROOT) for ask in (edited, typed.split()))
+    assert by_file.code == by_set.code == 0
+    sizes = [answer.json["sections"]["memory"]["process_gib"] for answer in (by_file, by_set)]
+    assert sizes[0] == sizes[1]
 
 
 def test_the_header_names_the_recipe_and_what_it_says(check):

@@ -49,6 +49,24 @@ def test_modules_are_called_as_in_the_nearest_type() -> None:
     assert glm.job({"lora": None}) == {"lora": None}
 
 
+def test_code_that_ignores_checkpointing_is_taken_at_its_word() -> None:
+    january = ["ChatGLMPreTrainedModel._set_gradient_checkpointing(self, module, value)", "ChatGLMModel.forward(self)"]
+    february = [
+        *january[1:],
+        "ChatGLMPreTrainedModel.gradient_checkpointing_enable(self, gradient_checkpointing_kwargs)",
+    ]
+    rows, data = load_matrix().rows("native-types"), config("chatglm3-6b")
+    heeds = [model_of(data, rows, *told) for told in ((january,), (february,), (february, "llamafactory"), ())]
+    assert [found.heeds for found in heeds] == [True, False, True, None]
+    assert [found.job({"checkpointing": True, "lora": None})["checkpointing"] for found in heeds] == [
+        *(True, False),
+        *(True, True),
+    ]
+    assert [len(found.assumed(job())) for found in heeds] == [1, 2, 1, 1]
+    # Files of the tokenizer alone say nothing of it.
+    assert model_of(data, rows, ["ChatGLMTokenizer._pad(self)"]).heeds is None
+
+
 def test_it_says_so_and_leaves_native_types_alone() -> None:
     glm = model(config("glm-4-9b-chat"))
     assert (glm.level, glm.margin, glm.named) == ("nearest", 0.3, "chatglm")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.memory.advice import traced_changes
 from envdoctor.memory.closed_form import ClosedForm
 from envdoctor.memory.shipped import Shipped
 from envdoctor.memory.stored import Counted, stored_parameters
@@ -84,6 +85,44 @@ def test_targets_between_the_least_and_all_have_an_interval_down_to_the_least() 
     assert some.less > 0.2 > every.less and size(some) == pytest.approx(size(every), rel=0.01)
 
 
+QKV = {**LORA, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
+DPO = {"stage": "dpo", "reference": "copy"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gib"),
+    [
+        ({"lora": QKV, "tokens": [6001]}, 79.132),
+        ({"lora": QKV, "tokens": [6001], "attention": "eager"}, 338.31),
+        ({"lora": QKV, "amp": "bfloat16", "batch": 4, "padded": True}, 99.983),
+        ({"lora": QKV, "tokens": [385]}, 21.519),
+        (DPO, 107.760),
+        ({**DPO, "attention": "eager", "padded": True}, 168.834),
+        # Here the most is in the optimizer's step, which no coefficients are about.
+        ({**DPO, "attention": "eager", "padded": True, "checkpointing": True}, 105.053),
+    ],
+)
+def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model(
+    changes: dict[str, Any], gib: float
+) -> None:
+    found = answer(model="glm-4-9b-chat-hf", **changes)
+    assert isinstance(found, Trace) and found.less < 0.05 and found.more < 0.05
+    tokens = changes.get("tokens", [2048])[0]
+    assert size(found, changes.get("batch", 1), tokens) == pytest.approx(gib, rel=1e-4)
+
+
+def test_a_full_run_that_does_not_fit_may_be_offered_lora() -> None:
+    (offered,) = [one.job for one in traced_changes(JOB) if "recipe.method" in one.set]
+    assert isinstance(answer(**offered), Trace)
+
+
+def test_what_no_trace_replayed_is_held_in_reason() -> None:
+    """Weights lie close in the allocator's segments; what comes and goes does not."""
+    mostly_weights, little_weights = answer(lora=QKV, tokens=[64]), answer(tokens=[64], batch=64, checkpointing=True)
+    assert isinstance(mostly_weights, Trace) and isinstance(little_weights, Trace)
+    assert 1.0 < ClosedForm(mostly_weights, 1).held < 1.1 < ClosedForm(little_weights, 64).held <= 1.2
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -91,9 +130,10 @@ def test_targets_between_the_least_and_all_have_an_interval_down_to_the_least() 
         ({"config": {"hidden_size": "x"}}, "config.json lacks sizes"),
         ({"config": {"num_attention_heads": 0}}, "config.json lacks sizes"),
         ({"config": {"sliding_window": 512}}, "longer than the sliding window"),
-        ({"stage": "dpo"}, "about DPO"),
+        ({"stage": "dpo"}, "are about: full dpo none bfloat16 sdpa"),
         ({"optimizer": "adafactor"}, "optimizer adafactor"),
         ({"lora": {**LORA, "use_dora": True}}, "about DoRA"),
+        ({"lora": {**LORA, "modules_to_save": ["lm_head"]}}, "trains as a whole"),
         ({"load_dtype": "float32"}, "are about: full float32 sdpa"),
         ({"version": "4.30.0"}, "begin with transformers"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST", "shape_of"]
+__all__ = ["LEAST", "QKV", "shape_of"]
 
 #: A model of 8, 0.5, 70 and 7 billion parameters: small and large vocabularies, few and many heads for keys.
 _MODELS = {
@@ -13,6 +13,8 @@ _MODELS = {
 }
 #: The linear layers that PEFT trains where a recipe names none: of most types, and of single ones.
 LEAST = {"": ["q_proj", "v_proj"], "phi3": ["qkv_proj"]}
+#: The linear layers that compute queries, keys and values, of types that stand for code in which they are one layer.
+QKV = {"glm": ["q_proj", "k_proj", "v_proj"]}
 
 
 def shape_of(model: str, batch: int, tokens: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ __all__ = ["PRIMES", "STATIC", "Unreadable", "product", "symbols"]
 PRIMES = {"B": 17, "S": 347, "H": 61, "I": 71, "V": 1009, "K": 5, "G": 11, "D": 7, "R": 19, "Q": 13, "T": 173, "U": 29}
 _BY_PRIME = {value: name for name, value in PRIMES.items()}
 #: What is counted elsewhere: it does not depend on what a step computes.
-STATIC = ("weights", "adapters", "optimizer states", "temporary values of the optimizer")
+STATIC = ("weights", "adapters", "reference model", "optimizer states", "temporary values of the optimizer")
 
 
 class Unreadable(Exception):

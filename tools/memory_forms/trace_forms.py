@@ -18,14 +18,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "envdoctor" / "payload")]
 
-from shapes import LEAST, shape_of  # noqa: E402
+from shapes import LEAST, QKV, shape_of  # noqa: E402
 from symbols import PRIMES, STATIC, Unreadable, product, symbols  # noqa: E402
 
 #: Runs at which the operation at the most is looked for: a model, its batch and its tokens.
 _RUNS = [("8b", 1, 512), ("8b", 4, 4096), ("8b", 1, 32768), ("0.5b", 8, 1024), ("70b", 1, 4096), ("7b", 4, 2048)]
 _LAYERS = 12
-#: Modules that LoRA trains, by what the table calls them.
-TARGETS = ("least", "all-linear")
+#: Modules that LoRA trains, by what the table calls them; "qkv" of the types that have it.
+TARGETS = ("least", "qkv", "all-linear")
 SHAPES = [shape_of(*run) for run in _RUNS]
 
 
@@ -50,19 +50,27 @@ def config_of(kind: str) -> dict[str, Any]:
     }
 
 
-def jobs(usual: str) -> Iterator[dict[str, Any]]:
-    """The jobs by what the table distinguishes; ``usual`` is the attention that the type takes by itself."""
+def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
+    """The jobs by what the table distinguishes; ``usual`` is the attention that the type takes by itself. Those with
+    a reference model, and those of a layer that is three here, are of the types that stand for code of models' own."""
     kernels = list(itertools.product(("sdpa", "eager"), (False, True)))
     yield from (job(method="infer", attention=attention) for attention in ("sdpa", "eager"))
     for dtype, (attention, padded), again in itertools.product(("bfloat16", "float32"), kernels, (False, True)):
         amp = "bfloat16" if dtype == "float32" else None
         yield job(method="full", load_dtype=dtype, amp=amp, attention=attention, padded=padded, checkpointing=again)
+    if kind in QKV:
+        for (attention, padded), again in itertools.product((*kernels[:2], kernels[3]), (False, True)):
+            compared = {"method": "full", "stage": "dpo", "reference": "copy"}
+            yield job(**compared, attention=attention, padded=padded, checkpointing=again)
     for targets, (attention, padded), again in itertools.product(TARGETS, kernels, (True, False)):
+        if targets == "qkv" and kind not in QKV:
+            continue
         lora = {"method": "lora", "attention": attention, "padded": padded, "checkpointing": again, "targets": targets}
         yield job(**lora, amp="bfloat16")
-        if attention == usual:
+        # Code of models' own takes either attention without autocast: its recipes load bf16.
+        if attention == usual or targets == "qkv":
             yield job(**lora)
-        if attention == usual and not again:
+        if (attention == usual or targets == "qkv") and not again:
             yield job(**lora, dropout=True)
             yield job(**lora, amp="bfloat16", dropout=True)
     for upcast, padded, again in itertools.product((True, False), (False, True), (False, True)):
@@ -119,8 +127,8 @@ def forms_of(kind: str, wanted: Mapping[str, Any], trace: Any) -> list[dict[str,
     """What is live at the most of each segment: by label and product the bytes beside the layers, and for a layer."""
     asked = {**wanted, "config": config_of(kind)}
     if wanted["lora"]:
-        wide = wanted["targets"] == "all-linear"
-        asked["lora"] = {**wanted["lora"], "target_modules": "all-linear" if wide else LEAST.get(kind, LEAST[""])}
+        named = {"least": LEAST.get(kind, LEAST[""]), "qkv": QKV.get(kind)}
+        asked["lora"] = {**wanted["lora"], "target_modules": named.get(wanted["targets"], wanted["targets"])}
     records: list[dict[str, Any]] = []
     trace.run(asked, records.append)
     points = {r["layers"]: r for r in records if r["case"] == "point"}
@@ -157,9 +165,10 @@ def main() -> int:
             print(json.dumps({**common, "refused": str(error)}), flush=True)
             continue
         print(json.dumps({**common, **model}), flush=True)
-        for wanted in jobs(model["attention"]):
+        for wanted in jobs(kind, model["attention"]):
             told = {name: wanted[name] for name in ("method", "load_dtype", "amp", "attention", "padded")}
             told.update({name: wanted[name] for name in ("checkpointing", "targets", "dropout", "quantized")})
+            told.update({name: wanted[name] for name in ("stage", "reference")})
             try:
                 line = {**common, "job": told, "forms": forms_of(kind, wanted, trace)}
             except Exception as error:  # what the code of a release does on tensors without data is its own affair
