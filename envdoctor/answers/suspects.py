@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.finding import Text
-from envdoctor.judge.messages import title_of
+from envdoctor.judge.messages import text_of, title_of
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.symptoms import Log, seen_in
 from envdoctor.knowledge.vocabulary import SEVERITIES
@@ -44,8 +43,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
-            why=_text(texts["why"]),
-            fix=_text(fix["summary"]) if fix else None,
+            why=text_of(texts["why"]),
+            fix=text_of(fix["summary"]) if fix else None,
             source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
             missing=missing,
         )
@@ -53,7 +52,3 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
         found.append((order, suspect))
     return tuple(suspect for _, suspect in sorted(found, key=lambda one: one[0])[:_MOST])
-
-
-def _text(words: Mapping[str, str]) -> Text:
-    return Text(words["en"], words.get("zh"))
