@@ -22,7 +22,7 @@ from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.lengths.section import DataSection
-from envdoctor.memory.model import Model, model_of
+from envdoctor.memory.model import model_of
 from envdoctor.memory.prediction import predict
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import engine_of, settings_of
@@ -135,7 +135,8 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced
         shipped = Counted(shipped, parameters)
-    return _engine(facts)(facts, model, FirstOf(traced, shipped))
+    of_engine = engine_of(settings_of(facts)) is not None
+    return (predict_serving if of_engine else predict)(facts, model, FirstOf(traced, shipped))
 
 
 def _folder(facts: FactSet, sources: Sources) -> str:
@@ -146,10 +147,6 @@ def _with(facts: FactSet, more: Iterable[Fact], matrix: Matrix) -> FactSet:
     facts = change(facts, more, matrix.registry)
     derive(facts, matrix)
     return facts
-
-
-def _engine(facts: FactSet) -> Callable[[FactSet, Model, Source], MemorySection]:
-    return predict_serving if engine_of(settings_of(facts)) else predict
 
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:

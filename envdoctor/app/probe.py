@@ -18,7 +18,7 @@ from envdoctor.app.unjudged import unknown_model
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records, Unknown, plain
+from envdoctor.facts.values import Absent, Records, Unknown, plain
 from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
@@ -230,11 +230,8 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
 
         chosen = for_ranks(chosen, probes)
     model = facts.value("model.path")
-    recipe = {
-        fact.key.removeprefix("recipe."): plain(fact.value)
-        for fact in facts
-        if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
-    }
+    known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
+    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
     folder = os.path.join(request.sources.folder(), model) if isinstance(model, str) else None
     return Wishes(
         chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
@@ -246,9 +243,7 @@ def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...
     from envdoctor.knowledge.entry_statements import entries
 
     installed = {
-        fact.key.removeprefix("pkg."): fact.value
-        for fact in facts
-        if fact.key.startswith("pkg.") and isinstance(fact.value, str)
+        fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)
     }
     bare = request.device == "cpu" or _no_accelerator(facts)
     return tuple(entry.statement for entry in entries(matrix, installed) if not (entry.needs_gpu and bare))
@@ -256,7 +251,7 @@ def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...
 
 def _no_accelerator(facts: FactSet) -> bool:
     gpus = facts.value("gpu")
-    return facts.value("machine.accelerators") == () and isinstance(gpus, Records) and gpus == Records(())
+    return facts.value("machine.accelerators") == () and gpus == Records(())
 
 
 @contextmanager

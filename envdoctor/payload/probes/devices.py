@@ -123,7 +123,7 @@ def _truth(name: str, place: Any) -> Any:
 
 
 def _error(result: Any, truth: Any) -> float:
-    return float(rms(result.double() - truth) / rms(truth)) / _UNIT
+    return float(rms(result.double() - truth) / rms(truth) / _UNIT)
 
 
 def _cards(places: list[Any], name: str) -> list[Card]:
