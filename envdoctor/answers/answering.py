@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from envdoctor.answers.answer import Answer, Asker, Home
+from envdoctor.answers.answer import Answer, Home
 from envdoctor.answers.asking import asking_module
 from envdoctor.answers.calls import arguments_answer, keyword_answer, member_answer, missing_answer
 from envdoctor.answers.names import home_of, moved_of
 from envdoctor.answers.places import place_answer
-from envdoctor.answers.question import Question, with_ways, within
+from envdoctor.answers.question import Question, caller, with_ways, within
 from envdoctor.answers.situation import Situation
 from envdoctor.answers.speaking import rules_about
 from envdoctor.answers.ways import Ways
@@ -46,14 +46,11 @@ def _demand(question: Question) -> Answer:
     installed = situation.version(wanted.name) or failure.found
     there = situation.meets(failure.requirement)
     home = Home(wanted.name, "package", wanted.name, wanted.specifiers, installed=installed, there=there)
-    asker = None
-    if question.asking and question.asking != wanted.name:
-        asker = Asker(question.asking, question.asking_in, situation.version(question.asking))
+    asker = caller(question, wanted.name)
     if there:
         notes = (("elsewhere", f"{wanted.name} {installed}"),)
         return Answer(question.reading, (home,), asker=asker, notes=notes)
-    versions = [r.version for r in reversed(released.releases) if not r.yanked]
-    way = question.ways.install(wanted.name, within(versions, wanted.specifiers), wanted.specifiers)
+    way = question.ways.install(wanted.name, within(released, wanted.specifiers), wanted.specifiers)
     return Answer(question.reading, (home,), asker=asker, ways=(way,) if way else ())
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envdoctor.answers.answer import Asker, Home
-from envdoctor.answers.history import History, spans_history, usable_releases
+from envdoctor.answers.history import History, allows, spans_history, usable_releases
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.reading import Reading
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 __all__ = ["asker_of", "asking_module", "required_by"]
 
@@ -48,7 +46,7 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
         return Asker(package, module, version)
     beside = f"{home.package} {home.installed}" if home.installed else ""
     without = [one for one in usable_releases(~taking, version, situation.python) if one != version]
-    subjects = {subject for subject, _ in _lines(released, asked)} | set(released.modules)
+    subjects = {subject for subject, *_ in released.beginning("takes", f"{asked} ")} | set(released.modules)
     if home.installed and home.there is False:
         fitting = (one for one in without[:_TRIES] if _fits(situation, released, one, home, subjects))
         fits = tuple(one for one, _ in zip(fitting, range(_NAMED), strict=False))
@@ -64,20 +62,8 @@ def required_by(situation: Situation, package: str, name: str) -> str | None:
     if released is None:
         return None
     version = situation.version(package) or next((r.version for r in reversed(released.releases) if r.metadata), "")
-    lines = released.items("requires", "*", version) if version else ()
-    for line in () if isinstance(lines, Unknown) else lines:
-        try:
-            wanted = read_requirement(line)
-        except NotARequirement:
-            continue
-        if wanted.name == name:
-            return wanted.specifiers.replace(" ", "")
-    return None
-
-
-def _lines(released: Released, asked: str) -> Iterator[tuple[str, str]]:
-    for subject, item, _, _ in released.beginning("takes", f"{asked} "):
-        yield subject, item
+    asked = (wanted for wanted in (released.requires(version) if version else ()) if wanted.name == name)
+    return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)
 
 
 def _asking(situation: Situation, released: Released, asked: str) -> History:
@@ -114,12 +100,5 @@ def _fits(situation: Situation, released: Released, version: str, home: Home, su
 
 
 def _allowed(released: Released, version: str, name: str, installed: str) -> bool:
-    lines = released.items("requires", "*", version)
-    for line in () if isinstance(lines, Unknown) else lines:
-        try:
-            wanted = read_requirement(line)
-            if wanted.name == name and not wanted.marker and not satisfies(installed, wanted.specifiers):
-                return False
-        except (NotARequirement, NotASpecifier):
-            continue
-    return True
+    wanted = (one.specifiers for one in released.requires(version) if one.name == name and not one.marker)
+    return all(allows(specifiers, installed) for specifiers in wanted)

@@ -16,6 +16,7 @@ from envdoctor.versions.spans import spell_spans
 __all__ = [
     "Found",
     "History",
+    "allows",
     "found_by_table",
     "module_history",
     "name_history",
@@ -95,7 +96,7 @@ class Found(NamedTuple):
             return usable_releases(self.history, self.home.installed, situation.python)
         known = situation.matrix.part("releases", "releases").get(self.home.package, ())
         parts = (self.home.releases or "").split(" or ")
-        fitting = [version for version in known if any(_allows(part, version) for part in parts)]
+        fitting = [version for version in known if any(allows(part, version) for part in parts)]
         return nearest(fitting, self.home.installed, known) if self.home.installed else fitting[::-1]
 
 
@@ -109,7 +110,7 @@ def found_by_table(situation: Situation, move: Move, kind: str, thing: str) -> F
 
 def spans_history(released: Released, spans: Iterable[tuple[str, str | None]]) -> History:
     """The releases in any of the spans (first, last or None)."""
-    versions = tuple(release.version for release in released.releases if release.read)
+    versions = tuple(released.read)
     places = {version: place for place, version in enumerate(versions)}
     has = [False] * len(versions)
     for since, until in spans:
@@ -140,7 +141,7 @@ def _doubted(history: History, answer: Callable[[str], bool | Unknown]) -> Histo
 
 def subject_history(released: Released, section: str, subject: str) -> History:
     """The releases in which a section of the ledger has a subject."""
-    versions = tuple(release.version for release in released.releases if release.read)
+    versions = tuple(released.read)
     return History(released, versions, tuple(released.listed(section, subject, one) is True for one in versions))
 
 
@@ -148,13 +149,14 @@ def usable_releases(history: History, installed: str, python: str) -> list[str]:
     """The releases of a history that this Python ("": any) may install, the nearest to the installed one first, or the
     newest where that is not known."""
     asked = {release.version: release.requires_python for release in history.released.releases}
-    fitting = [version for version in history.releases() if not python or _allows(asked[version], python)]
+    fitting = [version for version in history.releases() if not python or allows(asked[version], python)]
     every = [release.version for release in history.released.releases]
     return nearest(fitting, installed, every) if installed else fitting[::-1]
 
 
-def _allows(specifier: str, python: str) -> bool:
+def allows(specifier: str, version: str) -> bool:
+    """Whether a version is one of a specifier; of one that cannot be read, any is."""
     try:
-        return satisfies(python, specifier)
+        return satisfies(version, specifier)
     except NotASpecifier:
         return True

@@ -59,7 +59,8 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
         return []
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)
-    found = found or list(_elsewhere(released, module, name, version))
+    other_places = _other_modules(released, module, name, version) if name else _other_homes(released, module, version)
+    found = found or list(other_places)
     return [_in_package(released, place) for place in found[:2]]
 
 
@@ -81,7 +82,7 @@ def moved_to(move: Move) -> Moved:
 
 def _judged(released: Released, installed: str) -> str:
     """The release in which a new place is looked for: the installed one where the ledger can judge it."""
-    known = [release.version for release in released.releases if release.read]
+    known = released.read
     if installed and not isinstance(released.items("open", known[-1], installed), Unknown):
         return installed
     return known[-1]
@@ -92,23 +93,18 @@ def _in_package(released: Released, place: str) -> Moved:
     return Moved(place_text(module, name), released.name, history_of(released, module, name).specifier or "")
 
 
-def _elsewhere(released: Released, module: str, name: str, version: str) -> Iterator[str]:
-    if name:
-        yield from _other_modules(released, module, name, version)
-    else:
-        yield from _other_homes(released, module, version)
-
-
 def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
     """The modules that have the name in this release; none when it is one of those that many modules import."""
-    others = [
-        other
-        for other in released.subjects_with("offers", name)
-        if other not in (module, "*") and released.has("offers", other, name, version) is True
-    ]
+    others = _having(released, name, module, version)
     public = [other for other in others if not any(part.startswith("_") for part in other.split("."))]
     if public and len(public) <= _MODULES:
         yield f"{min(public, key=lambda other: (-_alike(other, module), other.count('.'), other))}:{name}"
+
+
+def _having(released: Released, name: str, module: str, version: str) -> list[str]:
+    """The other modules that have a name in this release."""
+    others = (other for other in released.subjects_with("offers", name) if other not in (module, "*"))
+    return [other for other in others if released.has("offers", other, name, version) is True]
 
 
 def _other_homes(released: Released, module: str, version: str) -> Iterator[str]:
@@ -123,11 +119,7 @@ def _other_homes(released: Released, module: str, version: str) -> Iterator[str]
     counts: Counter[str] = Counter()
     names = sorted((name for name in had if not name.startswith("_")), key=lambda name: (-len(name), name))[:_SAMPLE]
     for name in names:
-        counts.update(
-            other
-            for other in released.subjects_with("offers", name)
-            if other not in (module, "*") and released.has("offers", other, name, version) is True
-        )
+        counts.update(_having(released, name, module, version))
     fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
     if fitting:
         yield min(fitting, key=lambda other: (-counts[other], -_alike(other, module), other.count("."), other))

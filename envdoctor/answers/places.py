@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
+from envdoctor.answers.answer import Answer, Home, Moved, Way
 from envdoctor.answers.asking import asker_of, required_by
 from envdoctor.answers.history import Found
 from envdoctor.answers.names import home_of, is_submodule, moved_of
-from envdoctor.answers.question import Question, with_ways, within
+from envdoctor.answers.question import Question, caller, with_ways, within
 from envdoctor.answers.shadows import shadow_of
 from envdoctor.answers.situation import Situation
 from envdoctor.knowledge.moved_names import modules_with, name_moves
@@ -83,24 +83,19 @@ def _required(question: Question, name: str) -> Answer:
     if specifier is None:
         return Answer(question.reading)
     home = Home(name, "package", question.failure.module, specifier)
-    asker = Asker(question.asking, question.asking_in, question.situation.version(question.asking))
     way = question.ways.install(name, (), specifier) or Way("install", (name + specifier,))
-    return Answer(question.reading, (home,), asker=asker, ways=(way,))
+    return Answer(question.reading, (home,), asker=caller(question), ways=(way,))
 
 
 def _whole_package(question: Question, package: str) -> Answer:
     situation = question.situation
     installed = situation.version(package)
-    asker = specifier = None
-    if question.asking and question.asking != package:
-        asker = Asker(question.asking, question.asking_in, situation.version(question.asking))
-        specifier = required_by(situation, question.asking, package)
+    asker = caller(question, package)
+    specifier = required_by(situation, question.asking, package) if asker is not None else None
     there = True if installed else False if situation.is_missing(package) else None
     home = Home(package, "package", question.failure.module, specifier or "", installed=installed, there=there)
     if there:
         return Answer(question.reading, (home,), asker=asker, notes=(("elsewhere", f"{package} {installed}"),))
-    released = situation.ledger.package(package)
-    versions = [r.version for r in reversed(released.releases) if not r.yanked] if released is not None else []
-    fitting = within(versions, specifier or "")
+    fitting = within(situation.ledger.package(package), specifier or "")
     way = question.ways.install(package, fitting, specifier or "") or Way("install", (package,))
     return Answer(question.reading, (home,), asker=asker, ways=(way,))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Answer, Asker, Moved, Way
-from envdoctor.answers.history import Found
+from envdoctor.answers.history import Found, allows
 from envdoctor.answers.situation import Situation
 from envdoctor.answers.ways import Ways
+from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
 __all__ = ["Question", "caller", "distinct", "with_ways", "within"]
 
@@ -35,11 +35,10 @@ class Question(NamedTuple):
         return [owner for module in dict.fromkeys(modules) if (owner := self.situation.ledger.owner(module))]
 
 
-def within(versions: Sequence[str], specifier: str) -> list[str]:
-    try:
-        return [version for version in versions if satisfies(version, specifier)]
-    except NotASpecifier:
-        return list(versions)
+def within(released: Released | None, specifier: str) -> list[str]:
+    """The releases of a package that a specifier allows and that were not withdrawn, the newest first."""
+    there = [one.version for one in reversed(released.releases) if not one.yanked] if released is not None else []
+    return [version for version in there if allows(specifier, version)]
 
 
 def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved], asker: Asker | None) -> Answer:
@@ -68,8 +67,9 @@ def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved]
     return Answer(question.reading, homes, tuple(moved), asker, offered, notes=tuple(notes))
 
 
-def caller(question: Question) -> Asker | None:
-    if not question.asking:
+def caller(question: Question, of: str = "") -> Asker | None:
+    """The package that asks, unless it is the one that is asked for something ``of`` its own."""
+    if question.asking in ("", of):
         return None
     return Asker(question.asking, question.asking_in, question.situation.version(question.asking))
 

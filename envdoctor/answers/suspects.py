@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.finding import Text
-from envdoctor.judge.messages import title_of
+from envdoctor.judge.messages import text_of, title_of
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.symptoms import Log, Seen, seen_in
 from envdoctor.knowledge.vocabulary import SEVERITIES
@@ -54,8 +53,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
-            why=_text(texts["why"]),
-            fix=_text(fix["summary"]) if fix else None,
+            why=text_of(texts["why"]),
+            fix=text_of(fix["summary"]) if fix else None,
             source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
             missing=missing,
         )
@@ -68,7 +67,3 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
 
 def _of_model(key: str, missing: Collection[str]) -> bool:
     return key in missing and key.startswith("model.")
-
-
-def _text(words: Mapping[str, str]) -> Text:
-    return Text(words["en"], words.get("zh"))

@@ -10,8 +10,7 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
-from envdoctor.derive import derive
-from envdoctor.facts.change import change
+from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.judging import Judgement, judge
@@ -227,10 +226,8 @@ def _settle(
         results, said = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
         return gathered.facts, None, [Notice("error", f"the experiments did not run: {error}")]
-    facts = change(gathered.facts, results.facts, matrix.registry)
-    derive(facts, matrix)
     notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
-    return facts, results.section, notices
+    return with_facts(gathered.facts, results.facts, matrix), results.section, notices
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import working_directory
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.reporting import judged, report_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
-from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.drift import drift_between
@@ -35,7 +32,6 @@ def compare(
     if len(set(files)) < 2:
         raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
     matrix = matrix or load_matrix()
-    policy, renamed = under_present_names(policy or Policy(), matrix)
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]
     names = stems if len(set(stems)) == len(stems) else list(files)
@@ -45,8 +41,7 @@ def compare(
         raise JobError(str(error)) from None
     shared, drift = drift_between(documents, matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
-    rules = matrix.of_scopes("drift")
-    judgement = with_fixes(judge(facts, rules, policy), rules)
+    judgement, said = judged(facts, "drift", policy, matrix)
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
     return report_of(
         "compare",
@@ -55,6 +50,6 @@ def compare(
         matrix,
         incomplete=False,
         exit_zero=exit_zero,
-        notices=[*renamed, *ignore_notices(judgement, policy, matrix)],
+        notices=said,
         started=started,
     )

@@ -11,7 +11,7 @@ from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["Configuration", "find_configuration", "load_configuration"]
+__all__ = ["Configuration", "find_configuration", "listed", "load_configuration", "spelled"]
 
 
 class Configuration(NamedTuple):
@@ -97,11 +97,11 @@ def load_configuration(path: Path) -> Configuration:
         fail_confidence=said.get("fail-confidence"),
         lang=said.get("lang"),
         model=said.get("model"),
-        recipe=tuple(path.parent / name for name in _list(said.get("recipe", []))),
-        code=tuple(path.parent / name for name in _list(said.get("code", []))),
-        matrix=tuple(path.parent / name for name in _list(said.get("matrix", []))),
-        require=tuple(_list(said.get("require", []))),
-        assignments=tuple(f"{key}={_spelled(item)}" for key, item in _flat(said.get("set", {}))),
+        recipe=tuple(path.parent / name for name in listed(said.get("recipe", []))),
+        code=tuple(path.parent / name for name in listed(said.get("code", []))),
+        matrix=tuple(path.parent / name for name in listed(said.get("matrix", []))),
+        require=tuple(listed(said.get("require", []))),
+        assignments=tuple(f"{key}={spelled(item)}" for key, item in _flat(said.get("set", {}))),
         severities=said.get("rules", {}),
         ignores=tuple(_ignore(entry, path.name) for entry in said.get("ignore", [])),
     )
@@ -136,7 +136,7 @@ def _complaints(said: Mapping[str, Any]) -> Iterable[str]:
 
 def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
     where = {
-        key: f"{value:g}" if isinstance(value, float) else _spelled(value)
+        key: f"{value:g}" if isinstance(value, float) else spelled(value)
         for key, value in _flat(entry.get("where", {}))
     }
     return Ignore(
@@ -150,7 +150,7 @@ def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
     )
 
 
-def _list(value: Any) -> list[str]:
+def listed(value: Any) -> list[str]:
     """A text may stand for a list of one."""
     return [value] if isinstance(value, str) else value
 
@@ -166,9 +166,10 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield key, value
 
 
-def _spelled(value: object) -> str:
+def spelled(value: object) -> str:
+    """A value as it is typed behind ``--set KEY=``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(_spelled(item) for item in value)
+        return ",".join(spelled(item) for item in value)
     return str(value)

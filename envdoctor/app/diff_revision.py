@@ -26,7 +26,7 @@ from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.knowledge.rules import Rule, about_revisions
+from envdoctor.knowledge.rules import about_revisions
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
@@ -100,7 +100,7 @@ def diff_revision(
     facts.update(pin_facts(pin, pair.new) if pin else without_pin(f"no {PINS}"))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
-    rules = matrix.only(_concerns)
+    rules = matrix.only(lambda rule: about_revisions(rule) or "pin.state" in set(rule.keys()))
     judgement = with_fixes(judge(facts, rules, policy), rules)
     commits = _history(pair, judgement, request, matrix, tell)
     return report_of(
@@ -119,10 +119,6 @@ def diff_revision(
         started=started,
         revision=_section(pair, access, comparison, judgement, commits, tensors=request.tensors),
     )
-
-
-def _concerns(rule: Rule) -> bool:
-    return about_revisions(rule) or "pin.state" in set(rule.keys())
 
 
 def _pinned_revision(request: Request, pin: Pin | None) -> str:

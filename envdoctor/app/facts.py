@@ -93,6 +93,13 @@ class Gathered(NamedTuple):
         read_only = self.target.kind in ("path", "root", "image", *DOCUMENTS)
         return python if isinstance(python, str) and not read_only else None
 
+    def needed_interpreter(self, what: str) -> str:
+        """The interpreter that something must run in: ``tokens are counted``. Raises :class:`UsageProblem`."""
+        if self.interpreter is None:
+            why = f"{self.target.path} names no interpreter that can be started, and {what} in one"
+            raise UsageProblem(f"{why}: point at it with --python PATH")
+        return self.interpreter
+
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
     """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.

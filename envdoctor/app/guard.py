@@ -49,7 +49,7 @@ def guard(
     collecting = gc.isenabled()
     gc.disable()  # a run is short and frees nothing, and beside torch a collection looks at millions of objects
     try:
-        report = _checked(model, _list(recipe), _list(code), settings or {}, fail_on)
+        report = _checked(model, recipe, code, settings or {}, fail_on)
         say(_text(report))
     except (Exception, SystemExit) as error:
         say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
@@ -62,10 +62,14 @@ def guard(
 
 
 def _checked(
-    model: str | None, recipe: Sequence[str], code: Sequence[str], settings: Mapping[str, object], fail_on: str | None
+    model: str | None,
+    recipe: str | Sequence[str],
+    code: str | Sequence[str],
+    settings: Mapping[str, object],
+    fail_on: str | None,
 ) -> Report:
     from envdoctor.app.check import check
-    from envdoctor.app.configuration import Configuration, find_configuration, load_configuration
+    from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration, spelled
     from envdoctor.app.facts import Sources, working_directory
     from envdoctor.judge.policy import Policy
     from envdoctor.knowledge.matrix import load_matrix
@@ -75,11 +79,11 @@ def _checked(
     known = load_configuration(path) if path is not None else Configuration()
     sources = Sources(
         model=model if model is not None else known.model,
-        recipe=recipe or [str(one) for one in known.recipe],
-        code=code or [str(one) for one in known.code],
+        recipe=listed(recipe) or [str(one) for one in known.recipe],
+        code=listed(code) or [str(one) for one in known.code],
         configured=known.assignments,
         configured_in=path.name if path is not None else "configuration",
-        assignments=[f"{key}={_spelled(value)}" for key, value in settings.items()],
+        assignments=[f"{key}={spelled(value)}" for key, value in settings.items()],
     )
     policy = Policy(
         fail_on=fail_on or "error",
@@ -109,11 +113,3 @@ def say(text: str) -> None:
             print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr, flush=True)
         except (OSError, ValueError, AttributeError):
             pass
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _list(value: str | Sequence[str]) -> Sequence[str]:
-    return [value] if isinstance(value, str) else value

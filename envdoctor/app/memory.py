@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.lengths import lengths_of
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
-from envdoctor.derive import derive
-from envdoctor.facts.change import change
+from envdoctor.app.reporting import judged, report_of
+from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.judging import judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.lengths.section import DataSection
-from envdoctor.memory.model import Model, model_of
+from envdoctor.memory.model import model_of
 from envdoctor.memory.prediction import predict
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.recipe import engine_of, settings_of
@@ -34,7 +29,7 @@ from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.report.report import Notice, Report
-from envdoctor.sandbox.target import Place
+from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
 
 __all__ = ["known_memory", "memory"]
@@ -70,19 +65,16 @@ def memory(
     notices = list(gathered.notices)
     facts = gathered.facts
     python = gathered.interpreter
-    if data is not None and python is None:
-        raise UsageProblem(
-            f"{gathered.target.path} names no interpreter that can be started, and tokens are counted in one: "
-            "point at it with --python PATH"
-        )
+    if data is not None:
+        gathered.needed_interpreter("tokens are counted")
     say = progress or (lambda text: None)
-    with tempfile.TemporaryDirectory(prefix="envdoctor-memory-", ignore_cleanup_errors=True) as scratch:
-        place = Place(str(python), sources.environ, sources.folder(), os.path.realpath(scratch), "")
+    with scratch_folder("envdoctor-memory-") as scratch:
+        place = Place(str(python), sources.environ, sources.folder(), scratch, "")
         alone = data is not None and not isinstance(facts.value("model.name"), str)
         if data is not None:
             say("counting tokens")
             seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
-            facts = facts if alone else _with(facts, told, matrix)
+            facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
             notices.append(Notice("warning", "memory was not predicted, which is that of a model: give --model DIR"))
         else:
@@ -95,10 +87,8 @@ def memory(
         if section["verdict"] is None:
             text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
             notices.append(Notice("warning", text))
-        facts = _with(facts, _facts(section), matrix)
-    rules = matrix.of_scopes("memory")
-    policy, renamed = under_present_names(policy or Policy(), matrix)
-    judgement = with_fixes(judge(facts, rules, policy), rules)
+        facts = with_facts(facts, _facts(section), matrix)
+    judgement, said = judged(facts, "memory", policy, matrix)
     return report_of(
         "memory",
         gathered.target,
@@ -106,7 +96,7 @@ def memory(
         matrix,
         incomplete=section is None and not (alone and seen is not None and seen["longest"] is not None),
         exit_zero=exit_zero,
-        notices=[*notices, *renamed, *ignore_notices(judgement, policy, matrix)],
+        notices=[*notices, *said],
         started=started,
         data=seen,
         memory=section,
@@ -120,7 +110,7 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
         section = _predicted(facts, sources, matrix, None)
     except (MemoryProblem, UsageProblem, JobError):
         return facts, None
-    return _with(facts, _facts(section), matrix), section
+    return with_facts(facts, _facts(section), matrix), section
 
 
 def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
@@ -142,21 +132,12 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced
         shipped = Counted(shipped, parameters)
-    return _engine(facts)(facts, model, FirstOf(traced, shipped))
+    of_engine = engine_of(settings_of(facts)) is not None
+    return (predict_serving if of_engine else predict)(facts, model, FirstOf(traced, shipped))
 
 
 def _folder(facts: FactSet, sources: Sources) -> str:
     return os.path.join(sources.folder(), str(facts.value("model.path")))
-
-
-def _with(facts: FactSet, more: Iterable[Fact], matrix: Matrix) -> FactSet:
-    facts = change(facts, more, matrix.registry)
-    derive(facts, matrix)
-    return facts
-
-
-def _engine(facts: FactSet) -> Callable[[FactSet, Model, Source], MemorySection]:
-    return predict_serving if engine_of(settings_of(facts)) else predict
 
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,16 +80,13 @@ def read(records: Iterable[Mapping[str, Any]]) -> Came:
 
 def ask_target(task: Task, gathered: Gathered, sources: Sources, option: str) -> Answer:
     """Run a task in the interpreter that is judged. Raises :class:`UsageProblem` where there is none."""
-    import tempfile
-
-    from envdoctor.sandbox.target import Place, run_in_target
+    from envdoctor.sandbox.target import Place, run_in_target, scratch_folder
 
     python = gathered.interpreter
     if python is None:
         raise UsageProblem(f"{option} asks the interpreter that is judged, and {gathered.target.path} names none")
-    with tempfile.TemporaryDirectory(prefix="envdoctor-", ignore_cleanup_errors=True) as scratch:
-        place = Place(python, sources.environ, sources.folder(), os.path.realpath(scratch))
-        (answer,) = run_in_target([task], place)
+    with scratch_folder("envdoctor-") as scratch:
+        (answer,) = run_in_target([task], Place(python, sources.environ, sources.folder(), scratch))
     return answer
 
 

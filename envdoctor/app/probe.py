@@ -12,15 +12,12 @@ from typing import IO, TYPE_CHECKING
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.reporting import judged, report_of
 from envdoctor.app.unjudged import unknown_model
-from envdoctor.derive import derive
-from envdoctor.facts.change import change
+from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records, Unknown, plain
-from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.judging import Judgement, judge
+from envdoctor.facts.values import Absent, Records, Unknown, plain
+from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.target import Target
@@ -32,7 +29,7 @@ from envdoctor.probe.running import Outcome
 from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
-from envdoctor.sandbox.target import Place
+from envdoctor.sandbox.target import Place, scratch_folder
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -90,11 +87,8 @@ def probe(
         if no_model := unknown_model(gathered.facts, request.sources.model):
             raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
-    facts = change(gathered.facts, results.facts, matrix.registry)
-    derive(facts, matrix)
-    rules = matrix.of_scopes("probe")
-    policy, renamed = under_present_names(policy or Policy(), matrix)
-    judgement = with_fixes(judge(facts, rules, policy), rules)
+    facts = with_facts(gathered.facts, results.facts, matrix)
+    judgement, of_rules = judged(facts, "probe", policy, matrix)
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and not isinstance(facts.value("model.path"), str):
@@ -102,7 +96,7 @@ def probe(
             f"no files of {request.sources.model} are at hand: it was not measured, only tiny models of other families"
         )
         open_ends.append(text)
-    notices = [*gathered.notices, *renamed, *ignore_notices(judgement, policy, matrix), *said]
+    notices = [*gathered.notices, *of_rules, *said]
     notices += [Notice("error", text) for text in open_ends]
     return report_of(
         "probe",
@@ -138,12 +132,7 @@ def run_probes(
     """
     wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
-    python = gathered.interpreter
-    if python is None:
-        raise UsageProblem(
-            f"{gathered.target.path} names no interpreter that can be started, and the experiments run in one: "
-            "point at it with --python PATH"
-        )
+    python = gathered.needed_interpreter("the experiments run")
     visible: str | None = ""
     refused: str | None = None
     if request.device != "cpu":
@@ -158,7 +147,7 @@ def run_probes(
             raise JobError(refused)
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
-    with _scratch() as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
+    with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
         place = Place(python, request.sources.environ, request.sources.folder(), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
@@ -230,11 +219,8 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
 
         chosen = for_ranks(chosen, probes)
     model = facts.value("model.path")
-    recipe = {
-        fact.key.removeprefix("recipe."): plain(fact.value)
-        for fact in facts
-        if fact.key.startswith("recipe.") and not isinstance(fact.value, (Unknown, Records)) and fact.value != ABSENT
-    }
+    known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
+    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
     folder = os.path.join(request.sources.folder(), model) if isinstance(model, str) else None
     return Wishes(
         chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
@@ -246,9 +232,7 @@ def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...
     from envdoctor.knowledge.entry_statements import entries
 
     installed = {
-        fact.key.removeprefix("pkg."): fact.value
-        for fact in facts
-        if fact.key.startswith("pkg.") and isinstance(fact.value, str)
+        fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)
     }
     bare = request.device == "cpu" or _no_accelerator(facts)
     return tuple(entry.statement for entry in entries(matrix, installed) if not (entry.needs_gpu and bare))
@@ -256,16 +240,7 @@ def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...
 
 def _no_accelerator(facts: FactSet) -> bool:
     gpus = facts.value("gpu")
-    return facts.value("machine.accelerators") == () and isinstance(gpus, Records) and gpus == Records(())
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    """A folder for the children's files, which goes with everything in it."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="envdoctor-probe-", ignore_cleanup_errors=True) as folder:
-        yield os.path.realpath(folder)
+    return facts.value("machine.accelerators") == () and gpus == Records(())
 
 
 @contextmanager

@@ -183,41 +183,28 @@ def _identity(item: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _group(item: _Item, where: str) -> ProbeGroup:
-    """What a report tells of a result of another rank."""
-
-    def text(column: str) -> str | None:
-        value = item.get(column)
-        return value if isinstance(value, str) else None
-
-    def texts(column: str) -> list[str]:
-        value = item.get(column)
-        return [str(one) for one in value] if isinstance(value, tuple) else []
-
-    def number(column: str) -> int:
-        value = item.get(column)
-        return int(value) if isinstance(value, (int, float)) else 0
-
-    ratio = item.get("ratio")
+    """What a report tells of a result of another rank; its types are those of the facts."""
+    said: dict[str, Any] = {key: value for key, value in item.items() if not isinstance(value, (Absent, Unknown))}
     return {
-        "name": text("name") or "",
-        "device": text("device") or "",
-        "dtype": text("dtype"),
-        "backend": text("backend"),
-        "model": text("model"),
-        "verdict": text("verdict") or "",
-        "signature": text("signature") or "",
-        "wrong": number("wrong"),
-        "cases": number("cases"),
-        "tensors": (text("tensors") or "").split(", ") if text("tensors") else [],
-        "ratio": float(ratio) if isinstance(ratio, (int, float)) else None,
-        "nodes": [text("node") or ""] if text("node") else [],
-        "masks": texts("masks"),
-        "stresses": texts("stresses"),
-        "lengths": texts("lengths"),
-        "tile": text("tile"),
+        "name": said.get("name", ""),
+        "device": said.get("device", ""),
+        "dtype": said.get("dtype"),
+        "backend": said.get("backend"),
+        "model": said.get("model"),
+        "verdict": said.get("verdict", ""),
+        "signature": said.get("signature", ""),
+        "wrong": int(said.get("wrong", 0)),
+        "cases": int(said.get("cases", 0)),
+        "tensors": said["tensors"].split(", ") if said.get("tensors") else [],
+        "ratio": said.get("ratio"),
+        "nodes": [said["node"]] if said.get("node") else [],
+        "masks": list(said.get("masks", ())),
+        "stresses": list(said.get("stresses", ())),
+        "lengths": list(said.get("lengths", ())),
+        "tile": said.get("tile"),
         "lse": None,
-        "example": text("example"),
-        "why": text("detail") or "",
+        "example": said.get("example"),
+        "why": said.get("detail", ""),
         "ranks": where or None,
     }
 

@@ -1,4 +1,4 @@
-"""A judgement as a report: the part that every judging command ends with."""
+"""What every judging command ends with: the rules of its own, and the judgement as a report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from envdoctor.judge.judging import Judgement
-from envdoctor.judge.policy import exit_code
+from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.facts.factset import FactSet
+from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.policy import Policy, exit_code
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
@@ -18,7 +20,20 @@ if TYPE_CHECKING:
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
 
-__all__ = ["report_of"]
+__all__ = ["judged", "report_of"]
+
+
+def judged(facts: FactSet, scope: str, policy: Policy | None, matrix: Matrix) -> tuple[Judgement, list[Notice]]:
+    """By the rules of one scope, with the fixes, and what is to be said of the policy's ignores and rules.
+
+    Raises :class:`~envdoctor.app.errors.UsageProblem` for the severity of a rule that never was.
+    """
+    from envdoctor.install.fixes import with_fixes
+
+    rules = matrix.of_scopes(scope)
+    policy, renamed = under_present_names(policy or Policy(), matrix)
+    judgement = with_fixes(judge(facts, rules, policy), rules)
+    return judgement, [*renamed, *ignore_notices(judgement, policy, matrix)]
 
 
 def report_of(

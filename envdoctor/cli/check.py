@@ -8,16 +8,15 @@ import click
 
 from envdoctor.cli.options import (
     code_option,
-    configuration_of,
     configuration_options,
     hash_option,
     recipe_option,
+    seconds_option,
     source_options,
-    sources_of,
     stated_targets,
     target_options,
 )
-from envdoctor.cli.reporting import policy_of, present, report_options
+from envdoctor.cli.reporting import Run, report_options
 
 __all__ = ["command"]
 
@@ -36,14 +35,7 @@ __all__ = ["command"]
     "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
 )
 @click.option("--ray", is_flag=True, help="Compare the nodes of the running Ray cluster, one task a node.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(1, 3600),
-    metavar="SECONDS",
-    default=120,
-    show_default=True,
-    help="How long other ranks and nodes are waited for.",
-)
+@seconds_option("--wait", 120, "How long other ranks and nodes are waited for.")
 def command(**options: Any) -> int:
     """Judge the installed environment for a model, a recipe and your own code.
 
@@ -58,17 +50,10 @@ def command(**options: Any) -> int:
     """
     from envdoctor.app.check import check
     from envdoctor.app.targets import check_targets
-    from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.formats import names
 
-    parse_outputs(options["outputs"], names())  # a wrong option is said before the work, not after it
-    configuration = configuration_of(options["config"], options["no_config"])
-    policy = policy_of(configuration, options)
-    sources = sources_of(configuration, options)
-    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
-    others = None
+    run = Run(options)
+    sources, others = run.sources(), None
     if options["ray"] and options["all_ranks"]:
         raise click.UsageError("--ray and --all-ranks: a job has one launcher")
     if options["ray"]:
@@ -78,22 +63,20 @@ def command(**options: Any) -> int:
     elif options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks
 
-        others = all_ranks(sources, matrix, options["wait"])
+        others = all_ranks(sources, run.matrix, options["wait"])
         if others is None:
             return 0  # rank 0 speaks for all
-    named = [name.strip() for text in (*configuration.require, *options["require"]) for name in text.split(",")]
+    named = [name.strip() for text in (*run.configuration.require, *options["require"]) for name in text.split(",")]
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
         report = check_targets(
             stated_targets(options),
             lambda target: check(
                 sources._replace(target=target),
-                policy=policy,
-                matrix=matrix,
+                **run.judging,
                 require=[name for name in named if name],
-                exit_zero=options["exit_zero"],
                 probe=options["probe"],
                 progress=progress,
                 others=others,
             ),
         )
-    return present(report, configuration, policy, options)
+    return run.present(report)

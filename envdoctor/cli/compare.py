@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options
-from envdoctor.cli.reporting import policy_of, present, report_options
+from envdoctor.cli.options import configuration_options
+from envdoctor.cli.reporting import Run, report_options
 
 __all__ = ["command"]
 
@@ -24,17 +24,6 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     envdoctor compare node*.json
     """
     from envdoctor.app.compare import compare
-    from envdoctor.cli.output import parse_outputs
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.formats import names
 
-    parse_outputs(options["outputs"], names())
-    configuration = configuration_of(options["config"], options["no_config"])
-    policy = policy_of(configuration, options)
-    report = compare(
-        files,
-        policy=policy,
-        matrix=load_matrix((*configuration.matrix, *options["matrix"])),
-        exit_zero=options["exit_zero"],
-    )
-    return present(report, configuration, policy, options)
+    run = Run(options)
+    return run.present(compare(files, **run.judging))

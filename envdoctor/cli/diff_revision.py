@@ -6,15 +6,8 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import (
-    configuration_of,
-    configuration_options,
-    environment_options,
-    hash_option,
-    hub_options,
-    sources_of,
-)
-from envdoctor.cli.reporting import policy_of, present, report_options
+from envdoctor.cli.options import configuration_options, environment_options, hash_option, hub_options
+from envdoctor.cli.reporting import Run, report_options
 
 __all__ = ["command"]
 
@@ -30,11 +23,7 @@ __all__ = ["command"]
 @hub_options
 @hash_option
 @click.option(
-    "--max-header",
-    type=click.IntRange(1, 100),
-    metavar="MB",
-    default=100,
-    help="Largest safetensors header to read.",
+    "--max-header", type=click.IntRange(1, 100), metavar="MB", default=100, help="Largest safetensors header to read."
 )
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
 @environment_options
@@ -53,34 +42,16 @@ def command(**options: Any) -> int:
     envdoctor diff-revision ./january ./today
     """
     from envdoctor.app.diff_revision import Request, diff_revision
-    from envdoctor.cli.output import parse_outputs
     from envdoctor.cli.progress import progress_line
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.formats import names
 
-    parse_outputs(options["outputs"], names())
-    configuration = configuration_of(options["config"], options["no_config"])
-    policy = policy_of(configuration, options)
+    run = Run(options)
     request = Request(
-        repo=options["repo"],
-        old=options["old"],
-        new=options["new"],
-        offline=options["offline"],
-        timeout=options["timeout"],
+        **{name: options[name] for name in ("repo", "old", "new", "offline", "timeout", "history", "pin", "tensors")},
         largest_header=options["max_header"] * 1_000_000,
-        history=options["history"],
-        pin=options["pin"],
-        tensors=options["tensors"],
         environment=not options["no_environment"],
-        sources=sources_of(configuration, options),
+        sources=run.sources(),
     )
     with progress_line(options["quiet"] > 0) as progress:
-        report = diff_revision(
-            request,
-            policy=policy,
-            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
-            exit_zero=options["exit_zero"],
-            progress=progress,
-        )
+        report = diff_revision(request, **run.judging, progress=progress)
     detail = "all" if options["tensors"] else "stat" if options["stat"] else "usual"
-    return present(report, configuration, policy, options, detail=detail)
+    return run.present(report, detail=detail)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, environment_options, sources_of
+from envdoctor.cli.options import (
+    configuration_of,
+    configuration_options,
+    environment_options,
+    lang_option,
+    matrix_of,
+    sources_of,
+)
+from envdoctor.cli.reporting import language_of
 
 if TYPE_CHECKING:
     from envdoctor.app.configuration import Configuration
@@ -32,9 +40,7 @@ __all__ = ["command"]
     show_default=True,
     help="Of --error and --log.",
 )
-@click.option(
-    "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
-)
+@lang_option
 @click.pass_context
 def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: str | None, **options: Any) -> int:
     """Print everything known about a rule, or about an error message.
@@ -58,24 +64,15 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         raise click.UsageError(
             f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
         )
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.color import choose_lang
-
-    configuration = configuration_of(options["config"], options["no_config"])
-    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
-    lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
+    configuration = configuration_of(options)
+    matrix = matrix_of(configuration, options)
+    lang = language_of(configuration, options)
     if error is not None or log is not None:
         from envdoctor.app.explain_error import text_of_option
-
-        text = (
-            text_of_option("--log", log)
-            if log is not None
-            else error
-            if error != "-"
-            else text_of_option("--error", "-")
-        )
         from envdoctor.observe.sources import SOURCES
 
+        file = error if log is None else log
+        text = file if log is None and file != "-" else text_of_option("--error" if log is None else "--log", str(file))
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         options["no_environment"] = options["no_environment"] or not here
         return _explain_error(str(text), configuration, matrix, lang, options)

@@ -10,6 +10,7 @@ from envdoctor.cli.options import (
     code_option,
     configuration_of,
     configuration_options,
+    matrix_of,
     recipe_option,
     source_options,
     sources_of,
@@ -40,12 +41,11 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     """
     from envdoctor.app.facts import collect_facts
     from envdoctor.cli.output import write_stdout
-    from envdoctor.knowledge.matrix import load_matrix
 
     if len(stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
-    configuration = configuration_of(options["config"], options["no_config"])
-    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
+    configuration = configuration_of(options)
+    matrix = matrix_of(configuration, options)
     gathered = collect_facts(sources_of(configuration, options), matrix, links=True)
     facts = gathered.facts
     if options["for_issue"]:

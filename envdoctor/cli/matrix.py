@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
+from envdoctor.cli.options import matrix_option
 from envdoctor.cli.output import write_stdout
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.text.clean import clean
 
 __all__ = ["command"]
 
-_matrix = click.option(
-    "--matrix", metavar="DIR", multiple=True, type=click.Path(path_type=Path), help="Folder of private rules."
-)
+_matrix = matrix_option("Folder of private rules.")
 
 
 @click.group("matrix")

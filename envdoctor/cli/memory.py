@@ -6,24 +6,29 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, recipe_option, sources_of
-from envdoctor.cli.reporting import policy_of, present, report_options
+from envdoctor.cli.options import (
+    configuration_options,
+    model_option,
+    no_gpu_option,
+    python_option,
+    recipe_option,
+    set_option,
+)
+from envdoctor.cli.reporting import Run, report_options
 
 __all__ = ["command"]
 
 
 @click.command("memory")
-@click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to trace the model in.")
-@click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Model: its config.json is enough.")
+@python_option("Interpreter to trace the model in.")
+@model_option("Model: its config.json is enough.")
 @recipe_option
 @click.option("--data", metavar="FILE", help="Training data (JSONL, JSON, CSV): its longest sample is the length.")
 @click.option("--tokenizer", metavar="REPO|DIR", help="Tokenizer that counts --data, unless it is the model's.")
 @click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.")
 @click.option("--gpu-memory", metavar="GIB", type=click.FloatRange(0, min_open=True), help="Free memory of the GPU.")
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="A fact, e.g. recipe.max_length=4096 (repeatable)."
-)
-@click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
+@set_option("A fact, e.g. recipe.max_length=4096 (repeatable).")
+@no_gpu_option
 @click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache of traces.")
 @configuration_options
 @report_options
@@ -40,23 +45,18 @@ def command(**options: Any) -> int:
     """
     from envdoctor.app.memory import memory
     from envdoctor.cli.progress import progress_line
-    from envdoctor.knowledge.matrix import load_matrix
 
-    configuration = configuration_of(options["config"], options["no_config"])
-    policy = policy_of(configuration, options)
+    run = Run(options)
     given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}
     assignments = (*(f"{key}={value}" for key, value in given.items() if value is not None), *options["assignments"])
-    nowhere = {"path": None, "root": None, "facts": None}
     if options["tokenizer"] is not None and options["data"] is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     with progress_line(options["quiet"] > 0) as progress:
         report = memory(
-            sources_of(configuration, {**options, **nowhere, "assignments": assignments}),
+            run.sources(assignments=assignments),
             data=options["data"],
             tokenizer=options["tokenizer"],
-            policy=policy,
-            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
-            exit_zero=options["exit_zero"],
+            **run.judging,
             progress=progress,
         )
-    return present(report, configuration, policy, options)
+    return run.present(report)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,14 @@ import click
 from envdoctor.cli.options import (
     configuration_of,
     configuration_options,
+    lang_option,
+    matrix_of,
     recipe_option,
     source_options,
     sources_of,
     target_options,
 )
+from envdoctor.cli.reporting import language_of
 
 __all__ = ["command"]
 
@@ -28,10 +29,8 @@ __all__ = ["command"]
 @recipe_option
 @configuration_options
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write the list there.")
-@click.option(
-    "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
-)
-def command(requirements: tuple[str, ...], out: Path | None, lang: str | None, **options: Any) -> int:
+@lang_option
+def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
     """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
 
     \b
@@ -46,14 +45,12 @@ def command(requirements: tuple[str, ...], out: Path | None, lang: str | None, *
     from envdoctor.app.plan import plan
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.progress import progress_line
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.color import choose_lang
     from envdoctor.report.page import Page
     from envdoctor.text.clean import clean
 
-    configuration = configuration_of(options["config"], options["no_config"])
-    matrix = load_matrix((*configuration.matrix, *options["matrix"]))
-    page = Page(matrix.registry, choose_lang(lang or configuration.lang or "auto", os.environ, sys.stdout.encoding))
+    configuration = configuration_of(options)
+    matrix = matrix_of(configuration, options)
+    page = Page(matrix.registry, language_of(configuration, options))
     with progress_line(False) as progress:
         found = plan(sources_of(configuration, options), requirements, matrix=matrix, progress=progress, lang=page.lang)
     if found.because:

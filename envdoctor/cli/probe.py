@@ -8,8 +8,16 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import configuration_of, configuration_options, recipe_option, sources_of
-from envdoctor.cli.reporting import policy_of, present, report_options
+from envdoctor.cli.options import (
+    configuration_options,
+    model_option,
+    no_gpu_option,
+    python_option,
+    recipe_option,
+    seconds_option,
+    set_option,
+)
+from envdoctor.cli.reporting import Run, report_options
 
 __all__ = ["command"]
 
@@ -26,29 +34,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--only", metavar="NAME,...", multiple=True, help="These experiments, in whatever suite they are.")
 @click.option("--list", "list_", is_flag=True, help="Name the experiments, and what each finds out.")
-@click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help="Interpreter to run them in.")
-@click.option(
-    "--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help="Build the tiny model from this one's config."
-)
+@python_option("Interpreter to run them in.")
+@model_option("Build the tiny model from this one's config.")
 @recipe_option
-@click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="A fact, e.g. recipe.dtype=bf16 (repeatable)."
-)
+@set_option("A fact, e.g. recipe.dtype=bf16 (repeatable).")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--all-gpus", is_flag=True, help="Show every GPU to the experiments, not one.")
 @click.option(
     "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports."
 )
-@click.option(
-    "--wait",
-    type=click.FloatRange(1, 3600),
-    metavar="SECONDS",
-    default=300,
-    show_default=True,
-    help="How long other ranks are waited for.",
-)
+@seconds_option("--wait", 300, "How long other ranks are waited for.")
 @click.option("--force", is_flag=True, help="Also on a GPU that others use, or that is nearly full.")
-@click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
+@no_gpu_option
 @click.option("--record", metavar="FILE", type=_FILE, help="Write every observation, to judge it again anywhere.")
 @click.option("--replay", metavar="FILE", type=_FILE, help="Judge a recording; nothing is run.")
 @click.option("--reproducer", metavar="FILE", type=_FILE, help="Write a script that shows the worst failure alone.")
@@ -70,13 +67,10 @@ def command(**options: Any) -> int:
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import Request, catalogue, probe
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.cli.output import parse_outputs, write_stdout
+    from envdoctor.cli.output import write_stdout
     from envdoctor.cli.progress import progress_line
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.report.formats import names
     from envdoctor.report.probe_text import catalogue_text
 
-    parse_outputs(options["outputs"], names())
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
@@ -97,30 +91,18 @@ def command(**options: Any) -> int:
             raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
-    configuration = configuration_of(options["config"], options["no_config"])
-    policy = policy_of(configuration, options)
+    run = Run(options)
     only = [name.strip() for text in options["only"] for name in text.split(",")]
     request = Request(
-        suite=options["suite"],
+        **{name: options[name] for name in ("suite", "device", "all_gpus", "force", "replay", "wait")},
         only=[name for name in only if name],
-        device=options["device"],
-        all_gpus=options["all_gpus"],
-        force=options["force"],
         record=None if silent else options["record"],
-        replay=options["replay"],
-        sources=sources_of(configuration, {**options, "path": None, "root": None, "facts": None, "no_cache": True}),
+        sources=run.sources(no_cache=True),
         workers=None if here is None else 1,  # the other ranks of the machine want cores as well
         here=here,
-        wait=options["wait"],
     )
     with progress_line(silent or options["quiet"] > 0) as progress:
-        report = probe(
-            request,
-            policy=policy,
-            matrix=load_matrix((*configuration.matrix, *options["matrix"])),
-            exit_zero=options["exit_zero"],
-            progress=progress,
-        )
+        report = probe(request, **run.judging, progress=progress)
     if silent:
         return 0
     if options["reproducer"] is not None:
@@ -129,7 +111,7 @@ def command(**options: Any) -> int:
             write_whole(options["reproducer"], "\n".join([*script, ""]))
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
-    return present(report, configuration, policy, options)
+    return run.present(report)
 
 
 def _typed(name: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from envdoctor.cli.options import configuration_of, lang_option, matrix_of, sources_of, together
 from envdoctor.report.formats import names
 
 if TYPE_CHECKING:
@@ -18,68 +18,100 @@ if TYPE_CHECKING:
     from envdoctor.judge.policy import Known, Policy
     from envdoctor.report.report import Report
 
-__all__ = ["policy_of", "present", "report_options"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = ["Run", "language_of", "report_options"]
 
 _SEVERITIES = ["error", "warning", "note"]
 _FILE = click.Path(path_type=Path)
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
 
 
-def report_options(function: Function) -> Function:
-    """The gate, and how the report is written."""
-    for option in reversed(
-        [
-            click.option(
-                "--fail-on",
-                type=click.Choice(_SEVERITIES),
-                envvar="ENVDOCTOR_FAIL_ON",
-                help="Lowest severity that fails the run.  [error]",
-            ),
-            click.option(
-                "--fail-confidence",
-                type=click.Choice(_CONFIDENCES),
-                envvar="ENVDOCTOR_FAIL_CONFIDENCE",
-                help="Lowest confidence that fails the run.  [reported]",
-            ),
-            click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
-            click.option(
-                "--baseline",
-                metavar="FILE",
-                type=_FILE,
-                help="Findings that are known do not fail the run.",
-            ),
-            click.option(
-                "--write-baseline",
-                metavar="FILE",
-                type=_FILE,
-                help="Accept what is found; beside --baseline only drop what is gone.",
-            ),
-            click.option("--only-new", is_flag=True, help="Show only what is not in the baseline."),
-            click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
-            click.option("--statistics", "format_", flag_value="statistics", help="Only counts by rule."),
-            click.option(
-                "--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."
-            ),
-            click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
-            click.option(
-                "--lang",
-                type=click.Choice(["auto", "en", "zh"]),
-                envvar="ENVDOCTOR_LANG",
-                help="Language of the text.  [auto]",
-            ),
-            click.option(
-                "-v", "--verbose", count=True, help="Also facts with their origin, and rules that were not checked."
-            ),
-            click.option("-q", "--quiet", count=True, help="Only findings; twice: nothing but the exit code."),
-        ]
-    ):
-        function = option(function)
-    return function
+#: The gate, and how the report is written.
+report_options = together(
+    click.option(
+        "--fail-on",
+        type=click.Choice(_SEVERITIES),
+        envvar="ENVDOCTOR_FAIL_ON",
+        help="Lowest severity that fails the run.  [error]",
+    ),
+    click.option(
+        "--fail-confidence",
+        type=click.Choice(_CONFIDENCES),
+        envvar="ENVDOCTOR_FAIL_CONFIDENCE",
+        help="Lowest confidence that fails the run.  [reported]",
+    ),
+    click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
+    click.option("--baseline", metavar="FILE", type=_FILE, help="Findings that are known do not fail the run."),
+    click.option(
+        "--write-baseline",
+        metavar="FILE",
+        type=_FILE,
+        help="Accept what is found; beside --baseline only drop what is gone.",
+    ),
+    click.option("--only-new", is_flag=True, help="Show only what is not in the baseline."),
+    click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
+    click.option("--statistics", "format_", flag_value="statistics", help="Only counts by rule."),
+    click.option("--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+    lang_option,
+    click.option("-v", "--verbose", count=True, help="Also facts with their origin, and rules that were not checked."),
+    click.option("-q", "--quiet", count=True, help="Only findings; twice: nothing but the exit code."),
+)
 
 
-def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
+class Run:
+    """What every command that judges does with its options: a wrong one is said before the work, not after it.
+
+    ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`.
+    """
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from envdoctor.cli.output import parse_outputs
+
+        self._options = options
+        self._outputs = parse_outputs(options["outputs"], names())
+        self.configuration = configuration_of(options)
+        self._policy = _policy(self.configuration, options)
+        self.matrix = matrix_of(self.configuration, options)
+        self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
+
+    def sources(self, **instead: Any) -> Any:
+        """What is judged; ``instead`` of what was typed."""
+        return sources_of(self.configuration, {**self._options, **instead})
+
+    def present(self, report: Report, *, detail: str = "usual") -> int:
+        """Write the report's files, then the report itself; the exit code of the run."""
+        from envdoctor.cli.output import write_stdout
+        from envdoctor.report.formats import load
+
+        options = self._options
+        verbosity = options["verbose"] - options["quiet"]
+        if verbosity > 0:
+            report = replace(report, all_facts=True)
+        if options["write_baseline"] is not None:
+            report = _accepted(report, self._policy.baseline, options["write_baseline"])
+        if options["only_new"]:
+            shown = tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
+            report = replace(report, findings=shown)
+        lang = language_of(self.configuration, options)
+        for name, path in self._outputs:
+            from envdoctor.app.whole_file import write_whole
+
+            write_whole(path, load(name)(report, lang))
+        if options["format_"] != "terminal":
+            write_stdout(load(options["format_"])(report, lang))
+        elif verbosity > -2:
+            write_stdout(_on_terminal(report, lang, options["color"], verbosity, detail))
+        return report.exit_code
+
+
+def language_of(configuration: Configuration, options: dict[str, Any]) -> str:
+    """The language of the text: command line over environment variables over configuration."""
+    from envdoctor.report.color import choose_lang
+
+    return choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
+
+
+def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
     """The gate and what the project accepts: command line over environment variables over configuration."""
     from envdoctor.judge.policy import Policy
 
@@ -97,35 +129,6 @@ def policy_of(configuration: Configuration, options: dict[str, Any]) -> Policy:
         severities=configuration.severities,
         baseline=baseline,
     )
-
-
-def present(
-    report: Report, configuration: Configuration, policy: Policy, options: dict[str, Any], *, detail: str = "usual"
-) -> int:
-    """Write the report's files, then the report itself; the exit code of the run."""
-    from envdoctor.cli.output import parse_outputs, write_stdout
-    from envdoctor.report.color import choose_lang
-    from envdoctor.report.formats import load
-
-    verbosity = options["verbose"] - options["quiet"]
-    if verbosity > 0:
-        report = replace(report, all_facts=True)
-    if options["write_baseline"] is not None:
-        report = _accepted(report, policy.baseline, options["write_baseline"])
-    if options["only_new"]:
-        report = replace(
-            report, findings=tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
-        )
-    lang = choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
-    for name, path in parse_outputs(options["outputs"], names()):
-        from envdoctor.app.whole_file import write_whole
-
-        write_whole(path, load(name)(report, lang))
-    if options["format_"] != "terminal":
-        write_stdout(load(options["format_"])(report, lang))
-    elif verbosity > -2:
-        write_stdout(_on_terminal(report, lang, options["color"], verbosity, detail))
-    return report.exit_code
 
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:

@@ -8,6 +8,6 @@ never judges.
 
 from __future__ import annotations
 
-from envdoctor.derive.running import Derived, derive
+from envdoctor.derive.running import Derived, derive, with_facts
 
-__all__ = ["Derived", "derive"]
+__all__ = ["Derived", "derive", "with_facts"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.gpu_names import gpu_row, is_one_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted
 
@@ -113,32 +113,15 @@ def _may_use_compat(gpus: Value, matrix: Matrix, rule: Mapping[str, Any]) -> boo
     """Whether every GPU is of a kind for which NVIDIA supports cuda-compat; None when that is not known of one."""
     if not isinstance(gpus, Records) or not len(gpus) or gpus.incomplete is not None:
         return None
-    answers = [_one_may(str(name), matrix, rule) for name in _names(gpus)]
+    names = (item.get("name") for item in gpus)
+    answers = [_one_may(name if isinstance(name, str) else "", matrix, rule) for name in names]
     return False if False in answers else None if None in answers else True
 
 
-def _names(gpus: Records) -> Iterator[Value]:
-    for item in gpus:
-        name = item.get("name")
-        yield name if isinstance(name, str) else ""
-
-
 def _one_may(name: str, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
-    kind = _kind(name.lower(), matrix)
+    row = gpu_row(name, matrix)
     for answer, part in ((False, "refused"), (True, "allowed")):
         chosen = rule.get(part, {})
-        if kind in chosen.get("kinds", ()) or _matches(name.lower(), chosen.get("names", ())):
+        if (row is not None and row["kind"] in chosen.get("kinds", ())) or is_one_of(name, chosen.get("names", ())):
             return answer
     return None
-
-
-def _kind(name: str, matrix: Matrix) -> str | None:
-    for table in ("gpus", "gpu-series"):
-        for row in matrix.rows(table):
-            if _matches(name, row["names"]):
-                return str(row["kind"])
-    return None
-
-
-def _matches(name: str, globs: Any) -> bool:
-    return any(fnmatchcase(name, glob.lower()) for glob in globs)

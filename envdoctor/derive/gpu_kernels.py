@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.gpu_names import gpu_row
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("gpu", "pkg.torch", "torch.cuda", "torch.arch_list", "os.platform", "os.arch")
@@ -30,8 +30,9 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         item = dict(gpu)
         cc = item.get("cc", _NOT_KNOWN)
         if isinstance(cc, Unknown):
-            known = _by_name(item.get("name", _NOT_KNOWN), matrix)
-            cc = item["cc"] = known if known is not None else cc
+            name = item.get("name")
+            known = gpu_row(name, matrix) if isinstance(name, str) else None
+            cc = item["cc"] = str(known["cc"]) if known is not None else cc
         if isinstance(cc, str) and cc not in asked:
             asked[cc] = _kernels(cc, value, matrix)
         unknown = (_NOT_KNOWN, _NOT_KNOWN)
@@ -41,17 +42,6 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         _set_taken(item)
         items.append(item)
     return {"gpu": Derived(Records(tuple(items), gpus.incomplete), "the GPUs that were found, and torch's build")}
-
-
-def _by_name(name: Value, matrix: Matrix) -> str | None:
-    if not isinstance(name, str):
-        return None
-    lowered = name.lower()
-    for table in ("gpus", "gpu-series"):
-        for row in matrix.rows(table):
-            if any(fnmatchcase(lowered, glob.lower()) for glob in row["names"]):
-                return str(row["cc"])
-    return None
 
 
 def _set_taken(item: dict[str, Value]) -> None:

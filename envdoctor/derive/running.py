@@ -1,17 +1,18 @@
 """Running every derivation in the order of its inputs."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
 from envdoctor.derive.memory import Memory, Output
+from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["Derived", "derive"]
+__all__ = ["Derived", "derive", "with_facts"]
 
 
 class Derived(NamedTuple):
@@ -33,6 +34,13 @@ class Derivation(Protocol):
     OUTPUTS: tuple[str, ...]
 
     def compute(self, value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]: ...
+
+
+def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet:
+    """A copy of the facts in which the given ones stand, with what follows from them."""
+    changed = change(facts, given, matrix.registry)
+    derive(changed, matrix)
+    return changed
 
 
 def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:

@@ -9,7 +9,7 @@ from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.knowledge.conditions import Condition, bounds
+from envdoctor.knowledge.conditions import Condition, bounds, spelled
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
@@ -148,7 +148,7 @@ def _mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
                     if len(condition.alternatives) > 1:
                         fewer = condition._replace(alternatives=_without(condition.alternatives, item))
                         changed = _replaced(clauses, number, _replaced(clause, position, fewer))
-                        yield f"{where}: {condition.key}: {_shown(alternative)}", _with_clauses(rule, name, changed)
+                        yield f"{where}: {condition.key}: {spelled(alternative)}", _with_clauses(rule, name, changed)
     for number, entry in enumerate(rule.assume):
         yield f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number))
 
@@ -163,9 +163,3 @@ def _without(items: list[Any], number: int) -> list[Any]:
 
 def _replaced(items: list[Any], number: int, item: Any) -> list[Any]:
     return [*items[:number], item, *items[number + 1 :]]
-
-
-def _shown(alternative: Any) -> str:
-    if isinstance(alternative, list):
-        return ",".join(operator + operand for operator, operand in alternative)
-    return str(alternative)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "glob_fits", "parse_condition"]
+__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "glob_fits", "parse_condition", "spelled"]
 
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
@@ -122,10 +122,14 @@ def glob_fits(text: str, pattern: str) -> bool:
     return text.startswith(start) and fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
+def spelled(alternative: object) -> str:
+    """One alternative of a condition as a rule file has it."""
+    if isinstance(alternative, list):
+        return ",".join(operator + operand for operator, operand in alternative)
+    return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
+
+
 def bounds(condition: Condition) -> list[tuple[str, str]]:
     """The ``(operator, operand)`` pairs of a version, dotted or number condition: what the lint asks tests for."""
-    found: list[tuple[str, str]] = []
-    for alternative in condition.alternatives:
-        if isinstance(alternative, list):
-            found += [(operator, operand) for operator, operand in alternative]
-    return found
+    lists = (alternative for alternative in condition.alternatives if isinstance(alternative, list))
+    return [(operator, operand) for alternative in lists for operator, operand in alternative]

@@ -1,13 +1,13 @@
 """GPUs by the names that drivers and people give them: ``NVIDIA A100-SXM4-80GB``, ``RTX 4090 24G``, ``4090``."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["NamedGpu", "gpu_named", "known_gpus"]
+__all__ = ["NamedGpu", "gpu_named", "gpu_row", "is_one_of", "known_gpus"]
 
 _SIZE = r"(?i)[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
@@ -33,11 +33,21 @@ def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     """What is known of a GPU by its name; None when no table has it."""
     match = re.search(_SIZE, name)
     for spelled in _spellings(name, name[: match.start()] if match else name):
-        for table in ("gpus", "gpu-series"):
-            for row in matrix.rows(table):
-                if any(glob_fits(spelled.lower(), glob.lower()) for glob in row["names"]):
-                    return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
+        row = gpu_row(spelled, matrix)
+        if row is not None:
+            return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
     return None
+
+
+def gpu_row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
+    """What the tables have of a GPU under exactly this name: its product, or else its series."""
+    rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
+    return next((row for row in rows if is_one_of(name, row["names"])), None)
+
+
+def is_one_of(name: str, globs: Iterable[str]) -> bool:
+    """Whether one of the patterns names this GPU, in whatever case."""
+    return any(fnmatchcase(name.lower(), glob.lower()) for glob in globs)
 
 
 def known_gpus(matrix: Matrix) -> list[str]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import Unknown
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
+from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 __all__ = ["Ledger", "Release", "Released"]
 
@@ -140,6 +141,15 @@ class Released:
     def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
         """Whether a subject has an item in a version."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
+
+    def requires(self, version: str) -> Iterator[Requirement]:
+        """What a version requires of others, as far as that is known and can be read."""
+        lines = self.items("requires", "*", version)
+        for line in () if isinstance(lines, Unknown) else lines:
+            try:
+                yield read_requirement(line)
+            except NotARequirement:
+                continue
 
     def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
         """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""

@@ -129,9 +129,7 @@ def _meets(version: Value, need: Requirement) -> bool:
 
 def _requires(consumer: Released, version: str, name: str) -> bool:
     """Whether the metadata of a version requires another package wherever it is installed."""
-    lines = consumer.items("requires", "*", version)
-    found = [] if isinstance(lines, Unknown) else [read_requirement(line) for line in lines]
-    return any(one.name == name and not one.marker for one in found)
+    return any(one.name == name and not one.marker for one in consumer.requires(version))
 
 
 def _nearest(package: Released, fits: list[bool], near: str) -> str | None:

@@ -10,7 +10,6 @@ from envdoctor.knowledge.ledger import Release, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import same_start
 from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 __all__ = ["Gap", "Wanted", "no_wheel", "release_named", "wanted_here", "with_wheel"]
@@ -126,12 +125,7 @@ def _files(package: Released, version: str, target: WheelTarget) -> tuple[str | 
 @lru_cache(maxsize=1 << 14)
 def _for_torch(package: Released, version: str) -> str | Unknown:
     """The torch that a release was compiled against, by what it requires."""
-    requires = package.items("requires", "*", version)
-    for line in () if isinstance(requires, Unknown) else requires:
-        try:
-            wanted = read_requirement(line)
-        except NotARequirement:
-            continue
+    for wanted in package.requires(version):
         if wanted.name == "torch" and wanted.specifiers and not wanted.marker:
             return wanted.specifiers
     return Unknown("it does not say for which torch it was compiled")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from envdoctor.text.nearest import did_you_mean
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.ranges import parse_ranges
@@ -98,7 +99,8 @@ def table(required: Mapping[str, Check], optional: Mapping[str, Check] | None = 
             if key in known:
                 yield from _under(key, known[key](entry))
             else:
-                yield f"unknown key {key!r}; {_nearest(key, known)}"
+                hint = did_you_mean(key, known, f"known are {', '.join(known)}")
+                yield f"unknown key {key!r}; {hint}"
         yield from (f"{key}: missing" for key in required if key not in given)
 
     return check
@@ -154,13 +156,6 @@ def _under(place: str, complaints: Iterable[str]) -> Iterator[str]:
     """Complaints about what lies at a place; those about an item of a list begin with its number: ``fix 2: …``."""
     for complaint in complaints:
         yield f"{place}{complaint}" if complaint.startswith(" ") else f"{place}: {complaint}"
-
-
-def _nearest(key: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
 
 def _short(given: object) -> str:

@@ -287,7 +287,6 @@ def _give_back() -> None:
     """Hand memory that the task left unused back to the system, so that those of one process do not add up: glibc keeps
     it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html)."""
     import ctypes
-    import gc
 
     gc.collect()
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from envdoctor.sandbox.target import PAYLOAD, Task
+from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
 
@@ -18,18 +19,6 @@ SUITES = ("quick", "full", "long")
 #: Runs first whatever was asked for: its record says what every other result was measured on.
 FIRST = "context"
 
-_KEYS = {
-    "title",
-    "settles",
-    "attention",
-    "needs",
-    "suites",
-    "seconds",
-    "memory_mib",
-    "gpu_memory_mib",
-    "alone",
-    "entries",
-}
 _RESERVED = ("dtype", "backend", "devices", "seconds", "options")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
 #: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
@@ -176,10 +165,7 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
     for name in names:
         found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
         if not found:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, probes, n=1)
-            hint = f"did you mean {near[0]}?" if near else "`envdoctor probe --list` names them"
+            hint = did_you_mean(name, probes, "`envdoctor probe --list` names them")
             raise CatalogueError(f"there is no probe {name[:60]!r}; {hint}")
         wanted += [probe for probe in found if probe not in wanted]
     return wanted
@@ -208,7 +194,7 @@ def _read(path: Path) -> Probe:
 
 
 def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
-    unknown = set(declared) - _KEYS
+    unknown = set(declared) - ({one.name for one in fields(Probe)} - {"name", "path"})
     if unknown:
         raise ValueError(f"PROBE has the unknown key {sorted(unknown)[0]!r}")
     name = path.stem.replace("_", "-")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from envdoctor.probe.grouping import Case
+from envdoctor.probe.grouping import Case, text_of
 from envdoctor.probe.section import ProbeError
 
 __all__ = ["errors_by_length"]
@@ -21,7 +21,7 @@ def errors_by_length(cases: Iterable[Case]) -> list[ProbeError]:
         length, seen = case.param("S") or "", case.observation
         if case.verdict.verdict == "skip" or not (length.isascii() and length.isdigit() and len(length) <= _LONGEST):
             continue
-        where = [_word(seen, name) for name in ("probe", "device", "dtype", "backend")]
+        where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)
     found: list[ProbeError] = []
     for (name, device, dtype, backend, keys), alike in points.items():
@@ -32,8 +32,3 @@ def errors_by_length(cases: Iterable[Case]) -> list[ProbeError]:
         point["ratio"] = max(ratios, default=None)
         found.append(point)
     return sorted(found, key=lambda point: (point["name"], str(point["dtype"]), str(point["backend"]), point["length"]))
-
-
-def _word(seen: Mapping[str, Any], name: str) -> str | None:
-    value = seen.get(name)
-    return None if value is None else str(value)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.verdict import Verdict, judge_all
 
-__all__ = ["Case", "Group", "cases_of", "groups_of"]
+__all__ = ["Case", "Group", "cases_of", "groups_of", "text_of"]
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     def param(self, name: str) -> str | None:
         """A parameter of the case as text."""
-        return _text(self.params, name)
+        return text_of(self.params, name)
 
     @property
     def title(self) -> str:
@@ -113,7 +113,7 @@ class Group(NamedTuple):
     @property
     def nodes(self) -> tuple[str, ...]:
         """Autograd nodes that ran, the most frequent first."""
-        said = Counter(node for case in self.cases if (node := _text(case.observation, "node")) is not None)
+        said = Counter(node for case in self.cases if (node := text_of(case.observation, "node")) is not None)
         return tuple(node for node, _ in said.most_common())
 
     @property
@@ -185,7 +185,7 @@ def groups_of(outcomes: Sequence[Outcome], cases: Iterable[Case] | None = None) 
     families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
     for case in cases_of(outcomes) if cases is None else cases:
         said = case.observation
-        family = (str(said.get("probe")), str(said.get("device")), _text(said, "dtype"), _text(said, "backend"))
+        family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
         families.setdefault(family, []).append(case)
     groups: list[Group] = []
     ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
@@ -224,7 +224,8 @@ def _rank(verdict: str) -> int:
     return ORDER.index(verdict) if verdict in ORDER else 0
 
 
-def _text(observation: Mapping[str, Any], key: str) -> str | None:
+def text_of(observation: Mapping[str, Any], key: str) -> str | None:
+    """A field as text; None where it is not there."""
     value = observation.get(key)
     return None if value is None else str(value)
 

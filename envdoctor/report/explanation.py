@@ -7,13 +7,13 @@ from typing import Any
 
 from envdoctor.facts.registry import Registry
 from envdoctor.judge.messages import text_of
-from envdoctor.knowledge.conditions import Condition
+from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.rules import Rule
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.layout import pad
 from envdoctor.report.page import Page
 
-__all__ = ["render", "spelled"]
+__all__ = ["render"]
 
 _WIDTH = 80
 _LABEL = 12
@@ -77,15 +77,6 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
                 key = page.bracket(key, page.say("each {name}", name=each))
             operand = page.say(" or ").join(map(spelled, condition.alternatives))
             yield from page.lines(f"{key}  {operand}", lead, "        ")
-
-
-def spelled(alternative: Any) -> str:
-    """One alternative of a condition as a rule file has it."""
-    if isinstance(alternative, list):
-        return ",".join(operator + operand for operator, operand in alternative)
-    if isinstance(alternative, bool):
-        return str(alternative).lower()
-    return str(alternative)
 
 
 def _fixes(fixes: Sequence[Mapping[str, Any]], page: Page) -> Iterator[str]:

@@ -15,7 +15,7 @@ from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines
 from envdoctor.report.page import Page
 
-__all__ = ["finding_lines", "finding_notes", "finding_text", "fix_words", "found_words", "of_one_cause"]
+__all__ = ["finding_lines", "finding_notes", "finding_text", "fix_words", "found_words", "of_one_cause", "offered"]
 
 _TEXT = " " * 9  # where the text behind the labels begins
 _LONG = 20  # characters that nobody wants to read twice
@@ -31,6 +31,13 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
         fixes = tuple((fix.summary, fix.withheld is None) for fix in finding.fixes)
         causes.setdefault((finding.id, how_sure, finding.why, fixes), []).append(finding)
     return list(causes.values())
+
+
+def offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
+    """The fixes of one cause that are not withheld, each with the commands for all its findings."""
+    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
+    alike = [[finding.fixes[number] for finding in findings] for number in places]
+    return [(fixes[0], list(dict.fromkeys(command for fix in fixes for command in fix.commands))) for fixes in alike]
 
 
 def finding_lines(
@@ -175,17 +182,14 @@ def finding_notes(finding: Finding, page: Page) -> list[str]:
 
 
 def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -> list[str]:
-    """The fixes of one cause, each with the commands for all its findings."""
-    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
+    found = offered(findings)
     withheld = [(fix, page.quoting(fix.withheld, fix.quotes)) for fix in findings[0].fixes if fix.withheld is not None]
-    offered = [[finding.fixes[number] for finding in findings] for number in places]
     lines: list[str] = []
-    for number, fixes in enumerate(offered):
-        lines += page.lines(fix_words(fixes[0], page), _label("fix") if number == 0 else "     or  ", _TEXT)
-        commands = list(dict.fromkeys(command for fix in fixes for command in fix.commands))
+    for number, (fix, commands) in enumerate(found):
+        lines += page.lines(fix_words(fix, page), _label("fix") if number == 0 else "     or  ", _TEXT)
         for command in commands if page.verbosity > 0 else commands[:_MOST]:
             lines += command_lines(command, command_width, _TEXT, _TEXT)
-    if withheld and not offered and page.verbosity <= 0:
+    if withheld and not found and page.verbosity <= 0:
         reason = page.say("none offered here: {reason}", reason=withheld[0][1])
         lines += page.lines(reason, _label("fix"), _TEXT)
     for fix, reason in withheld if page.verbosity > 0 else ():

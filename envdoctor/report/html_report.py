@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES, Evidence, Finding
 from envdoctor.report.closing import advices, missing_words
-from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause
+from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
 from envdoctor.report.header import at_a_glance
 from envdoctor.report.html_parts import Html, chips, folded, table, tag
 from envdoctor.report.html_sections import memory_section, probe_section, revision_section
@@ -148,12 +148,9 @@ def _cause(report: Report, findings: Sequence[Finding], page: Page) -> Html:
 
 
 def _fixes(findings: Sequence[Finding], page: Page) -> list[Html]:
-    offered = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
-    items = []
-    for number in offered:
-        fixes = [finding.fixes[number] for finding in findings]
-        commands = dict.fromkeys(command for fix in fixes for command in fix.commands)
-        items.append(tag("li", tag("p", fix_words(fixes[0], page)), *_commands(list(commands)[:_MOST])))
+    items = [
+        tag("li", tag("p", fix_words(fix, page)), *_commands(commands[:_MOST])) for fix, commands in offered(findings)
+    ]
     return [tag("h4", page.say("fixes")), tag("ol", *items)] if items else []
 
 

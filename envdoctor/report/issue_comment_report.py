@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import help_steps, is_given
-from envdoctor.report.finding_text import of_one_cause
+from envdoctor.report.finding_text import of_one_cause, offered
 from envdoctor.report.header import gpu_groups
 from envdoctor.report.markdown_report import plain
 from envdoctor.report.page import Page
@@ -89,14 +89,12 @@ def _finding(findings: list[Finding], page: Page) -> Iterator[str]:
         yield "- " + plain(page.say("assumed {fact}: {reason}", fact=words, reason=because))
     for caveat in finding.caveats:
         yield "- " + plain(page.sentence(str(caveat)))
-    offered = [fix for fix in finding.fixes if fix.withheld is None][:_FIXES]
-    for number, fix in enumerate(offered):
+    for number, (fix, commands) in enumerate(offered(findings)[:_FIXES]):
         label = page.say("do") if number == 0 else page.say("or")
         yield f"- {label}: {plain(fix.summary.in_language(page.lang))}"
-        if fix.commands:
-            yield "\n".join(
-                ["  ```", *(f"  {line}" for command in fix.commands for line in command.split("\n")), "  ```"]
-            )
+        if commands:
+            shown = [f"  {line}" for command in commands[:_ROWS] for line in command.split("\n")]
+            yield "\n".join(["  ```", *shown, "  ```"])
     links = [f"[{source.kind}]({source.url})" for source in finding.evidence if source.url.startswith("https://")]
     if links:
         yield f"- {page.say('proof')}: {page.separated(links[:_PROOFS])} ({finding.confidence})"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import advices, counts_line
-from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause
+from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
 from envdoctor.report.header import header_lines
 from envdoctor.report.page import Page
 from envdoctor.report.plan_text import adds_to_fixes, plan_lines
@@ -21,6 +21,8 @@ __all__ = ["plain", "render"]
 
 #: Bytes of the whole text.
 _LARGEST = 900 * 1024
+#: Messages and commands of one cause that are listed.
+_MOST = 20
 _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
@@ -53,19 +55,18 @@ def _cause(findings: Sequence[Finding], page: Page) -> str:
     """Findings of one cause: what they say, what was found, why, what to do, the proof."""
     finding = findings[0]
     lines = [f"### {_SIGNS[finding.severity]} {finding.severity}: `{_code(finding.id)}`", ""]
-    for one in findings[:20]:
+    for one in findings[:_MOST]:
         places = ", ".join(f"`{_code(str(place))}`" for place in one.locations)
         found = plain(page.separated(found_words(one, page.message(one), page)))
         lines.append(f"- **{plain(page.message(one))}**" + (f" ({places})" if places else ""))
         lines += [f"  <br>{found}"] if found else []
-    if len(findings) > 20:
-        lines.append(f"- {plain(page.say('{n} more', n=len(findings) - 20))}")
+    if len(findings) > _MOST:
+        lines.append(f"- {plain(page.say('{n} more', n=len(findings) - _MOST))}")
     lines += ["", plain(finding.why.in_language(page.lang))]
     lines += [f"- {plain(note)}" for note in finding_notes(finding, page)]
-    for fix in finding.fixes:
-        if fix.withheld is None:
-            lines += ["", f"**{plain(fix_words(fix, page))}**"]
-            lines += ["", _fenced(fix.commands, "sh")] if fix.commands else []
+    for fix, commands in offered(findings):
+        lines += ["", f"**{plain(fix_words(fix, page))}**"]
+        lines += ["", _fenced(commands[:_MOST], "sh")] if commands else []
     links = [f"{source.kind}: <{source.url}>" for source in finding.evidence if _is_address(source.url)]
     lines += ["", f"{finding.confidence}; " + ", ".join(links)] if links else []
     return "\n".join(lines)

@@ -79,48 +79,44 @@ def _family(pid: int) -> list[int]:
     for member in found:
         if len(found) > _MOST:
             break
-        try:
-            tasks = os.listdir(f"/proc/{member}/task")
-        except OSError:
-            continue
-        for task in tasks:
-            try:
-                with open(f"/proc/{member}/task/{task}/children") as file:
-                    found += [int(child) for child in file.read().split()]
-            except (OSError, ValueError):
-                pass
+        for task in _tasks(member):
+            found += [int(child) for child in _said(member, f"task/{task}/children").split()]
     return found[:_MOST]
+
+
+def _tasks(pid: int) -> list[str]:
+    """The threads of a process; none when it is gone."""
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
+def _said(pid: int, name: str) -> str:
+    """What the kernel says of a process in one of its files; nothing when it is gone, or where it does not tell."""
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _ticks(pid: int) -> int:
     """Processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
     (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name before the last bracket may hold anything.
-            return sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
-    except (OSError, ValueError):
-        return 0
+    # The name before the last bracket may hold anything.
+    return sum(map(int, _said(pid, "stat").rpartition(")")[2].split()[11:15]))
 
 
 def _queue(pid: int) -> float:
     """Seconds for which threads of a process were ready and had no processor, the second number of ``schedstat``
     (https://docs.kernel.org/scheduler/sched-stats.html); 0 where the kernel does not count them."""
-    queue = 0
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
-                queue += int(file.read().split()[1])
-    except (OSError, ValueError, IndexError):
-        pass  # gone, or not told
-    return queue / 1e9
+    return (
+        sum(int(number) for task in _tasks(pid) for number in _said(pid, f"task/{task}/schedstat").split()[1:2]) / 1e9
+    )
 
 
 def _status_fields(pid: int) -> dict[str, int]:
     """The memory lines of ``/proc/PID/status`` in bytes; empty when it is gone."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            lines = [line.split() for line in file if line.startswith(("Rss", "VmRSS"))]
-    except (OSError, UnicodeDecodeError):
-        return {}
+    lines = [line.split() for line in _said(pid, "status").splitlines() if line.startswith(("Rss", "VmRSS"))]
     return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) == 3 and words[1].isdigit()}

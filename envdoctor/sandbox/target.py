@@ -22,7 +22,9 @@ its time, at its memory, with this process, and with everything it started (``ch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,11 +32,20 @@ from envdoctor.sandbox.answers import ENDINGS, NO_TORCH, PATIENCE, Answer, Conve
 from envdoctor.sandbox.child import run_child
 from envdoctor.sandbox.environment import target_environment
 
-__all__ = ["ENDINGS", "NO_TORCH", "PAYLOAD", "Answer", "Place", "Task", "run_in_target"]
+__all__ = ["ENDINGS", "NO_TORCH", "PAYLOAD", "Answer", "Place", "Task", "run_in_target", "scratch_folder"]
 
 #: The scripts that run in the target interpreter, and the one that runs them.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
 _OUTPUT_LIMIT = 32 << 20
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[str]:
+    """A folder for the children's files, which goes with everything in it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield os.path.realpath(folder)
 
 
 class Place(NamedTuple):

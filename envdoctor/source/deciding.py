@@ -4,91 +4,17 @@ from __future__ import annotations
 
 import ast
 import builtins
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from envdoctor.source.calling import CHANGING, changed, distributions, library, own_method
+from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known, joined, truth
 from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
-from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.pep440 import base_release
 
-__all__ = ["MOST_ROUNDS", "Frame", "demanded", "evaluate", "joined", "truth"]
+__all__ = ["evaluate"]
 
-#: Of a loop over more values, no round is followed.
-MOST_ROUNDS = 500
-
-_COMPARE: Mapping[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_OPERATORS = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
-_PLAIN = (str, int, bool, float, bytes, type(None))
-_TEXT_METHODS = frozenset(
-    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
-)
-_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
-#: What a method says of arguments, or a value of a method, that it does not take.
-_REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
-_CHANGING = frozenset(
-    ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
-)
-_MOST = 20_000
 _BUILTINS = frozenset(dir(builtins))
-_CALLS: dict[str, Callable[..., Any]] = {
-    "len": len,
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "tuple": tuple,
-    "list": list,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-    "any": any,
-    "all": all,
-    "sorted": sorted,
-    "min": min,
-    "max": max,
-}
-
-
-class Frame:
-    """The names of a module or a function while its statements are followed."""
-
-    __slots__ = ("around", "module", "names")
-
-    def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
-        self.module, self.names, self.around = module, names, around
-
-    def get(self, name: str) -> Any:
-        """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.names:
-                return frame.names[name]
-            frame = frame.around
-        return Made(f"builtins.{name}")
-
-    def forget(self, name: str) -> None:
-        """Take the value of a name as not known, wherever it stands."""
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.names:
-                frame.names[name] = UNKNOWN
-            frame = frame.around
-
-
-def joined(left: Any, right: Any) -> Any:
-    """One of two values, when it is not known which."""
-    try:
-        return left if type(left) is type(right) and left == right else UNKNOWN
-    except RecursionError:
-        return UNKNOWN
 
 
 def evaluate(node: ast.expr, frame: Frame, following: Following) -> Any:
@@ -144,13 +70,6 @@ def _bool_op(node: ast.BoolOp, frame: Frame, following: Following) -> Any:
     return UNKNOWN if unsure else found
 
 
-def truth(value: Any) -> bool | None:
-    """Whether a value counts as true; None when that is not known."""
-    if isinstance(value, (*_PLAIN, tuple, list, dict, set, frozenset)):
-        return bool(value)
-    return True if isinstance(value, (Module, Function, Class, Version)) else None
-
-
 def _unary(node: ast.UnaryOp, frame: Frame, following: Following) -> Any:
     value = evaluate(node.operand, frame, following)
     if isinstance(node.op, ast.Not):
@@ -166,53 +85,13 @@ def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
     result: Any = True
     for sign, right_node in zip(node.ops, node.comparators, strict=True):
         right = evaluate(right_node, frame, following)
-        answer = _one(left, sign, right, following)
+        answer = compared(left, sign, right, following)
         if answer is False:
             return False
         if answer is not True:
             result = UNKNOWN
         left = right
     return result
-
-
-def _one(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
-    if isinstance(sign, (ast.Is, ast.IsNot)):
-        if left is UNKNOWN or right is UNKNOWN or isinstance(left, Made) or isinstance(right, Made):
-            return UNKNOWN
-        return (left is right) is isinstance(sign, ast.Is)
-    if isinstance(sign, (ast.In, ast.NotIn)):
-        if not isinstance(right, (str, tuple, list, set, frozenset, dict)) or left is UNKNOWN:
-            return UNKNOWN
-        if not isinstance(right, str) and any(one is UNKNOWN for one in right):
-            return UNKNOWN
-        try:
-            return (left in right) is isinstance(sign, ast.In)
-        except TypeError:
-            return UNKNOWN
-    if isinstance(left, Version) or isinstance(right, Version):
-        return _versions(left, sign, right, following)
-    if not _known(left) or not _known(right):
-        return UNKNOWN
-    try:
-        return _COMPARE[type(sign)](left, right)
-    except (TypeError, KeyError):
-        return UNKNOWN
-
-
-def _versions(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
-    if not isinstance(left, Version) or not isinstance(right, Version):
-        return UNKNOWN
-    following.compare(left.version, right.version)
-    try:
-        return satisfies(left.version, _SIGNS[type(sign)] + right.version.partition("+")[0])
-    except (NotASpecifier, KeyError):
-        return UNKNOWN
-
-
-def _known(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(_known, value))
-    return isinstance(value, _PLAIN)
 
 
 def _if_else(node: ast.IfExp, frame: Frame, following: Following) -> Any:
@@ -249,11 +128,11 @@ def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: F
     """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
     rows = _rows(node.generators, Frame(frame.module, {}, frame), following)
     found = [evaluate(node.elt, row, following) for row in rows or ()]
-    if rows is None or len(found) > _MOST:
+    if rows is None or len(found) > MOST:
         return UNKNOWN
     if not isinstance(node, ast.SetComp):
         return found
-    return set(found) if _known(found) else UNKNOWN
+    return set(found) if is_known(found) else UNKNOWN
 
 
 def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following) -> list[Frame] | None:
@@ -270,7 +149,7 @@ def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following
             for value in values:
                 one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
                 tests = [truth(evaluate(test, one, following)) for test in loop.ifs]
-                if None in tests or len(rows) > _MOST:
+                if None in tests or len(rows) > MOST:
                     return None
                 if all(tests):
                     rows.append(one)
@@ -302,8 +181,8 @@ def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
     if isinstance(base, Made) and base.dotted == "sys.modules" and isinstance(key, str):
         return Module(key)
     if isinstance(base, Made) and base.dotted == "importlib.metadata.packages_distributions()" and isinstance(key, str):
-        return _distributions(key, following) or UNKNOWN
-    if not isinstance(base, (dict, tuple, list, str)) or not _known(key):
+        return distributions(key, following) or UNKNOWN
+    if not isinstance(base, (dict, tuple, list, str)) or not is_known(key):
         return UNKNOWN
     try:
         return base[key]
@@ -312,7 +191,7 @@ def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
 
 
 def _whole(bound: Any) -> bool:
-    return bound is None or (isinstance(bound, int) and abs(bound) < _MOST)
+    return bound is None or (isinstance(bound, int) and abs(bound) < MOST)
 
 
 def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
@@ -327,9 +206,9 @@ def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
 
 def _binary(node: ast.BinOp, frame: Frame, following: Following) -> Any:
     left, right = evaluate(node.left, frame, following), evaluate(node.right, frame, following)
-    if not _known(left) or not _known(right) or type(left) is not type(right):
+    if not is_known(left) or not is_known(right) or type(left) is not type(right):
         return UNKNOWN
-    if isinstance(node.op, ast.Add) and isinstance(left, (str, tuple, list)) and len(left) + len(right) <= _MOST:
+    if isinstance(node.op, ast.Add) and isinstance(left, (str, tuple, list)) and len(left) + len(right) <= MOST:
         return left + right
     if isinstance(node.op, ast.Add) and isinstance(left, int):
         return left + right
@@ -355,9 +234,9 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
         holder = evaluate(method.value, frame, following)
         if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
             arguments, keywords = _arguments(node, frame, following)
-            if method.attr in _CHANGING and not isinstance(holder, (str, tuple, frozenset)):
-                return _changed(holder, method, arguments, frame, following)
-            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
+            if method.attr in CHANGING and not isinstance(holder, (str, tuple, frozenset)):
+                return changed(holder, method, arguments, frame, following)
+            return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
     function = evaluate(method, frame, following)
     arguments, keywords = _arguments(node, frame, following)
     if isinstance(function, Function):
@@ -365,20 +244,7 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
     if isinstance(function, Class):
         return following.made(function, keywords, frame.module, node.lineno)
     if isinstance(function, Made):
-        return _library(function.dotted, arguments, keywords, frame, following)
-    return UNKNOWN
-
-
-def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame, following: Following) -> Any:
-    """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds it
-    is not known any more."""
-    if following.certain and len(holder) < _MOST and all(map(_known_deep, arguments)):
-        try:
-            return getattr(holder, method.attr)(*arguments)
-        except _REFUSED:
-            pass
-    if isinstance(method.value, ast.Name):
-        frame.forget(method.value.id)
+        return library(function.dotted, arguments, keywords, frame, following)
     return UNKNOWN
 
 
@@ -387,96 +253,6 @@ def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list
     values = [evaluate(one, frame, following) for one in node.args]
     named = {one.arg or "**": evaluate(one.value, frame, following) for one in node.keywords}
     return values, named
-
-
-def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
-    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
-    if name not in allowed or not all(map(_known_deep, arguments)):
-        return UNKNOWN
-    try:
-        found = getattr(holder, name)(*arguments)
-    except _REFUSED:
-        return UNKNOWN
-    return list(found) if name in ("keys", "values", "items") else found
-
-
-def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame, following: Following) -> Any:
-    """What a function of the standard library, of packaging or a builtin answers."""
-    first = values[0] if values else UNKNOWN
-    last = dotted.rpartition(".")[2]
-    if dotted in ("os.getenv", "os.environ.get"):
-        return values[1] if len(values) > 1 else named.get("default")
-    if dotted.endswith(".packages_distributions"):
-        return Made("importlib.metadata.packages_distributions()")
-    if isinstance(first, str):
-        if last in ("find_spec", "find_loader"):
-            return following.present(first)
-        if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
-            return following.version(first)
-        if dotted == "importlib.metadata.packages_distributions().get":
-            return _distributions(first, following)
-        if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
-            following.load(first, frame.module, 0)
-            return Module(first)
-        if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
-            return Version(first)
-    if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
-        return _one(first, _OPERATORS[last](), values[1], following)
-    if (
-        dotted == "builtins.isinstance"
-        and values[1:] == [Made("builtins.str")]
-        and isinstance(first, (*_PLAIN, Version))
-    ):
-        return isinstance(first, str)
-    if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
-        if dotted == "builtins.hasattr":
-            return following.has(first.module, values[1])
-        if dotted == "builtins.getattr" and values[1] == "__version__":
-            return following.attribute(first.module, "__version__", frame.module, 0)
-    if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
-        return first
-    if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
-        return following.available(last[3:-10])
-    if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and _known(first):
-        return dict.fromkeys(first)
-    builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
-    if builtin is not None and not named and all(map(_known_deep, values)):
-        try:
-            return builtin(*values)
-        except (TypeError, ValueError):
-            return UNKNOWN
-    return UNKNOWN
-
-
-def _distributions(module: str, following: Following) -> Any:
-    """The installed distributions that a top-level module belongs to."""
-    names = following.world.owners.get(module, (module,))
-    versions = [following.world.version(name) for name in names]
-    if any(version is UNKNOWN for version in versions):
-        return UNKNOWN
-    return [name for name, version in zip(names, versions, strict=True) if version is not None]
-
-
-def _known_deep(value: Any) -> bool:
-    if isinstance(value, (set, frozenset, dict)):
-        return len(value) < _MOST and all(map(_known, value))
-    return _known(value)
-
-
-def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
-    """Whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None when that is not known."""
-    try:
-        wanted = read_requirement(text)
-    except NotARequirement:
-        return None
-    there = version(wanted.name)
-    if wanted.name == "python":
-        there = UNKNOWN if python is None else ".".join(map(str, python[:3]))
-    if there is UNKNOWN or wanted.marker:
-        return None
-    if there is None:
-        return False
-    return satisfies(there, wanted.specifiers) if wanted.specifiers else True
 
 
 _KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {

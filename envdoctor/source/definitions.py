@@ -5,7 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["attributes_of", "methods_of", "siblings_of"]
+__all__ = ["attributes_of", "blocks", "last_name", "methods_of", "siblings_of"]
+
+
+def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The statements that stand in a statement, branch by branch."""
+    for field in ("body", "orelse", "finalbody"):
+        yield getattr(statement, field, [])
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def last_name(node: ast.AST | None) -> str:
+    """``cuda`` of ``torch.cuda``; nothing for what is no dotted name."""
+    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 def methods_of(tree: ast.Module) -> Iterator[str]:
@@ -19,10 +32,7 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
         elif isinstance(statement, ast.ClassDef):
             waiting += [(f"{scope}{statement.name}.", inner) for inner in statement.body]
         elif isinstance(statement, (ast.If, ast.Try, ast.With)):
-            inner = [*statement.body, *getattr(statement, "orelse", ()), *getattr(statement, "finalbody", ())]
-            for handler in getattr(statement, "handlers", ()):
-                inner += handler.body
-            waiting += [(scope, item) for item in inner]
+            waiting += [(scope, item) for block in blocks(statement) for item in block]
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:

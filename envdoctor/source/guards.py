@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from envdoctor.source.definitions import last_name
+
 __all__ = ["NOTHING", "Guard", "asks_what_is_there", "caught", "leaves", "suppressed"]
 
 #: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
@@ -47,7 +49,7 @@ def caught(node: ast.Try) -> Guard:
     for handler in node.handlers:
         if not _ends_script(handler.body):
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-            guard = guard.joined(_of_errors([_last_name(kind) for kind in kinds]))
+            guard = guard.joined(_of_errors([last_name(kind) for kind in kinds]))
     return guard
 
 
@@ -56,18 +58,14 @@ def suppressed(node: ast.With | ast.AsyncWith) -> Guard:
     guard = NOTHING
     for item in node.items:
         call = item.context_expr
-        if isinstance(call, ast.Call) and _last_name(call.func) == "suppress":
-            guard = guard.joined(_of_errors([_last_name(kind) for kind in call.args]))
+        if isinstance(call, ast.Call) and last_name(call.func) == "suppress":
+            guard = guard.joined(_of_errors([last_name(kind) for kind in call.args]))
     return guard
 
 
 def asks_what_is_there(test: ast.expr) -> bool:
     """Whether a condition asks for a version, for what is installed, or for an attribute."""
-    for node in ast.walk(test):
-        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if name and _ASKS.search(name):
-            return True
-    return False
+    return any(name and _ASKS.search(name) for name in map(last_name, ast.walk(test)))
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:
@@ -88,8 +86,4 @@ def _ends_script(body: Sequence[ast.stmt]) -> bool:
     last = body[-1] if body else None
     if isinstance(last, ast.Raise):
         return True
-    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _last_name(last.value.func) in _LEAVING
-
-
-def _last_name(node: ast.expr | None) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value.func) in _LEAVING

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envdoctor.source.deciding import Frame, demanded, evaluate, joined
+from envdoctor.source.calling import demanded
+from envdoctor.source.deciding import evaluate
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
 from envdoctor.source.signatures import accepts
 from envdoctor.source.statements import Break, Continue, Returned, Statements
+from envdoctor.source.values import Frame, joined
 from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
 
 __all__ = ["Importing", "OutOfBudget"]

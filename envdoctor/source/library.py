@@ -80,7 +80,7 @@ class Library:
             if found is None or found.kind != "source":
                 self._offers[name] = None
             else:
-                source = self._source(found.path)
+                source = self.text(found.path)
                 tree = self._trees.pop(name, None) or self._parsed(source)
                 self._offers[name] = read_offers(tree, name, bool(found.paths), source)
                 if name not in self._given:
@@ -91,7 +91,7 @@ class Library:
         """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
-        tree = self._trees.pop(name, None) or self._parsed(self._source(found.path))
+        tree = self._trees.pop(name, None) or self._parsed(self.text(found.path))
         self._given.add(name)
         if found.paths and name not in self._offers:
             self._trees[name] = tree  # of packages it is asked what they offer
@@ -103,7 +103,7 @@ class Library:
         found = self.find(module)
         assert found is not None
         try:
-            source = self._source(found.path)
+            source = self.text(found.path)
             text = definition(source, line)
             try:
                 body = _parsed(source if text is None else text).body
@@ -131,7 +131,7 @@ class Library:
             try:
                 offers, found = self.offers(module), self.find(module)
                 if offers is not None and found is not None:
-                    tree = _parsed(self._source(found.path))
+                    tree = _parsed(self.text(found.path))
                     self._called[module] = parameters(tree, module, offers.names), calls(tree, module, offers.names)
             except (Unreadable, RecursionError):
                 pass
@@ -143,7 +143,7 @@ class Library:
         if found is None or found.kind != "source":
             return False
         if found.path not in self._sources:
-            self._sources[found.path] = self._source(found.path)
+            self._sources[found.path] = self.text(found.path)
         source, word = self._sources[found.path], name.encode()
         return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
 
@@ -157,7 +157,10 @@ class Library:
 
     def text(self, path: str) -> bytes:
         """The content of a source file. Raises :class:`Unreadable`."""
-        return self._source(path)
+        try:
+            return self._files.whole(path, _LARGEST)
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
 
     def _look(self, folders: Sequence[str], name: str) -> Found | None:
         portions: list[str] = []
@@ -191,12 +194,6 @@ class Library:
             compiled = (one for one in self._names(folder) if one.endswith(_COMPILED[:2]))
             self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
         return name in self._compiled[folder]
-
-    def _source(self, path: str) -> bytes:
-        try:
-            return self._files.whole(path, _LARGEST)
-        except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
 
     def _parsed(self, source: bytes) -> ast.Module:
         if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:

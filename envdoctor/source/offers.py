@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from envdoctor.source.definitions import blocks, last_name
+
 __all__ = ["Offers", "absolute", "read_offers", "statements"]
 
 #: Names are made at run time: a missing one proves nothing.
@@ -106,17 +108,13 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
         yield statement
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        for field in ("body", "orelse", "finalbody"):
-            yield from statements(getattr(statement, field, ()))
-        for handler in getattr(statement, "handlers", ()):
-            yield from statements(handler.body)
-        for case in getattr(statement, "cases", ()):
-            yield from statements(case.body)
+        for block in blocks(statement):
+            yield from statements(block)
 
 
 def is_type_checking(test: ast.expr) -> bool:
     """Whether a condition is ``TYPE_CHECKING``."""
-    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+    return last_name(test) == "TYPE_CHECKING"
 
 
 class _Reading:
@@ -140,7 +138,7 @@ class _Reading:
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
         """The names that are made when asked for, the folder's own exports if they are among them, and whether the
         module is of a kind whose names are known."""
-        called = {_called(call) for call in self._calls}
+        called = {last_name(call.func) for call in self._calls}
         table: dict[str, str] = {}
         if called.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
             return table, None, False
@@ -153,7 +151,7 @@ class _Reading:
         table.update(self._for_types)
         below = None
         for call in self._calls:
-            if _called(call) == _DEFINED_BELOW:
+            if last_name(call.func) == _DEFINED_BELOW:
                 known, below = True, next(filter(None, map(_last_text, call.args[:1])), "")
         if below is None:
             self.stars += self._for_types_stars
@@ -161,7 +159,7 @@ class _Reading:
 
     def maker(self) -> str:
         """The class of the lazy module; nothing for one that a function makes."""
-        return next((name for name in map(_called, self._calls) if name in _LAZY_CALLS), "")
+        return next((name for call in self._calls if (name := last_name(call.func)) in _LAZY_CALLS), "")
 
     def leave_behind(self) -> None:
         """Drop the functions and classes defined in a module that puts a lazy one in its own place: that one has what
@@ -202,12 +200,8 @@ class _Reading:
             return
         for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
             self._bind(getattr(target, "optional_vars", target))
-        for field in ("body", "orelse", "finalbody"):
-            self.block(getattr(statement, field, ()))
-        for handler in getattr(statement, "handlers", ()):
-            self.block(handler.body)
-        for case in getattr(statement, "cases", ()):
-            self.block(case.body)
+        for block in blocks(statement):
+            self.block(block)
 
     def _import_from(self, statement: ast.ImportFrom, names: dict[str, str], stars: list[str]) -> None:
         module = absolute(statement.module, statement.level, self.name, self.is_package)
@@ -237,7 +231,7 @@ class _Reading:
                 self._tables[first.id] = entries
         elif isinstance(first, ast.Subscript) and isinstance(first.value, ast.Name):
             self._add(first, value)
-        elif isinstance(first, ast.Subscript) and isinstance(value, ast.Call) and _called(value) in _LAZY_CALLS:
+        elif isinstance(first, ast.Subscript) and isinstance(value, ast.Call) and last_name(value.func) in _LAZY_CALLS:
             self._in_its_place = value
 
     def _exported(self, value: ast.expr, more: bool) -> None:
@@ -285,10 +279,6 @@ class _Reading:
                 self._bind(inner)
         elif isinstance(target, ast.Starred):
             self._bind(target.value)
-
-
-def _called(call: ast.Call) -> str:
-    return getattr(call.func, "attr", "") or getattr(call.func, "id", "")
 
 
 def _last_text(argument: ast.expr) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from envdoctor.source.definitions import blocks, last_name
+
 __all__ = ["accepts", "added_by", "bases_of", "calls", "parameters", "way_of"]
 
 #: Decorators that leave the parameters as they are, by the last part of their names.
@@ -114,10 +116,8 @@ def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node
         elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            for inner in (node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])):
+            for inner in blocks(node):
                 yield from _definitions(inner)
-            for handler in getattr(node, "handlers", []):
-                yield from _definitions(handler.body)
 
 
 def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -216,7 +216,7 @@ def _last(node: ast.expr) -> str:
         return _last(node.func)
     if isinstance(node, ast.Subscript):
         return _last(node.value)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return last_name(node)
 
 
 def _place(node: ast.expr, module: str, names: Names) -> str | None:

@@ -7,9 +7,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from envdoctor.source.deciding import MOST_ROUNDS, Frame, evaluate, joined, truth
+from envdoctor.source.deciding import evaluate
+from envdoctor.source.definitions import last_name
 from envdoctor.source.names import Names
 from envdoctor.source.offers import absolute, is_type_checking
+from envdoctor.source.values import MOST_ROUNDS, Frame, joined, truth
 from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Module, Stop
 
 __all__ = ["Break", "Continue", "Returned", "Statements", "bind"]
@@ -228,8 +230,7 @@ class Statements(Following):
         error = statement.exc
         if error is None:
             raise Failed("", None)
-        kind = error.func if isinstance(error, ast.Call) else error
-        name = getattr(kind, "id", "") or getattr(kind, "attr", "")
+        name = last_name(error.func if isinstance(error, ast.Call) else error)
         text = ""
         if isinstance(error, ast.Call) and error.args:
             found = self.unsure(evaluate, error.args[0], frame, self)
@@ -329,7 +330,7 @@ def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
     if handler.type is None or not kind:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = {getattr(one, "id", "") or getattr(one, "attr", "") for one in types}
+    names = set(map(last_name, types))
     return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
 
 

@@ -210,17 +210,9 @@ class Watch(TrainerCallback):
     def _note_growth(self, args: Any, step: int, seen: tuple[str, GrowthSeen] | None) -> None:
         if seen is not None:
             event, growth = seen
-            self._teller.record(
-                args,
-                {
-                    "watch.event": event,
-                    "watch.step": step,
-                    "watch.batch_size": growth.shape[0],
-                    "watch.length": growth.shape[1],
-                    "watch.grown_gib": round(growth.grown / (1 << 30), 3),
-                    "watch.visits": growth.visits,
-                },
-            )
+            batch = {"watch.batch_size": growth.shape[0], "watch.length": growth.shape[1]}
+            grown = {"watch.grown_gib": round(growth.grown / (1 << 30), 3), "watch.visits": growth.visits}
+            self._teller.record(args, {"watch.event": event, "watch.step": step, **batch, **grown})
 
 
 def _on_cuda() -> bool:

@@ -52,12 +52,8 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             owner = model.get_submodule(name.rpartition(".")[0])
-            return {
-                "watch.where": "weights",
-                "watch.parameter": name,
-                "watch.module": name.rpartition(".")[0],
-                "watch.module_class": type(owner).__name__,
-            }
+            place = {"watch.module": name.rpartition(".")[0], "watch.module_class": type(owner).__name__}
+            return {"watch.where": "weights", "watch.parameter": name, **place}
     return {}
 
 
@@ -133,11 +129,7 @@ def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward
         named: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
     else:
         named = _module(trace.backward, model)
-    return {
-        "watch.where": "backward",
-        **named,
-        **_operation(model, batch, objective),
-    }
+    return {"watch.where": "backward", **named, **_operation(model, batch, objective)}
 
 
 def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> dict[str, str]:
@@ -161,12 +153,10 @@ def _forward_hook(trace: _Trace, name: str) -> Callable[..., None]:
         inputs, outputs = list(_tensors(arguments)), list(_tensors(output))
         if not all(map(_finite, outputs)) and all(map(_finite, inputs)):
             trace.forward.append((name, module))
-        for tensor in outputs:
-            if tensor.requires_grad:
-                tensor.register_hook(_gradient_hook(trace, name, module, "out"))
-        for tensor in inputs:
-            if tensor.requires_grad:
-                tensor.register_hook(_gradient_hook(trace, name, module, "in"))
+        for side, tensors in (("out", outputs), ("in", inputs)):
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    tensor.register_hook(_gradient_hook(trace, name, module, side))
 
     return hook
 
@@ -191,11 +181,8 @@ def _tensors(value: Any) -> Iterator[Any]:
     if isinstance(value, torch.Tensor):
         if value.is_floating_point():
             yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _tensors(item)
 
 

@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 from lxml import etree
 from poisoned_reports import BAD, compared, poisoned
 
-from envdoctor.judge.finding import Location, Text
+from envdoctor.judge.finding import Location, OfferedFix, Text
 from envdoctor.report import formats
 from envdoctor.report.report import Notice, Report
 
@@ -163,6 +163,17 @@ def test_markdown_is_bounded_and_says_what_is_left_out(report: Report) -> None:
     text = formats.load("markdown")(replace(report, findings=many))
     assert len(text.encode()) < 1 << 20
     assert re.search(r"\n\d+ more findings\n", text)
+
+
+@pytest.mark.parametrize("name", ["markdown", "issue-comment", "html", "terminal"])
+def test_findings_of_one_cause_have_the_commands_of_all(report: Report, name: str) -> None:
+    fix = OfferedFix("uninstall", "review", Text("take it away"))
+    alike = [
+        report.findings[0]._replace(message=Text(f"{one} is left over"), fixes=(fix._replace(commands=(f"rm {one}",)),))
+        for one in ("this", "that")
+    ]
+    text = formats.load(name)(replace(report, findings=tuple(alike)))
+    assert "rm this" in text and "rm that" in text
 
 
 def test_markdown_takes_nothing_of_a_name_for_markup(report: Report) -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
 
 import torch
 
 from ..probing.collective import finish, start
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 
 PROBE = {
     "title": "bf16 all-reduce between processes",
@@ -34,14 +33,7 @@ def run(job: Job, emit: Emit) -> None:
     cuda = job["device"] == "cuda"
     backend = "nccl" if cuda else "gloo"
     world = min(8, torch.cuda.device_count()) if cuda else 2
-    case: dict[str, Any] = {
-        "judge": "exact",
-        "dtype": "bf16",
-        "backend": backend,
-        "signature": "wrong-sum",
-        "tensors": ["o"],
-        "limit": 0.0,
-    }
+    case = judged("exact", "wrong-sum", ["o"], dtype="bf16", backend=backend, limit=0.0)
     available = getattr(torch.distributed, "is_" + backend + "_available", lambda: True)
     if not torch.distributed.is_available() or not available():
         emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
@@ -61,12 +53,6 @@ def run(job: Job, emit: Emit) -> None:
         for title, wrong in result["sums"]:
             worst[title] = max(worst.get(title, 0), wrong)
     for title, wrong in worst.items():
-        emit(
-            {
-                **case,
-                "case": f"{title} over {world} process{'es' if world > 1 else ''}",
-                "params": {"world_size": world, "what": title},
-                "difference": float(wrong),
-                "detail": f"{wrong} elements are wrong",
-            }
-        )
+        words = f"{title} over {world} process{'es' if world > 1 else ''}"
+        found = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
+        emit({**case, "case": words, "params": {"world_size": world, "what": title}, **found})

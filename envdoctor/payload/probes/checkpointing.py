@@ -18,7 +18,7 @@ from torch.utils import checkpoint
 
 from ..probing import batches, tiny_models
 from ..probing.failure import failure
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import relative, vector
 
 PROBE = {
@@ -38,15 +38,7 @@ _DROPPED = 0.1
 def run(job: Job, emit: Emit) -> None:
     """One observation for each model and kind of checkpointing, for the judge ``change``."""
     _plain(job, emit)
-    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["llama"]):
-        try:
-            _of_transformers(job, emit, name)
-        except tiny_models.Unavailable as reason:
-            emit({"case": tiny_models.label(name, job["model"]), "skip": str(reason)})
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:  # of one model: the others have theirs to tell
-            emit({"case": tiny_models.label(name, job["model"]), **failure(error, job["device"])})
+    tiny_models.each_chosen(job, emit, "llama", lambda name, called: _of_transformers(job, emit, name, called))
 
 
 def _plain(job: Job, emit: Emit) -> None:
@@ -64,7 +56,7 @@ def _plain(job: Job, emit: Emit) -> None:
         emit(_compared("plain", reentrant, plain, lambda: _gradient(model, batch), device))
 
 
-def _of_transformers(job: Job, emit: Emit, name: str) -> None:
+def _of_transformers(job: Job, emit: Emit, name: str, called: str) -> None:
     """Checkpoints that a model of transformers sets itself."""
     device = job["device"]
     batch = _batch(device)
@@ -73,7 +65,6 @@ def _of_transformers(job: Job, emit: Emit, name: str) -> None:
     plain = _gradient(model, batch)
     for reentrant in (False, True):
         model.gradient_checkpointing_enable({"use_reentrant": reentrant})
-        called = tiny_models.label(name, job["model"])
         emit(_compared(called, reentrant, plain, lambda: _gradient(model, batch), device))
         model.gradient_checkpointing_disable()
 
@@ -81,16 +72,9 @@ def _of_transformers(job: Job, emit: Emit, name: str) -> None:
 def _compared(called: str, reentrant: bool, plain: Any, gradient: Any, device: str) -> dict[str, Any]:
     """The observation: the gradient with checkpoints against the plain one."""
     title = f"checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
-    case: dict[str, Any] = {
-        "case": title if called == "plain" else f"{called} {title}",
-        "judge": "change",
-        "dtype": "fp32",
-        "backend": "reentrant" if reentrant else "default",
-        "signature": "checkpoint-differs",
-        "tensors": ["gradients"],
-        "params": {"use_reentrant": reentrant, **({} if called == "plain" else {"model": called})},
-        "limit": _LIMIT,
-    }
+    case = judged("change", "checkpoint-differs", ["gradients"], dtype="fp32", limit=_LIMIT)
+    case.update(case=title if called == "plain" else f"{called} {title}", backend=("default", "reentrant")[reentrant])
+    case["params"] = {"use_reentrant": reentrant, **({} if called == "plain" else {"model": called})}
     try:
         other = gradient()
         case["detail"] = "bitwise equal" if torch.equal(other, plain) else "not bitwise"

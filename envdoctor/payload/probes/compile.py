@@ -36,13 +36,8 @@ def run(job: Job, emit: Emit) -> None:
     mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril()
     mask[1, :, :, :8] = False
     mask[1, :, :8, 0] = True
-    case: dict[str, Any] = {
-        "case": "norm, masked attention and loss",
-        "judge": "batch",
-        "dtype": "bf16",
-        "backend": "inductor",
-        "params": {"model": "block"},
-    }
+    case = {"case": "norm, masked attention and loss", "judge": "batch", "dtype": "bf16", "backend": "inductor"}
+    params = {"model": "block"}
     exact = _gradients(_model, [value.double() for value in given], mask)
     moved = [value.to(job["device"]) for value in given]
     eager = _gradients(_model, moved, mask.to(job["device"]))
@@ -50,10 +45,11 @@ def run(job: Job, emit: Emit) -> None:
         compiled = _gradients(torch.compile(_model), moved, mask.to(job["device"]))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        emit({**case, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
+        emit({**case, "params": params, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
         return
     bad = {"gradients": lost(compiled)} if lost(compiled) else {}
-    emit({**case, "e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad})
+    found = {"e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad}
+    emit({**case, "params": params, **found})
 
 
 def _model(query: Any, key: Any, value: Any, mask: Any) -> Any:

@@ -70,7 +70,7 @@ def devices(kind: str) -> List[Any]:  # noqa: UP006
 
 def compute(name: str, place: Any, number: int) -> Any:
     """The result on a device, on the CPU; ``number`` is its place among them."""
-    a, b = _inputs(512 if place.type == "cuda" else 64)
+    a, b = _inputs(place)
     return _WORK[name](a.to(place), b.to(place)).cpu()
 
 
@@ -79,7 +79,8 @@ def copied(value: Any, source: Any, target: Any) -> Any:
     return value.to(source).to(target).cpu()
 
 
-def _inputs(size: int) -> Any:
+def _inputs(place: Any) -> Any:
+    size = 512 if place.type == "cuda" else 64
     generator = torch.Generator().manual_seed(11)
     return [torch.randn(size, size, generator=generator).to(torch.bfloat16) for _ in range(2)]
 
@@ -98,9 +99,9 @@ def _contents(place: Any) -> dict[str, Any]:
     name = _name(place) if place.type == "cuda" else _processor()
     results = {}
     for work in _WORK:
-        result, truth = compute(work, place, 0), _truth(work, place)
+        result = compute(work, place, 0)
         data = bytes(result.contiguous().view(torch.uint8).flatten().tolist())
-        error = float(rms(result.double() - truth) / rms(truth)) / _UNIT
+        error = _error(result, _truth(work, place))
         results[work] = [hashlib.sha256(data).hexdigest()[:16], round(error, 3)]
     return {"case": "contents", "name": name, "alike": f"{name}, torch {torch.__version__}", "results": results}
 
@@ -118,7 +119,11 @@ def _processor() -> str:
 
 
 def _truth(name: str, place: Any) -> Any:
-    return _WORK[name](*(x.double() for x in _inputs(512 if place.type == "cuda" else 64)))
+    return _WORK[name](*(x.double() for x in _inputs(place)))
+
+
+def _error(result: Any, truth: Any) -> float:
+    return float(rms(result.double() - truth) / rms(truth) / _UNIT)
 
 
 def _cards(places: list[Any], name: str) -> list[Card]:
@@ -129,7 +134,7 @@ def _cards(places: list[Any], name: str) -> list[Card]:
         result = compute(name, place, number)
         alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
         kinds += [result] if alike == len(kinds) else []
-        error = float(rms(result.double() - truth) / rms(truth)) / _UNIT
+        error = _error(result, truth)
         cards.append(Card(_label(place, number), _name(place), alike, error))
     return cards
 
@@ -166,13 +171,6 @@ def _count(before: list[Any], after: list[Any], emit: Emit) -> None:
         for key in ("ecc_uncorrected", "ecc_corrected"):
             if then.get(key) is not None and now.get(key) is not None:
                 more = now[key] - then[key]
-                emit(
-                    {
-                        "case": f"{key} of GPU {number} (the driver's number): {more} more",
-                        "judge": "exact",
-                        "difference": float(max(0, more)),
-                        "limit": 0.0,
-                        "signature": "memory-errors",
-                        "soft": key == "ecc_corrected",
-                    }
-                )
+                case = {"case": f"{key} of GPU {number} (the driver's number): {more} more", "judge": "exact"}
+                found = {"difference": float(max(0, more)), "limit": 0.0, "soft": key == "ecc_corrected"}
+                emit({**case, "signature": "memory-errors", **found})

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from ..probing import batches, tiny_models
-from ..probing.failure import failure
 from ..probing.job import Emit, Job
 from ..probing.rounding import lost, relative
 
@@ -41,21 +40,17 @@ def run(job: Job, emit: Emit) -> None:
     """Observations for each model for the judges ``exact`` and ``change``."""
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["llama"]):
-        called = tiny_models.label(name, job["model"])
-        common = {"params": {"model": called}, "backend": "sdpa", "tensors": ["logits"]}
-        try:
-            model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
-            tiny_models.stress(model, _GAIN)
-            tiny_models.stress(model, "bias")
-            for check in (_dropout, _masked, _attentions, _cached, _packed):
-                emit({**common, "case": f"{called}: {check.__name__[1:]}", **check(model, job, name)})
-        except tiny_models.Unavailable as reason:
-            emit({"case": called, "skip": str(reason)})
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:  # of one model: the others have theirs to tell
-            emit({**common, "case": called, **failure(error, job["device"])})
+    common = {"backend": "sdpa", "tensors": ["logits"]}
+
+    def of_one(name: str, called: str) -> None:
+        model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+        tiny_models.stress(model, _GAIN)
+        tiny_models.stress(model, "bias")
+        for check in (_dropout, _masked, _attentions, _cached, _packed):
+            case = {"case": f"{called}: {check.__name__[1:]}", "params": {"model": called}}
+            emit({**common, **case, **check(model, job, name)})
+
+    tiny_models.each_chosen(job, emit, "llama", of_one, **common)
     torch.set_float32_matmul_precision(precision)
 
 

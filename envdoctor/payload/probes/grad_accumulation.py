@@ -18,9 +18,10 @@ from typing import Any
 import torch
 import transformers
 
-from ..probing.job import Emit, Job
+from ..probing.failure import cannot_run
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import relative, vector
-from ..probing.trainers import arguments, in_order
+from ..probing.trainers import arguments, in_order, one_step
 
 PROBE = {
     "title": "gradient accumulation through the installed Trainer",
@@ -40,20 +41,14 @@ def run(job: Job, emit: Emit) -> None:
         try:
             found[size] = _step(size, 4 // size, job["device"])
         except (ImportError, TypeError, AttributeError, ValueError) as error:
-            found[size] = f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]
+            found[size] = cannot_run("the Trainer", error)
     for size in (1, 2):
-        case: dict[str, Any] = {
-            "case": f"{4 // size} micro-batches of {size} against one batch of 4",
-            "judge": "change",
-            "dtype": "fp32",
-            "signature": "accumulation-scale",
-            "tensors": ["loss", "gradients"],
-            "params": {"micro_batches": 4 // size, "micro_batch_size": size},
-            "limit": _LIMIT,
-        }
-        problem = next((one for one in (found[4], found[size]) if isinstance(one, str)), None)
+        case = judged("change", "accumulation-scale", ["loss", "gradients"], dtype="fp32", limit=_LIMIT)
+        case["case"] = f"{4 // size} micro-batches of {size} against one batch of 4"
+        case["params"] = {"micro_batches": 4 // size, "micro_batch_size": size}
+        problem = next((one for one in (found[4], found[size]) if isinstance(one, dict)), None)
         if problem is not None:
-            emit({**case, "error": problem})
+            emit({**case, **problem})
             continue
         (loss, change), (its_loss, its_change) = found[4], found[size]
         times = float(its_change.norm() / change.norm())
@@ -71,32 +66,14 @@ def _step(size: int, accumulate: int, device: str) -> tuple[float, Any]:
         targets[: _LENGTH - labels] = -100
         samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": targets})
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        pad_token_id=0,
-        attn_implementation="eager",
-    )
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    more = {"vocab_size": 97, "num_hidden_layers": 1, "pad_token_id": 0, "attn_implementation": "eager"}
+    config = transformers.LlamaConfig(**shape, **more)
     model = transformers.LlamaForCausalLM(config)
     before = vector(model, "data")
 
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        settings = arguments(
-            device,
-            output_dir=folder,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=accumulate,
-            max_steps=1,
-            learning_rate=1.0,
-            lr_scheduler_type="constant",
-            optim="sgd",
-            max_grad_norm=0.0,
-            logging_steps=1,
-        )
+        settings = arguments(device, output_dir=folder, **one_step(size, accumulate))
         trainer = in_order(model, settings, samples)
         trainer.train()
         logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..probing.job import DTYPES, Emit, Job, loaded_dtype
+from ..probing.job import DTYPES, Emit, Job, judged, loaded_dtype
 from ..probing.rounding import relative
 
 PROBE = {"title": "gradient clipping in half precision"}
@@ -33,20 +33,11 @@ def run(job: Job, emit: Emit) -> None:
         true = float(weight.grad.double().norm())
         norm = float(torch.nn.utils.clip_grad_norm_([weight], 1.0))
         after = float(weight.grad.double().norm())
-        emit(
-            {
-                "case": f"a norm of {true:.0f} clipped to 1",
-                "dtype": name,
-                "backend": "default",
-                "signature": "norm-overflows",
-                "tensors": ["gradients"],
-                "params": {"norm": round(true)},
-                "relative": abs(after - 1.0),
-                "limit": 0.05,
-                "detail": f"norm {norm:g}, afterwards {after:g}",
-                **({"judge": "change"} if name != "fp16" or loaded_dtype(job) == "fp16" else {"kind": "info"}),
-            }
-        )
+        case = judged("change", "norm-overflows", ["gradients"], dtype=name, backend="default", limit=0.05)
+        case.update(case=f"a norm of {true:.0f} clipped to 1", params={"norm": round(true)})
+        if name == "fp16" and loaded_dtype(job) != "fp16":
+            case["kind"] = "info"
+        emit({**case, "relative": abs(after - 1.0), "detail": f"norm {norm:g}, afterwards {after:g}"})
     for foreach in (False, True):
         emit(_several(foreach, job["device"]))
 
@@ -61,15 +52,8 @@ def _several(foreach: bool, device: str) -> dict[str, Any]:
     total = torch.cat([value.double().flatten() for value in drawn]).norm()
     said = torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=foreach)
     errors = [relative(weight.grad, value.double() / total) for weight, value in zip(weights, drawn)]
-    return {
-        "case": f"{len(drawn)} parameters, " + ("at once" if foreach else "one by one"),
-        "judge": "change",
-        "dtype": "fp32",
-        "backend": "foreach" if foreach else "default",
-        "signature": "clipping-differs",
-        "tensors": ["gradients"],
-        "params": {"foreach": foreach},
-        "relative": max(abs(float(said) / float(total) - 1), *errors),
-        "limit": 1e-4,
-        "detail": f"a norm of {float(said):.6g} where it is {float(total):.6g}; off by {max(errors):.2g}",
-    }
+    told = f"a norm of {float(said):.6g} where it is {float(total):.6g}; off by {max(errors):.2g}"
+    case = judged("change", "clipping-differs", ["gradients"], dtype="fp32", limit=1e-4, params={"foreach": foreach})
+    case.update(case=f"{len(drawn)} parameters, " + ("at once" if foreach else "one by one"), detail=told)
+    relative_error = max(abs(float(said) / float(total) - 1), *errors)
+    return {**case, "backend": "foreach" if foreach else "default", "relative": relative_error}

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import forward_backward, lost, relative
 
 PROBE = {"title": "samples whose labels are all ignored"}
@@ -27,19 +27,9 @@ def run(job: Job, emit: Emit) -> None:
     loss, gradient = _gradient(logits, labels)
     _, alone = _gradient(logits[:1], labels[:1])
     difference = relative(gradient[:1], alone) + float(gradient[1].abs().sum())
-    emit(
-        {
-            "case": "beside a sample with labels",
-            "judge": "change",
-            "dtype": "fp32",
-            "backend": "default",
-            "signature": "label-mask",
-            "tensors": ["loss", "gradients"],
-            "relative": "nan" if lost(loss) or lost(gradient) else difference,
-            "limit": 1e-5,
-            "params": {"labels": "one sample of two"},
-        }
-    )
+    case = judged("change", "label-mask", ["loss", "gradients"], dtype="fp32", backend="default", limit=1e-5)
+    case.update(case="beside a sample with labels", params={"labels": "one sample of two"})
+    emit({**case, "relative": "nan" if lost(loss) or lost(gradient) else difference})
     loss, gradient = _gradient(logits[1:], labels[1:])
     told = f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design"
     emit({"kind": "info", "case": "a batch of such samples alone", "dtype": "fp32", "detail": told})

@@ -21,7 +21,7 @@ import torch
 
 from ..probing import batches, tiny_models
 from ..probing.failure import failure
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import lost, relative
 
 PROBE = {
@@ -76,8 +76,7 @@ def run(job: Job, emit: Emit) -> None:
         except TypeError as error:
             emit({"case": kind.words, "skip": f"this peft does not offer it: {error}"[:300]})
             continue
-        case: dict[str, Any] = {"judge": "change", "dtype": "fp32", "signature": "lora-differs", "tensors": ["logits"]}
-        case.update(params={"kind": kind.words}, limit=_LIMIT)
+        case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
         for several in (False, True) if thorough else (False,):
             words = f"{kind.words}, two adapters" if several else kind.words
             told = words

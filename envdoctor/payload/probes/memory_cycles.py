@@ -42,13 +42,8 @@ def run(job: Job, emit: Emit) -> None:
     _emit(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
     try:
         model = tiny_models.build("llama", "sdpa").to(device)
-        _emit(
-            emit,
-            device,
-            lambda length: _use(model, length, device),
-            new,
-            "steps and evaluation of a model, new lengths",
-        )
+        case = "steps and evaluation of a model, new lengths"
+        _emit(emit, device, lambda length: _use(model, length, device), new, case)
     except tiny_models.Unavailable as reason:
         emit({"case": "a model", "skip": str(reason)})
     for masked in (False, True) if device == "cuda" else ():

@@ -19,8 +19,7 @@ from typing import Any
 import torch
 
 from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.rounding import lost, relative, rms, vector
 
@@ -45,22 +44,12 @@ def run(job: Job, emit: Emit) -> None:
     """Observations for each model for the judge ``change``, and one for its norm for ``rounding``."""
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["llama"]):
-        case = {"case": tiny_models.label(name, job["model"])}
-        try:
-            _one_model(job, emit, name)
-        except tiny_models.Unavailable as reason:
-            emit({**case, "skip": str(reason)})
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:  # of one model: the others have theirs to tell
-            emit({**case, "params": {"model": case["case"]}, **failure(error, job["device"])})
+    tiny_models.each_chosen(job, emit, "llama", lambda name, called: _one_model(job, emit, name, called))
     torch.set_float32_matmul_precision(precision)
 
 
-def _one_model(job: Job, emit: Emit, name: str) -> None:
-    called, device = tiny_models.label(name, job["model"]), job["device"]
-    models = {}
+def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
+    device, models = job["device"], {}
     for way in _WAYS:
         try:
             models[way] = tiny_models.build(name, way, job["model"]).to(device)
@@ -77,19 +66,11 @@ def _one_model(job: Job, emit: Emit, name: str) -> None:
         for way, error in _errors(model, batch, gave).items():
             both = len(gave) > 1 and way == "every"
             words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
-            emit(
-                {
-                    **common,
-                    "case": f"{called} {words}, {side}-padded",
-                    "judge": "change",
-                    "backend": "eager" if both else way if way != "every" else next(iter(gave)),
-                    "signature": "model-differs" if way == "every" else f"{way}-path-differs",
-                    "tensors": ["logits", "gradients"],
-                    "relative": error,
-                    "limit": _LIMIT,
-                    "params": {"model": called, "padding": side},
-                }
-            )
+            outcome = "model-differs" if way == "every" else f"{way}-path-differs"
+            case = judged("change", outcome, ["logits", "gradients"], dtype="fp32", relative=error, limit=_LIMIT)
+            case["backend"] = "eager" if both else way if way != "every" else next(iter(gave))
+            params = {"model": called, "padding": side}
+            emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
         _judge_loss(emit, common, called, batch, next(iter(gave.values())))
     batch = batches.padded(batches.samples((24, 24)), "right")  # without padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
@@ -135,18 +116,9 @@ def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
 
 def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
     exact = float(loss_of(found["logits"], batch["labels"]))
-    emit(
-        {
-            **common,
-            "case": f"{called}: the loss of its logits",
-            "judge": "change",
-            "signature": "loss-differs",
-            "tensors": ["loss"],
-            "relative": abs(found["loss"] - exact) / exact,
-            "limit": 1e-3,
-            "detail": f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}",
-        }
-    )
+    told = f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
+    case = judged("change", "loss-differs", ["loss"], relative=abs(found["loss"] - exact) / exact, limit=1e-3)
+    emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": told})
 
 
 def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
@@ -165,13 +137,5 @@ def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
         exact = wide / (wide.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
         factor = (found * exact).sum(-1) / exact.pow(2).sum(-1) - 1
         rounded = (exact.bfloat16().double() * exact).sum(-1) / exact.pow(2).sum(-1) - 1
-        emit(
-            {
-                "case": f"{kind.__name__} on rows of {_WIDTH}",
-                "judge": "rounding",
-                "dtype": "bf16",
-                "params": {"model": called},
-                "ratio": {"o": rms(factor) / rms(rounded)},
-                "gate": ["o"],
-            }
-        )
+        case = {"case": f"{kind.__name__} on rows of {_WIDTH}", "judge": "rounding", "dtype": "bf16"}
+        emit({**case, "params": {"model": called}, "ratio": {"o": rms(factor) / rms(rounded)}, "gate": ["o"]})

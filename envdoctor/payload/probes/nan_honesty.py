@@ -68,13 +68,8 @@ def _observe(case: str, dtype: Any, device: str, backend: str) -> dict[str, Any]
         torch.randn(size, generator=torch.Generator().manual_seed(seed)).to(dtype) for size, seed in zip(shapes, seeds)
     ]
     given[0][0, 0, row, poisoned] = float("nan")
-    found: dict[str, Any] = {
-        "case": case,
-        "params": {"poisoned": case, "D": shape[3], "L": shape[2], "S": keys},
-        "judge": "honesty",
-        "soft": keys < _SHORT,
-        "expected": shape[3],
-    }
+    found: dict[str, Any] = {"case": case, "judge": "honesty", "soft": keys < _SHORT, "expected": shape[3]}
+    found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": keys}
     try:
         with torch.no_grad(), force(backend):
             out = torch.nn.functional.scaled_dot_product_attention(*[x.to(device) for x in given]).float().cpu()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import relative
 
 PROBE = {"title": "optimizer steps against float64"}
@@ -43,16 +43,8 @@ def run(job: Job, emit: Emit) -> None:
         exact = [formula(value.double(), [step[place] for step in gradients]) for place, value in enumerate(start)]
         for way in ("loop", "foreach", "fused"):
             chosen = {"foreach": False} if way == "loop" else {way: True}
-            case: dict[str, Any] = {
-                "case": f"{name} ({way}), {_STEPS} steps",
-                "judge": "change",
-                "dtype": "fp32",
-                "backend": way,
-                "signature": "step-differs",
-                "tensors": ["parameters"],
-                "params": {"optimizer": name.lower()},
-                "limit": _LIMIT,
-            }
+            case = judged("change", "step-differs", ["parameters"], dtype="fp32", backend=way, limit=_LIMIT)
+            case.update(case=f"{name} ({way}), {_STEPS} steps", params={"optimizer": name.lower()})
             weights = [torch.nn.Parameter(value.clone().to(job["device"])) for value in start]
             try:
                 _train(kind, {"lr": _RATE, "weight_decay": _DECAY, **settings, **chosen}, weights, gradients)

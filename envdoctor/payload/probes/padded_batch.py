@@ -106,20 +106,10 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
         batch = batches.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
         words = [called, attention, f"gain {gain}", "equal lengths" if padding == "none" else f"{padding}-padded"]
         words += ["position_ids"] * position_ids + ["an empty sample"] * empty
-        found: dict[str, Any] = {
-            "case": " ".join(words),
-            "judge": "batch",
-            "backend": attention,
-            "params": {
-                "model": called,
-                "gain": str(gain),
-                "padding": padding,
-                "position_ids": position_ids,
-                "empty": empty,
-                "B": len(batch["input_ids"]),
-                "S": batch["input_ids"].shape[1],
-            },
-        }
+        rows, length = batch["input_ids"].shape
+        params = {"model": called, "gain": str(gain), "padding": padding, "position_ids": position_ids}
+        found: dict[str, Any] = {"case": " ".join(words), "judge": "batch", "backend": attention}
+        found["params"] = {**params, "empty": empty, "B": rows, "S": length}
         if gain == 1:
             found["most"] = _MOST
         try:

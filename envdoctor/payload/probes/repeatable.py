@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 
 PROBE = {"title": "the same numbers twice", "attention": "sdpa"}
 
@@ -24,19 +24,10 @@ def run(job: Job, emit: Emit) -> None:
     for length in (192, 261):
         first, second = _once(length, device), _once(length, device)
         for part in ("forward", "backward"):
-            emit(
-                {
-                    "case": f"{part} twice, length {length}",
-                    "judge": "exact",
-                    "dtype": "bf16",
-                    "backend": "default",
-                    "signature": "not-repeatable",
-                    "tensors": ["o"] if part == "forward" else ["gradients"],
-                    "params": {"S": length},
-                    "equal": all(torch.equal(one, other) for one, other in zip(first[part], second[part])),
-                    "soft": device != "cpu" and part == "backward",
-                }
-            )
+            tensors = ["o"] if part == "forward" else ["gradients"]
+            case = judged("exact", "not-repeatable", tensors, dtype="bf16", backend="default", params={"S": length})
+            case.update(case=f"{part} twice, length {length}", soft=device != "cpu" and part == "backward")
+            emit({**case, "equal": all(map(torch.equal, first[part], second[part]))})
 
 
 def _once(length: int, device: str) -> dict[str, list[Any]]:

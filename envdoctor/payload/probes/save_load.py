@@ -8,13 +8,14 @@ https://github.com/huggingface/transformers/issues/33689, https://github.com/hug
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..probing import tiny_models
-from ..probing.failure import failure
-from ..probing.job import DTYPES, Emit, Job
+from ..probing.failure import found_by
+from ..probing.job import DTYPES, Emit, Job, judged
 
 PROBE = {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]}
 
@@ -24,21 +25,14 @@ def run(job: Job, emit: Emit) -> None:
     for name in ("fp32", "bf16"):
         for tied in (False, True):
             words = "tied" if tied else "not tied"
-            case: dict[str, Any] = {
-                "case": f"{name} weights, embeddings {words}",
-                "judge": "exact",
-                "dtype": name,
-                "signature": "reload-differs",
-                "tensors": ["parameters"],
-                "params": {"tied": tied},
-            }
-            try:
-                problem = _problem(DTYPES[name], tied)
-                emit({**case, "equal": not problem, "detail": problem or "all weights are the same"})
-            except tiny_models.Unavailable as reason:
-                emit({**case, "skip": str(reason)})
-            except Exception as error:
-                emit({**case, **failure(error, job["device"])})
+            case = judged("exact", "reload-differs", ["parameters"], dtype=name, params={"tied": tied})
+            case["case"] = f"{name} weights, embeddings {words}"
+            emit({**case, **found_by(partial(_reloaded, DTYPES[name], tied), job["device"])})
+
+
+def _reloaded(dtype: Any, tied: bool) -> dict[str, Any]:
+    problem = _problem(dtype, tied)
+    return {"equal": not problem, "detail": problem or "all weights are the same"}
 
 
 def _problem(dtype: Any, tied: bool) -> str:

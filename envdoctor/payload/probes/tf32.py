@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from ..probing.job import Emit, Job
+from ..probing.job import Emit, Job, judged
 from ..probing.rounding import relative
 
 PROBE = {"title": "precision of float32 products"}
@@ -28,19 +28,9 @@ def run(job: Job, emit: Emit) -> None:
         error = _error(job["device"])
     finally:
         torch.set_float32_matmul_precision(switch)
-    emit(
-        {
-            "case": "float32 products at the highest precision",
-            "judge": "change",
-            "dtype": "fp32",
-            "backend": "default",
-            "signature": "inaccurate",
-            "tensors": ["o"],
-            "params": {"operation": "matmul"},
-            "relative": error,
-            "limit": _EXACT,
-        }
-    )
+    case = judged("change", "inaccurate", ["o"], dtype="fp32", backend="default", limit=_EXACT)
+    case.update(case="float32 products at the highest precision", params={"operation": "matmul"})
+    emit({**case, "relative": error})
 
 
 def _error(device: str) -> float:

@@ -15,8 +15,8 @@ import torch
 import transformers
 
 from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import Emit, Job
+from ..probing.failure import cannot_run, failure
+from ..probing.job import Emit, Job, judged
 from ..probing.plain_decoder import loss_of
 from ..probing.trainers import arguments, tokenizer
 
@@ -41,27 +41,21 @@ def run(job: Job, emit: Emit) -> None:
         ("DataCollatorForSeq2Seq", lambda: transformers.DataCollatorForSeq2Seq(padding, padding=True)),
         ("DataCollatorForTokenClassification", lambda: transformers.DataCollatorForTokenClassification(padding)),
     ):
-        case: dict[str, Any] = {
-            "case": name,
-            "judge": "exact",
-            "signature": "collator-differs",
-            "tensors": ["labels"],
-            "params": {"collator": name},
-        }
+        case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
         try:
             lists = [{key: value.tolist() for key, value in sample.items()} for sample in samples[:3]]
             problem = _collated(make()(lists), samples[:3])
             emit({**case, "equal": not problem, "detail": problem or "what went in came out"})
         except Exception as error:
             emit({**case, **failure(error, job["device"])})
-    case = {"judge": "change", "dtype": "fp32", "signature": "evaluation-differs", "tensors": ["loss"], "limit": 1e-3}
+    case = judged("change", "evaluation-differs", ["loss"], dtype="fp32", limit=1e-3)
     case.update(case=f"evaluate() on {len(samples)} samples by two", params={"batch": 2})
     try:
         found, exact = _evaluated(samples, job["device"])
         told = f"eval_loss {found:.5g} where the model's loss is {exact:.5g}"
         emit({**case, "relative": abs(found - exact) / exact, "detail": told})
     except (ImportError, TypeError, AttributeError, ValueError) as error:
-        emit({**case, "error": f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]})
+        emit({**case, **cannot_run("the Trainer", error)})
 
 
 def _collated(batch: Any, samples: list[dict[str, Any]]) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ..probing import batches, tiny_models
-from ..probing.job import Emit, Job
+from ..probing.failure import cannot_run
+from ..probing.job import Emit, Job, judged
 from ..probing.plain_decoder import loss_of
 from ..probing.rounding import relative, vector
 from ..probing.trainers import arguments, in_order
@@ -32,15 +33,8 @@ _LIMIT = 1e-2
 
 def run(job: Job, emit: Emit) -> None:
     """One observation for the judge ``change``."""
-    case: dict[str, Any] = {
-        "case": f"{_EPOCHS} epochs of {len(_LENGTHS)} samples by {_BATCH}",
-        "judge": "change",
-        "dtype": "fp32",
-        "signature": "training-differs",
-        "tensors": ["parameters"],
-        "params": {"batch": _BATCH},
-        "limit": _LIMIT,
-    }
+    case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT, params={"batch": _BATCH})
+    case["case"] = f"{_EPOCHS} epochs of {len(_LENGTHS)} samples by {_BATCH}"
     made = batches.samples(_LENGTHS)
     try:
         model = tiny_models.build("llama", "eager").to(job["device"])
@@ -55,24 +49,16 @@ def run(job: Job, emit: Emit) -> None:
     except tiny_models.Unavailable as reason:
         emit({**case, "skip": str(reason)})
     except (ImportError, TypeError, AttributeError, ValueError) as error:
-        emit({**case, "error": f"the Trainer cannot run: {type(error).__name__}: {error}"[:500]})
+        emit({**case, **cannot_run("the Trainer", error)})
 
 
 def _trained(model: Any, made: list[Any], device: str) -> int:
     """Train with the Trainer; how many steps it took."""
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        settings = arguments(
-            device,
-            output_dir=folder,
-            per_device_train_batch_size=_BATCH,
-            num_train_epochs=_EPOCHS,
-            learning_rate=_RATE,
-            lr_scheduler_type="linear",
-            warmup_steps=_WARMUP,
-            weight_decay=_DECAY,
-            max_grad_norm=_NORM,
-            logging_steps=100,
-        )
+        rate = {"learning_rate": _RATE, "lr_scheduler_type": "linear", "warmup_steps": _WARMUP}
+        amount = {"per_device_train_batch_size": _BATCH, "num_train_epochs": _EPOCHS, "logging_steps": 100}
+        limits = {"weight_decay": _DECAY, "max_grad_norm": _NORM}
+        settings = arguments(device, output_dir=folder, **rate, **amount, **limits)
         trainer = in_order(model, settings, made, data_collator=lambda some: batches.padded(some, "right"))
         trainer.train()
         return int(trainer.state.global_step)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..probing import batches, tiny_models
-from ..probing.job import DTYPES, Emit, Job, loaded_dtype
+from ..probing.job import DTYPES, Emit, Job, judged, loaded_dtype
 from ..probing.rounding import lost
 
 PROBE = {
@@ -38,15 +38,8 @@ def run(job: Job, emit: Emit) -> None:
     for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
         called = tiny_models.label(name, job["model"])
         dtype = "fp16" if trained == "fp16" else "bf16"
-        case: dict[str, Any] = {
-            "case": f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights",
-            "judge": "exact",
-            "dtype": dtype,
-            "backend": "sdpa",
-            "signature": "nan-parameters",
-            "tensors": ["parameters"],
-            "params": {"model": called},
-        }
+        case = judged("exact", "nan-parameters", ["parameters"], dtype=dtype, backend="sdpa", params={"model": called})
+        case["case"] = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
         try:
             case.update(_train(name, dtype, device, job["model"]))
         except tiny_models.Unavailable as reason:
@@ -80,15 +73,8 @@ def _half_adamw(emit: Emit, device: str, gate: bool) -> None:
     """Eight fp16 weights with a gradient of 1e-5, then 0."""
     for backend in ("foreach", "fused"):
         weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
-        case: dict[str, Any] = {
-            "case": f"AdamW ({backend}) on fp16 weights",
-            "dtype": "fp16",
-            "backend": backend,
-            "signature": "nan-parameters",
-            "tensors": ["parameters"],
-            "params": {"optimizer": "adamw"},
-            **({"judge": "exact"} if gate else {"kind": "info"}),
-        }
+        case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=backend)
+        case.update(case=f"AdamW ({backend}) on fp16 weights", params={"optimizer": "adamw"}, **_told_only(not gate))
         try:
             optimizer = torch.optim.AdamW([weights], lr=1e-3, **{backend: True})
             for size in (1e-5, 0.0, 0.0):
@@ -109,17 +95,12 @@ def _standstill(emit: Emit, device: str, gate: bool, rate: float) -> None:
         weight.grad = torch.ones_like(weight)
         optimizer.step()
     moved = float((weight.detach() - 1).abs().max())
-    emit(
-        {
-            "case": "50 AdamW steps of a bf16 weight of 1.0",
-            "dtype": "bf16",
-            "backend": "default",
-            "signature": "weights-stand-still",
-            "tensors": ["parameters"],
-            "params": {"optimizer": "adamw", "learning_rate": rate},
-            "equal": moved > 0,
-            "soft": True,
-            "detail": f"moved by {moved:g} at a learning rate of {rate:g}",
-            **({"judge": "exact"} if gate else {"kind": "info"}),
-        }
-    )
+    case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
+    case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
+    told = f"moved by {moved:g} at a learning rate of {rate:g}"
+    emit({**case, **_told_only(not gate), "equal": moved > 0, "detail": told})
+
+
+def _told_only(so: bool) -> dict[str, str]:
+    """The part of an observation that is information for a recipe that trains otherwise."""
+    return {"kind": "info"} if so else {}

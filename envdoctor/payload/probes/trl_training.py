@@ -25,11 +25,11 @@ from typing import Any
 import torch
 
 from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import Emit, Job
+from ..probing.failure import Unavailable, cannot_run, failure, found_by
+from ..probing.job import Emit, Job, judged
 from ..probing.plain_decoder import loss_of
 from ..probing.rounding import relative, vector
-from ..probing.trainers import base_arguments, tokenizer
+from ..probing.trainers import base_arguments, one_step, tokenizer
 
 PROBE = {
     "title": "steps of the installed trl against its losses in plain torch",
@@ -50,21 +50,12 @@ def run(job: Job, emit: Emit) -> None:
     for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
         for title, chosen in _FORMS[name]:
             for size in (4, 2):
-                case: dict[str, Any] = {
-                    "case": f"{name}, {title}, one step of {4 // size} x {size} samples",
-                    "judge": "change",
-                    "dtype": "fp32",
-                    "signature": "training-differs",
-                    "tensors": ["parameters"],
-                    "params": {"method": name.lower(), "micro_batches": 4 // size},
-                    "limit": _LIMIT,
-                }
+                case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT)
+                case["case"] = f"{name}, {title}, one step of {4 // size} x {size} samples"
+                case["params"] = {"method": name.lower(), "micro_batches": 4 // size}
                 emit({**case, **_told(job, check, size, dict(chosen), case["case"])})
-    emit({"case": "SFT, samples in one row", "judge": "exact", "signature": "packing-labels", **_packed(job)})
-
-
-class _NotOffered(Exception):
-    """This release lacks what the case is about; the message says what."""
+    case = judged("exact", "packing-labels", ["labels"], case="SFT, samples in one row")
+    emit({**case, **found_by(lambda: _packed(job), job["device"])})
 
 
 _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -79,10 +70,10 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
     try:
         found, exact, shorter = check(job, size, chosen)
-    except (_NotOffered, tiny_models.Unavailable) as reason:
+    except Unavailable as reason:
         return {"skip": str(reason)}
     except (ImportError, TypeError, AttributeError, ValueError, KeyError) as error:
-        return {"error": f"trl cannot run: {type(error).__name__}: {error}"[:500]}
+        return cannot_run("trl", error)
     except RuntimeError as error:
         return failure(error, job["device"])
     off, times = relative(found, exact), float(found.norm() / exact.norm())
@@ -175,17 +166,17 @@ def _trainer(
     **more: Any,
 ) -> Iterator[Any]:
     """A trainer of trl over these rows with one step before it, in a folder that goes afterwards. ``asks`` are settings
-    without which :class:`_NotOffered` is raised, as without those that were ``chosen``."""
+    without which :class:`Unavailable` is raised, as without those that were ``chosen``."""
     import datasets
     import trl
 
     kind, settings = getattr(trl, f"{name}Trainer"), getattr(trl, f"{name}Config", None)
     if settings is None:
-        raise _NotOffered(f"this trl has no {name}Config (0.9 brought it)")
+        raise Unavailable(f"this trl has no {name}Config (0.9 brought it)")
     known = {field.name for field in dataclasses.fields(settings)}
     missing = sorted({*chosen, *asks} - known)
     if missing:
-        raise _NotOffered(f"this trl does not offer {missing[0]}")
+        raise Unavailable(f"this trl does not offer {missing[0]}")
     lengths = {"max_length": 64, "max_seq_length": 64, "max_prompt_length": 32}
     data = datasets.Dataset.from_list([{key: row[key] for key in row if key != "wanted"} for row in rows])
     takes = inspect.signature(kind.__init__).parameters
@@ -195,16 +186,9 @@ def _trainer(
             settings,
             model.device.type,
             output_dir=folder,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=len(rows) // size,
-            max_steps=1,
-            learning_rate=1.0,
-            lr_scheduler_type="constant",
-            optim="sgd",
-            max_grad_norm=0.0,
-            logging_steps=1,
             gradient_checkpointing=False,  # on by itself in newer releases, as is bf16
             bf16=False,
+            **one_step(size, len(rows) // size),
             **{key: value for key, value in lengths.items() if key in known},
             **chosen,
         )
@@ -216,22 +200,13 @@ def _packed(job: Job) -> dict[str, Any]:
     rows = _rows(True)
     model = tiny_models.build("llama", "eager").to(job["device"])
     chosen = {"completion_only_loss": True, "packing": True}
-    try:
-        with _trainer("SFT", model, rows, chosen, size=1, asks=("packing_strategy",)) as trainer:
-            counted: Counter[tuple[int, int]] = Counter()
-            for batch in trainer.get_train_dataloader():
-                for tokens, labels in zip(batch["input_ids"], batch["labels"]):
-                    counted.update(zip(tokens.tolist(), labels.tolist()))
-    except (_NotOffered, tiny_models.Unavailable) as reason:
-        return {"skip": str(reason)}
-    except Exception as error:
-        return failure(error, job["device"])
+    with _trainer("SFT", model, rows, chosen, size=1, asks=("packing_strategy",)) as trainer:
+        counted: Counter[tuple[int, int]] = Counter()
+        for batch in trainer.get_train_dataloader():
+            for tokens, labels in zip(batch["input_ids"], batch["labels"]):
+                counted.update(zip(tokens.tolist(), labels.tolist()))
     exact: Counter[tuple[int, int]] = Counter()
     for row in rows:
         exact.update(zip(row["input_ids"], row["wanted"]))
     wrong = sum(((counted - exact) + (exact - counted)).values()) // 2
-    return {
-        "equal": not wrong,
-        "tensors": ["labels"],
-        "detail": f"{wrong} of {sum(exact.values())} labels are not those that were asked for",
-    }
+    return {"equal": not wrong, "detail": f"{wrong} of {sum(exact.values())} labels are not those that were asked for"}

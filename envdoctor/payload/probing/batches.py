@@ -46,6 +46,7 @@ def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]
 def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
     """One batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but padding."""
     longest = max(len(tokens) for tokens, _ in made)
+    made = [*made, *([(tokens[:0], labels[:0]) for tokens, labels in made[:1]] if empty else [])]
     rows, masks, targets = [], [], []
     for tokens, labels in made:
         room = longest - len(tokens)
@@ -53,15 +54,7 @@ def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, e
         rows.append(torch.nn.functional.pad(tokens, ends, value=0))
         masks.append(torch.nn.functional.pad(torch.ones_like(tokens), ends, value=0))
         targets.append(torch.nn.functional.pad(labels, ends, value=IGNORED))
-    if empty:
-        rows.append(torch.zeros(longest, dtype=torch.long))
-        masks.append(torch.zeros(longest, dtype=torch.long))
-        targets.append(torch.full((longest,), IGNORED))
-    batch = {
-        "input_ids": torch.stack(rows),
-        "attention_mask": torch.stack(masks),
-        "labels": torch.stack(targets),
-    }
+    batch = {"input_ids": torch.stack(rows), "attention_mask": torch.stack(masks), "labels": torch.stack(targets)}
     if position_ids:
         batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
     return batch

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["NAMES", "NoAttention", "Unavailable", "build", "chosen", "label", "stress"]
+from .failure import Unavailable, failure
+from .job import Emit, Job
+
+__all__ = ["NAMES", "NoAttention", "Unavailable", "build", "chosen", "each_chosen", "label", "stress"]
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -58,10 +61,6 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2"))
 
 
-class Unavailable(Exception):
-    """The model cannot be built here; the message says why."""
-
-
 class NoAttention(Unavailable):
     """The model can be built, but its class has not this implementation of attention."""
 
@@ -75,6 +74,21 @@ def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
     except (Unavailable, ImportError, ValueError, KeyError, TypeError, AttributeError):
         return ["own", *usual]
     return ["own"]
+
+
+def each_chosen(job: Job, emit: Emit, usual: str, work: Callable[[str, str], None], **common: Any) -> None:
+    """Do the work for each model to try, by its name and by what a result calls it. One that cannot be built is
+    skipped; what fails in one leaves the others theirs to tell, and its observation has what is ``common`` to all."""
+    for name in chosen(job["model"], job["options"].get("models") or [usual]):
+        called = label(name, job["model"])
+        try:
+            work(name, called)
+        except Unavailable as reason:
+            emit({"case": called, "skip": str(reason)})
+        except (torch.cuda.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:
+            emit({**common, "case": called, "params": {"model": called}, **failure(error, job["device"])})
 
 
 def label(name: str, folder: str | None) -> str:

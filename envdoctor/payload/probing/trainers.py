@@ -9,7 +9,7 @@ import transformers
 
 from . import tiny_models
 
-__all__ = ["arguments", "base_arguments", "in_order", "tokenizer"]
+__all__ = ["arguments", "base_arguments", "in_order", "one_step", "tokenizer"]
 
 
 def arguments(device: str, **chosen: Any) -> Any:
@@ -26,6 +26,13 @@ def base_arguments(kind: Any, device: str, **chosen: Any) -> Any:
         return kind(use_cpu=True, **settings)
     except TypeError:
         return kind(no_cuda=True, **settings)
+
+
+def one_step(size: int, accumulate: int) -> dict[str, Any]:
+    """Settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that size."""
+    plain = {"learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0}
+    batch = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
+    return {**batch, **plain, "max_steps": 1, "logging_steps": 1}
 
 
 def tokenizer() -> Any:

@@ -178,23 +178,16 @@ def _with_lora(model: Any, lora: dict[str, Any]) -> Any:
 def faked(model: Any) -> None:
     """Give every parameter and buffer a place without data on the CPU. Ties stay ties. Under a FakeTensorMode."""
     made: dict[int, torch.Tensor] = {}
-
-    def fake(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in made:
-            made[id(tensor)] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-        return made[id(tensor)]
-
-    parameters: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
-        for name, tensor in module._parameters.items():
-            if tensor is not None:
-                key = id(tensor)
-                if key not in parameters:
-                    parameters[key] = torch.nn.Parameter(fake(tensor), requires_grad=tensor.requires_grad)
-                module._parameters[name] = parameters[key]
-        for name, tensor in module._buffers.items():
-            if tensor is not None:
-                module._buffers[name] = fake(tensor)
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is None:
+                    continue
+                if id(tensor) not in made:
+                    fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+                    wrap = held is module._parameters
+                    made[id(tensor)] = torch.nn.Parameter(fake, tensor.requires_grad) if wrap else fake
+                held[name] = made[id(tensor)]
 
 
 def lattice(names: list[str]) -> tuple[int, int] | None:

@@ -58,18 +58,17 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
     model = build(config, job)
     layers = layers_of(model, config)
     model = with_adapters(model, job)
-    if job["reference"] == "copy":
-        model.__dict__["reference"] = build(config, job).requires_grad_(False)  # no module of the model
+    references = [build(config, job).requires_grad_(False)] if job["reference"] == "copy" else []
     with FakeTensorMode(allow_non_fake_inputs=True):
-        faked(model)
-        if "reference" in model.__dict__:
-            faked(model.__dict__["reference"])
+        for one in [model, *references]:
+            faked(one)
         live = Live()
         _watch(live, model, layers)
         for tensor in [*model.parameters(), *model.buffers()]:
             live.add(tensor, "adapters" if tensor.requires_grad and job.get("lora") else "weights")
-        if "reference" in model.__dict__:
-            for tensor in model.__dict__["reference"].parameters():
+        for reference in references:
+            model.__dict__["reference"] = reference  # no module of the model
+            for tensor in reference.parameters():
                 live.add(tensor, "reference model")
         trained = [one for one in model.parameters() if one.requires_grad] if job["training"] else []
         with live:
@@ -133,8 +132,8 @@ def _watch(live: Live, model: Any, layers: Any) -> None:
         layer.register_forward_pre_hook(_entering(live, where))
         layer.register_forward_hook(_leaving(live, where))
         for name, child in layer.named_children():
-            child.register_forward_pre_hook(_inside(live, _kind(name)))
-            child.register_forward_hook(_outside(live))
+            child.register_forward_pre_hook(_at(live, _kind(name)))
+            child.register_forward_hook(_at(live, "hidden states"))
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(lambda one: live.add(one.grad, "gradients"))
@@ -175,18 +174,12 @@ def _arrived(live: Live, where: str) -> None:
         live.segment, live.label = "backward/" + where, "gradients of activations"
 
 
-def _inside(live: Live, kind: str) -> Any:
-    def hook(module: Any, inputs: Any) -> None:
+def _at(live: Live, kind: str) -> Any:
+    """Before a part of a layer, and behind it."""
+
+    def hook(*given: Any) -> None:
         if live.segment.startswith("forward"):
             live.label = kind
-
-    return hook
-
-
-def _outside(live: Live) -> Any:
-    def hook(module: Any, inputs: Any, output: Any) -> None:
-        if live.segment.startswith("forward"):
-            live.label = "hidden states"
 
     return hook
 

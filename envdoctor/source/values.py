@@ -1,0 +1,117 @@
+"""Values as far as they are known without running anything: the names that have them, and how they compare."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
+from envdoctor.versions.pep440 import NotASpecifier, satisfies
+
+__all__ = ["MOST", "MOST_ROUNDS", "PLAIN", "Frame", "compared", "is_known", "is_known_deep", "joined", "truth"]
+
+PLAIN = (str, int, bool, float, bytes, type(None))
+#: Items of a value that are looked at.
+MOST = 20_000
+#: Of a loop over more values, no round is followed.
+MOST_ROUNDS = 500
+_COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+
+
+class Frame:
+    """The names of a module or a function while its statements are followed."""
+
+    __slots__ = ("around", "module", "names")
+
+    def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
+        self.module, self.names, self.around = module, names, around
+
+    def get(self, name: str) -> Any:
+        """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                return frame.names[name]
+            frame = frame.around
+        return Made(f"builtins.{name}")
+
+    def forget(self, name: str) -> None:
+        """Take the value of a name as not known, wherever it stands."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                frame.names[name] = UNKNOWN
+            frame = frame.around
+
+
+def joined(left: Any, right: Any) -> Any:
+    """One of two values, when it is not known which."""
+    try:
+        return left if type(left) is type(right) and left == right else UNKNOWN
+    except RecursionError:
+        return UNKNOWN
+
+
+def truth(value: Any) -> bool | None:
+    """Whether a value counts as true; None when that is not known."""
+    if isinstance(value, (*PLAIN, tuple, list, dict, set, frozenset)):
+        return bool(value)
+    return True if isinstance(value, (Module, Function, Class, Version)) else None
+
+
+def compared(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
+    """What a comparison of two values gives."""
+    if isinstance(sign, (ast.Is, ast.IsNot)):
+        if left is UNKNOWN or right is UNKNOWN or isinstance(left, Made) or isinstance(right, Made):
+            return UNKNOWN
+        return (left is right) is isinstance(sign, ast.Is)
+    if isinstance(sign, (ast.In, ast.NotIn)):
+        if not isinstance(right, (str, tuple, list, set, frozenset, dict)) or left is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(right, str) and any(one is UNKNOWN for one in right):
+            return UNKNOWN
+        try:
+            return (left in right) is isinstance(sign, ast.In)
+        except TypeError:
+            return UNKNOWN
+    if isinstance(left, Version) or isinstance(right, Version):
+        return _versions(left, sign, right, following)
+    if not is_known(left) or not is_known(right):
+        return UNKNOWN
+    try:
+        return _COMPARE[type(sign)][1](left, right)
+    except (TypeError, KeyError):
+        return UNKNOWN
+
+
+def _versions(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
+    if not isinstance(left, Version) or not isinstance(right, Version):
+        return UNKNOWN
+    following.compare(left.version, right.version)
+    try:
+        return satisfies(left.version, _COMPARE[type(sign)][0] + right.version.partition("+")[0])
+    except (NotASpecifier, KeyError):
+        return UNKNOWN
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value, and every item of a list, is plain and known."""
+    if isinstance(value, (tuple, list)):
+        return all(map(is_known, value))
+    return isinstance(value, PLAIN)
+
+
+def is_known_deep(value: Any) -> bool:
+    """The same, for tables and sets too."""
+    if isinstance(value, (set, frozenset, dict)):
+        return len(value) < MOST and all(map(is_known, value))
+    return is_known(value)
