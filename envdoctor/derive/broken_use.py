@@ -20,10 +20,12 @@ from envdoctor.knowledge.ledger_answers import (
     without,
 )
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.knowledge.moved_names import Move, keepers, keyword_moves, name_moves
 from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.ranges import contains, parse_ranges
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 INPUTS = ("use", "model_use", *_OF_A_RECIPE, "model.registered", "pkg.*")
@@ -74,6 +76,9 @@ class _Judged:
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
         self._fitting: dict[str, Sequence[str]] = {}
+        uses = value("use")
+        modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
+        self._beside = {str(value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
     def add(self, item: Mapping[str, Value]) -> None:
         """Judge one use."""
@@ -99,8 +104,20 @@ class _Judged:
             seen = lacks if isinstance(lacks, str) and lacks != top else None
             broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
         others = item.get("others")
-        if broken is not None and (not isinstance(others, tuple) or self._went(broken, others)):
+        if broken is None or self._is_kept(broken):
+            return
+        if not isinstance(others, tuple) or self._went(broken, others):
             self._keep(broken, item)
+
+    def _is_kept(self, broken: _Broken) -> bool:
+        """Whether something else that the code imports makes the call take the keyword."""
+        if broken.kind != "keyword":
+            return False
+        for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
+            release = release_of(self._version(by) or "")
+            if by in self._beside and release is not None and contains(parse_ranges(releases), release) is True:
+                return True
+        return False
 
     def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
         """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys

@@ -119,6 +119,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "name": _rows({"old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="old"),
         "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
         "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
+        "kept": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, "by": _NAME, **_SPAN}, key="of old by"),
     },
     "memory-forms": {
         "measured": table({"margin": NUMBER}),

@@ -93,6 +93,14 @@ releases = "<2"
 new = "length"
 level = "observed"
 source = "pkg:pypi/spade@2.0.0"
+[[kept]]
+of = ["Han*"]
+old = ["width"]
+package = "spade"
+by = "glove"
+releases = ">=2"
+level = "observed"
+source = "pkg:pypi/glove@2.0.0"
 """
 CALLS = """schema = 1
 [table]
@@ -210,6 +218,16 @@ def test_a_keyword_that_a_base_class_of_another_package_takes(broken: Any):
         "2.0",
         "<2.0",
     )
+
+
+def test_a_keyword_that_another_package_of_the_code_makes_the_call_take(broken: Any):
+    glove = {**NAME, "module": "glove.fingers", "name": "grip"}
+    other = {**KEYWORD, "keyword": "height"}
+    assert broken([glove, KEYWORD], spade="3.0.0", glove="2.1") == []
+    assert len(broken([KEYWORD], spade="3.0.0", glove="2.1")) == 1
+    assert len(broken([glove, KEYWORD], spade="3.0.0", glove="1.9")) == 1
+    assert len(broken([glove, KEYWORD], spade="3.0.0", glove=None)) >= 1
+    assert [item["what"] for item in broken([glove, other], spade="3.0.0", glove="2.1")] == ["spade.Handle(height=)"]
 
 
 def test_a_keyword_that_is_too_new(broken: Any):
