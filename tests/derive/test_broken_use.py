@@ -312,8 +312,8 @@ def test_the_code_of_a_model_may_be_left_out_where_transformers_has_a_class_for_
     assert item["reach"] == "optional"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy"])
-def test_serving_engines_run_none_of_it(broken: Any, engine: str):
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy", "torchtune"])
+def test_serving_engines_and_trainers_with_models_of_their_own_run_none_of_it(broken: Any, engine: str):
     assert broken([NAME], "model_use", spade="2.0.0", more={"recipe.framework": engine}) == []
     assert len(broken([NAME], spade="2.0.0", more={"recipe.framework": engine})) == 1
 
