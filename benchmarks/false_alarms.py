@@ -39,6 +39,27 @@ FRAMEWORKS = {
     **dict.fromkeys(("trl", "llamafactory", "ms-swift", "axolotl", "unsloth", "vllm", "sglang", "torchtune"), ""),
     **dict.fromkeys(("peft", "transformers", "sentence-transformers", "verl", "lmdeploy", "openrlhf"), ""),
 }
+#: SGLang asks for torch and transformers in an extra alone.
+EXTRAS = {"sglang": "all"}
+#: What these frameworks ask for and what is published as source alone, with what it asks for itself: uv is told, so
+#: that nothing is built.
+SOURCE_ONLY = {
+    **dict.fromkeys(("antlr4-python3-runtime", "crcmod", "docopt", "future", "jieba", "word2number"), ()),
+    **dict.fromkeys(("fire",), ("termcolor",)),
+    **dict.fromkeys(("attrdict", "langdetect", "rouge-chinese"), ("six",)),
+    "aliyun-python-sdk-core": ("jmespath", "cryptography"),
+    "aliyun-python-sdk-kms": ("aliyun-python-sdk-core",),
+    "binpacking": ("future", "numpy"),
+    "deepspeed": (
+        *("einops", "hjson", "msgpack", "ninja", "numpy", "packaging", "psutil", "py-cpuinfo", "pydantic>=2", "torch"),
+        "tqdm",
+    ),
+    "flash-attn": ("torch", "einops"),
+    "flashinfer-python": ("torch", "numpy", "ninja"),
+    "oss2": ("requests", "crcmod", "pycryptodome", "six", "aliyun-python-sdk-core", "aliyun-python-sdk-kms"),
+    "rouge-score": ("absl-py", "nltk", "numpy", "six"),
+    "transformers-stream-generator": ("transformers",),
+}
 NAMED = {"trl", "llamafactory", "ms-swift", "axolotl", "unsloth", "vllm", "sglang", "lmdeploy", "openrlhf", "torchtune"}
 MODELS = {
     "zai-org/glm-4-9b-chat-hf": "glm",
@@ -83,6 +104,14 @@ class Stack(NamedTuple):
 def resolved(draw: random.Random, matrix: Matrix, folder: Path) -> Iterator[Stack | None]:
     """Stacks that uv resolves; None for one that it cannot."""
     seen = set[tuple[str, str]]()
+    told_uv = folder / "uv.toml"
+    told_uv.write_text(
+        "".join(
+            f'[[dependency-metadata]]\nname = "{name}"\nrequires-dist = {json.dumps(asks)}\n'
+            for name, asks in SOURCE_ONLY.items()
+        ),
+        encoding="utf-8",
+    )
     for number in count():
         name = draw.choice(list(FRAMEWORKS))
         version, day = draw.choice(releases(matrix, name))
@@ -92,8 +121,14 @@ def resolved(draw: random.Random, matrix: Matrix, folder: Path) -> Iterator[Stac
         seen.add((name, version))
         after = (datetime.date.fromisoformat(day) + datetime.timedelta(days=1)).isoformat()
         try:
-            environ = {**os.environ, "UV_EXCLUDE_NEWER": after}
-            lines = [f"{name}=={version}", "torch", "transformers[torch]"]
+            environ = {**os.environ, "UV_EXCLUDE_NEWER": after, "UV_CONFIG_FILE": str(told_uv)}
+            asked = f"{name}[{EXTRAS[name]}]" if name in EXTRAS else name
+            lines = [
+                *(f"--no-binary {one}" for one in SOURCE_ONLY),
+                f"{asked}=={version}",
+                "torch",
+                "transformers[torch]",
+            ]
             found: tuple[str, ...] | str = resolve(Wanted(lines, python, "linux", "x86_64"), environ, str(folder))
         except NoResolver as error:
             found = str(error)

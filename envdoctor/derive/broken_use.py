@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.derive.running import Derived
@@ -21,11 +20,12 @@ from envdoctor.knowledge.ledger_answers import (
     without,
 )
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.moved_names import Move, keyword_moves, name_moves
+from envdoctor.knowledge.moved_names import Move, keepers, keyword_moves, name_moves
 from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.ranges import contains, parse_ranges
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 INPUTS = ("use", "model_use", *_OF_A_RECIPE, "model.registered", "pkg.*")
@@ -46,8 +46,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
         return {}
-    modules = (item.get("module") for uses in lists for item in uses)
-    judged = _Judged(value, matrix, {module.partition(".")[0] for module in modules if isinstance(module, str)})
+    judged = _Judged(value, matrix)
     uses = value("use")
     for item in (*(uses if isinstance(uses, Records) else ()), *of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
@@ -72,14 +71,14 @@ class _Broken(NamedTuple):
 class _Judged:
     """The uses that fail, by what is missing."""
 
-    def __init__(self, value: Callable[[str], Value], matrix: Matrix, imported: Collection[str]) -> None:
+    def __init__(self, value: Callable[[str], Value], matrix: Matrix) -> None:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
-        rows = (row for row in matrix.rows("stack-modules", "module") if "accepts" in row and row["module"] in imported)
-        #: Classes that were made to take any keyword by what the code imports beside them.
-        self._patched = [row["accepts"] for row in rows if self._may_be(row["name"], row["accepts"]["releases"])]
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
         self._fitting: dict[str, Sequence[str]] = {}
+        uses = value("use")
+        modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
+        self._beside = {str(value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
     def add(self, item: Mapping[str, Value]) -> None:
         """Judge one use."""
@@ -103,24 +102,24 @@ class _Judged:
         elif isinstance(version, str):
             self._asked[owner, asked] = None
             seen = lacks if isinstance(lacks, str) and lacks != top else None
-            known = isinstance(lacks, Absent) or self._takes_any(owner, asked)
-            broken = None if known else self._broken(owner, asked, version, moves, seen)
+            broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
         others = item.get("others")
-        if broken is not None and (not isinstance(others, tuple) or self._went(broken, others)):
+        if broken is None or self._is_kept(broken):
+            return
+        if not isinstance(others, tuple) or self._went(broken, others):
             self._keep(broken, item)
 
-    def _may_be(self, package: str, releases: str) -> bool:
-        """Whether a package is there in one of the releases, as far as that is known."""
-        version = self._value(f"pkg.{package}")
-        if isinstance(version, str) and is_version(version):
-            return satisfies(version, releases)
-        return not isinstance(version, Absent)
-
-    def _takes_any(self, owner: str, asked: Asked) -> bool:
-        return asked.keyword != "" and any(
-            row["package"] == owner and any(fnmatchcase(asked.name, one) for one in row["classes"])
-            for row in self._patched
-        )
+    def _is_kept(self, broken: _Broken) -> bool:
+        """Whether something else that the code imports makes the call take the keyword."""
+        if broken.kind != "keyword":
+            return False
+        for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
+            version = self._value(f"pkg.{by}")
+            release = release_of(version) if isinstance(version, str) else None
+            known = None if release is None else contains(parse_ranges(releases), release)
+            if by in self._beside and known is not False and not isinstance(version, Absent):
+                return True
+        return False
 
     def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
         """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys

@@ -191,23 +191,32 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-    """Serving engines load configurations and tokenizers through transformers, but run models with their own code."""
-    excepted = (name for clause in rule.unless for name in _frameworks(clause))
-    if texts["engines"] or not ENGINES.isdisjoint(excepted):
+    """Serving engines, and some trainers, do not run models with transformers' code."""
+    excepted = {name for clause in rule.unless for name in _frameworks(clause)}
+    if texts["engines"]:
         return
     for number, clause in enumerate(rule.affects, 1):
         keys = {condition.key for condition in clause}
-        if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL:
+        if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL or any(_frameworks(clause)):
             continue
-        if not any(_frameworks(clause)) and not any(map(_trains, clause)):
+        if excepted.isdisjoint(ENGINES | {"engine"}) and not any(map(_trains, clause)):
             yield (
-                f"affects {number}: vLLM, SGLang and LMDeploy run models without transformers' code: name them in a"
-                " condition or an exception on recipe.framework, or say engines = true when they are concerned too"
+                f"affects {number}: vLLM, SGLang and LMDeploy run models without transformers' code: say so in an"
+                ' exception, "model.run_by" = ["engine", "trainer"], or in a condition on recipe.framework, or say'
+                " engines = true when they are concerned too"
+            )
+        elif "trainer" not in excepted:
+            yield (
+                f"affects {number}: torchtune and other trainers bring models of their own: name them in an exception,"
+                ' "model.run_by" = "trainer", or the frameworks that are concerned in a condition on recipe.framework'
             )
 
 
+_OF_THE_FRAMEWORK = ("recipe.framework", "model.run_by")
+
+
 def _frameworks(clause: Iterable[Condition]) -> Iterator[str]:
-    return (name for condition in clause if condition.key == "recipe.framework" for name in condition.alternatives)
+    return (name for condition in clause if condition.key in _OF_THE_FRAMEWORK for name in condition.alternatives)
 
 
 def _trains(condition: Condition) -> bool:

@@ -12,7 +12,7 @@ from envdoctor.versions.ranges import contains, parse_ranges
 if TYPE_CHECKING:
     from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["Move", "keyword_moves", "member_moves", "modules_with", "name_moves"]
+__all__ = ["Move", "keepers", "keyword_moves", "member_moves", "modules_with", "name_moves"]
 
 
 class Move(NamedTuple):
@@ -60,6 +60,16 @@ def keyword_moves(matrix: Matrix, called: Iterable[str], keyword: str) -> Iterat
 def member_moves(matrix: Matrix, classes: Iterable[str], member: str) -> Iterator[Move]:
     """The rows about a method or attribute of a class that goes by one of these names."""
     yield from _of(matrix.rows("moved-names", "member"), classes, member)
+
+
+def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator[tuple[str, str]]:
+    """The packages with which a call takes a keyword that ``package`` itself refuses, and the releases of them."""
+    for row in matrix.rows("moved-names", "kept"):
+        matches = any(fnmatchcase(called, of) for of in row["of"]) and any(
+            fnmatchcase(keyword, old) for old in row["old"]
+        )
+        if row["package"] == package and matches:
+            yield row["by"], row["releases"]
 
 
 def _of(rows: Iterable[Mapping[str, Any]], owners: Iterable[str], old: str) -> Iterator[Move]:

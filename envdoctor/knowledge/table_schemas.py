@@ -67,7 +67,6 @@ _COMPAT = table({"kinds": list_of(one_of(*_GPU_KINDS)), "names": TEXTS})
 _ARCHS = {"key": _RELEASE_OR_RANGE, "cuda": DOTTED, "archs": list_of(_ARCH)}
 _GLOBALS = table({**_PROOF, "names": mapping(TEXT, TEXTS)})
 _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
-_ACCEPTS = table({"package": _NAME, "classes": TEXTS, "releases": RELEASES})
 _SPAN = {"releases": RELEASES}
 _WHEELS = table({"torch": DOTTED, "cuda": list_of(DOTTED), "python": list_of(DOTTED), "machine": TEXTS})
 _MEANING = either(TEXT, table({"field": TEXT}, {"words": mapping(_ANY_TEXT, _ANY_TEXT), "add": FLAG}))
@@ -120,6 +119,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "name": _rows({"old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="old"),
         "keyword": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
         "member": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, **_SPAN}, _NEW, key="of old"),
+        "kept": _rows({"of": TEXTS, "old": TEXTS, "package": _NAME, "by": _NAME, **_SPAN}, key="of old by"),
     },
     "memory-forms": {
         "measured": table({"margin": NUMBER}),
@@ -183,7 +183,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "releases": {"releases": mapping(_NAME, list_of(VERSION))},
     "safetensors-dtypes": {"row": _rows({"key": TEXT, "since": VERSION})},
     "stack-modules": {
-        "module": _rows({"module": TEXT, "name": _NAME}, {"taken": list_of(_TAKEN), "accepts": _ACCEPTS}, key="module"),
+        "module": _rows({"module": TEXT, "name": _NAME}, {"taken": list_of(_TAKEN)}, key="module"),
     },
     "torch-archs": {"row": _rows({**_ARCHS, "machine": one_of("x86_64", "aarch64")}, key="key cuda machine")},
     "torch-archs-windows": {"row": _rows(_ARCHS, key="key cuda")},

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.vocabulary import ENGINES
+from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 
 __all__ = ["of_model", "of_recipe"]
 
 
 def of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
-    """The uses of the model's code: optional where transformers has a class for the type; serving engines run none of
-    it. Methods that it overrides are left to rules of their own: training frameworks replace some."""
+    """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
+    with models of their own run none of it. Methods that it overrides are left to rules of their own: training
+    frameworks replace some."""
     uses = value("model_use")
-    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES:
+    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES | OWN_MODELS:
         return
     for item in uses:
         module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")

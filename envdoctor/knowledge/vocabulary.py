@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCES", "EFFECTS", "ENGINES", "FIX_KINDS", "SEVERITIES", "STATUSES"]
+__all__ = ["CONFIDENCES", "EFFECTS", "ENGINES", "FIX_KINDS", "OWN_MODELS", "SEVERITIES", "STATUSES"]
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
@@ -13,3 +13,5 @@ STATUSES = ("preview", "active", "withdrawn")
 FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
 #: Serving engines, by ``recipe.framework``: they run models with code of their own.
 ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})
+#: Trainers that do, too.
+OWN_MODELS = frozenset({"torchtune", "megatron-swift", "nemo", "litgpt", "mlx"})

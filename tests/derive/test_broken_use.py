@@ -94,6 +94,14 @@ releases = "<2"
 new = "length"
 level = "observed"
 source = "pkg:pypi/spade@2.0.0"
+[[kept]]
+of = ["Han*"]
+old = ["width"]
+package = "spade"
+by = "glove"
+releases = ">=2"
+level = "observed"
+source = "pkg:pypi/glove@2.0.0"
 """
 CALLS = """schema = 1
 [table]
@@ -213,6 +221,16 @@ def test_a_keyword_that_a_base_class_of_another_package_takes(broken: Any):
     )
 
 
+def test_a_keyword_that_another_package_of_the_code_makes_the_call_take(broken: Any):
+    glove = {**NAME, "module": "glove.fingers", "name": "grip"}
+    other = {**KEYWORD, "keyword": "height"}
+    assert broken([glove, KEYWORD], spade="3.0.0", glove="2.1") == []
+    assert len(broken([KEYWORD], spade="3.0.0", glove="2.1")) == 1
+    assert len(broken([glove, KEYWORD], spade="3.0.0", glove="1.9")) == 1
+    assert len(broken([glove, KEYWORD], spade="3.0.0", glove=None)) >= 1
+    assert [item["what"] for item in broken([glove, other], spade="3.0.0", glove="2.1")] == ["spade.Handle(height=)"]
+
+
 def test_a_keyword_that_is_too_new(broken: Any):
     (item,) = broken([{**KEYWORD, "keyword": "depth"}], spade="2.0.0")
     assert item["has"] == ">=3.0"
@@ -295,8 +313,8 @@ def test_the_code_of_a_model_may_be_left_out_where_transformers_has_a_class_for_
     assert item["reach"] == "optional"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy"])
-def test_serving_engines_run_none_of_it(broken: Any, engine: str):
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy", "torchtune"])
+def test_serving_engines_and_trainers_with_models_of_their_own_run_none_of_it(broken: Any, engine: str):
     assert broken([NAME], "model_use", spade="2.0.0", more={"recipe.framework": engine}) == []
     assert len(broken([NAME], spade="2.0.0", more={"recipe.framework": engine})) == 1
 
@@ -314,7 +332,14 @@ def test_a_package_that_the_code_of_a_model_imports_anywhere_must_be_there(broke
 
 @pytest.mark.parametrize(
     ("unsloth", "told"),
-    [("2025.1.6", False), (None, False), ("2024.11.7", True), ("absent", True), ("not imported", True)],
+    [
+        ("2025.1.6", False),
+        (None, False),
+        ("2024.11.6", True),
+        ("2024.11.7", False),
+        ("absent", True),
+        ("not imported", True),
+    ],
 )
 def test_classes_that_an_import_makes_take_any_keyword(matrix: Matrix, unsloth: str | None, told: bool):
     """Unsloth puts what SFTTrainer no longer takes into its settings."""

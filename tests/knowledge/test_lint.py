@@ -146,3 +146,26 @@ def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_serving_en
     text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
     write_rule(home / "rules" / "a.toml", text + (f"unless = [{clause(unless)}]\n" if unless else ""))
     assert forgotten is any("vLLM, SGLang and LMDeploy" in text for _, text in complaints())
+
+
+@pytest.mark.parametrize(
+    ("rule", "affects", "unless", "forgotten"),
+    [
+        ("", {"model.type": "glm", "recipe.method": "lora"}, None, True),
+        ("", {"model.type": "glm"}, {"recipe.framework": ["vllm", "torchtune"]}, True),
+        ("", {"model.type": "glm"}, {"model.run_by": ["engine", "trainer"]}, False),
+        ("", {"model.type": "glm", "recipe.method": "lora"}, {"model.run_by": "trainer"}, False),
+        ("", {"model.type": "glm", "recipe.framework": "trl"}, None, False),
+        ("engines = true, ", {"model.type": "glm"}, None, False),
+        ("", {"recipe.method": "lora"}, None, False),
+    ],
+)
+def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_trainers_with_models_of_their_own(
+    complaints, home, write_rule, rule, affects, unless, forgotten
+):
+    def clause(conditions):
+        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
+
+    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
+    write_rule(home / "rules" / "a.toml", text + (f"unless = [{clause(unless)}]\n" if unless else ""))
+    assert forgotten is any("torchtune and other trainers" in text for _, text in complaints())
