@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 
 __all__ = ["NamedGpu", "gpu_named", "known_gpus"]
@@ -35,7 +35,7 @@ def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     for spelled in _spellings(name, name[: match.start()] if match else name):
         for table in ("gpus", "gpu-series"):
             for row in matrix.rows(table):
-                if any(glob_fits(spelled.lower(), glob.lower()) for glob in row["names"]):
+                if any(fnmatchcase(spelled.lower(), glob.lower()) for glob in row["names"]):
                     return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
     return None
 
