@@ -9,8 +9,7 @@ from envdoctor.knowledge.gpu_names import gpu_named
 
 SHIPPED = shipped()
 WRITTEN = {
-    "8.9": ["4090", "rtx-4090", "RTX_4090", "4090D", "4090-48G", "GeForce-RTX-4090", "4080SUPER", "6000Ada", "2*4090"]
-    + ["RTX 2000 Ada", "RTX4000 Ada", "RTX 5000 Ada"],
+    "8.9": ["4090", "rtx-4090", "RTX_4090", "4090D", "4090-48G", "GeForce-RTX-4090", "4080SUPER", "2*4090", "6000Ada"],
     "8.6": ["3090ti", "RTX3090", "3070Ti", "A10G", "A6000", "RTXA6000", "RTX A4000", "3050"],
     "8.0": ["A100-80G", "A800-SXM4-80GB", "A100 (40GB)", "8x A100"],
     "7.5": ["2080ti", "1660Ti", "TITANRTX", "T4", "RTX 8000", "T1000"],
@@ -21,6 +20,14 @@ WRITTEN = {
     "12.1": ["DGX Spark", "GB10"],
     "9.0": ["H20-96G", "H100 SXM5", "GH200"],
 }
+
+
+ADA = ("RTX 2000 Ada", "RTX4000 Ada", "RTX 5000 Ada")
+
+
+@pytest.mark.parametrize("name", ADA)
+def test_the_number_of_an_ada_workstation_card_is_not_that_of_a_geforce(name):
+    assert gpu_named(name, SHIPPED).row["cc"] == "8.9"
 
 
 @pytest.mark.parametrize(("cc", "name"), [(cc, name) for cc, names in WRITTEN.items() for name in names])
