@@ -70,7 +70,7 @@ def page(matrix: Matrix) -> str:
         count=len(rules),
         version=escape(f"matrix {matrix.version}"),
         severities=_options(reversed(SEVERITIES)),
-        subjects=_options(sorted({_subject(rule) for rule in rules})),
+        subjects=_options(sorted({subject(rule) for rule in rules})),
         rules="\n".join("".join(_rule(rule, matrix.texts(rule))) for rule in rules),
     )
 
@@ -83,22 +83,23 @@ def _options(values: Iterator[str] | list[str]) -> str:
     return "".join(f"<option>{escape(value)}</option>" for value in values)
 
 
-def _subject(rule: Rule) -> str:
+def subject(rule: Rule) -> str:
+    """The folder that its file lies in."""
     return rule.origin.split("/")[-2]
 
 
 def _rule(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-    title, subject = title_of(texts), _subject(rule)
-    yield f'<li id="{rule.id}" class="{rule.severity}" data-subject="{subject}"><details>'
+    title, about = title_of(texts), subject(rule)
+    yield f'<li id="{rule.id}" class="{rule.severity}" data-subject="{about}"><details>'
     yield f"<summary><h2>{escape(title.en)}</h2>"
-    yield f'<span class="chips"><b>{rule.severity}</b> · <code>{rule.id}</code> · {rule.effect} · {subject}</span>'
+    yield f'<span class="chips"><b>{rule.severity}</b> · <code>{rule.id}</code> · {rule.effect} · {about}</span>'
     yield "</summary><div>"
     chinese = (title.zh, texts["why"].get("zh"))
     for text, lang in ((texts["why"]["en"], "en"), *((text, "zh-Hans") for text in chinese)):
         yield f'<p lang="{lang}">{escape(text)}</p>' if text else ""
     for heading, lines in (
         ("A log says", [f"<pre>{escape(one['seen'])}</pre>" for one in texts.get("symptom", ())]),
-        ("It holds for", [f"<li><code>{escape(line)}</code></li>" for line in _conditions(rule)]),
+        ("It holds for", [f"<li><code>{escape(line)}</code></li>" for line in conditions(rule)]),
         ("What to do", [f"<li>{escape(one['summary']['en'])}</li>" for one in texts["fix"]]),
         (f"Evidence ({rule.confidence})", [_evidence(one) for one in texts["evidence"]]),
     ):
@@ -108,7 +109,7 @@ def _rule(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     yield f'<p class="soft"><a href="#{rule.id}">#{rule.id}</a></p></div></details></li>'
 
 
-def _conditions(rule: Rule) -> Iterator[str]:
+def conditions(rule: Rule) -> Iterator[str]:
     """A line a clause: any of the first kind holds, and none of the second."""
     for head, clauses in (("", rule.affects), ("unless ", rule.unless)):
         for clause in clauses:

@@ -1,78 +1,104 @@
-"""Writes the rules as Markdown for people who search: one page a subject, and an index by package, model and log.
+"""Writes the rules as Markdown for people who search: a page a rule, and an index by package, model and log.
 
-    python tools/rule_pages.py DIR
+    python tools/rule_pages.py [DIR]
 
-The pages are not kept in the repository: they say what the rules say, and every change of a rule would be made twice.
-``examples/ci/rule-pages.yml`` makes a site of them.
+DIR is docs/rules, whose pages are kept in the repository: what people type into a search is the line of a log, and a
+page is found by it. ``tests/knowledge/test_rule_pages.py`` tells when they are not what this writes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+from rule_matrix import conditions, subject  # noqa: E402
+
 from envdoctor.judge.messages import title_of  # noqa: E402
 from envdoctor.knowledge.matrix import Matrix, load_matrix  # noqa: E402
 from envdoctor.knowledge.rules import Rule  # noqa: E402
 
-_TITLES = ("By package", "By model", "By what the log says")
+FOLDER = HERE.parent / "docs" / "rules"
+INDEX = "README.md"
+HEAD = """# What envdoctor knows
+
+{count} rules, a page each; `envdoctor explain ID` prints one. These pages are written by `tools/rule_pages.py` from
+`matrices/rules/`. Find one [by subject](#by-subject), [by package](#by-package), [by model](#by-model) or
+[by what a log says](#by-what-a-log-says)."""
+_TITLES = ("By subject", "By package", "By model", "By what a log says")
 
 
 def pages(matrix: Matrix) -> dict[str, str]:
     """The text of every page by its file's name."""
-    told: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, str] = {}
     index: dict[str, dict[str, list[str]]] = {title: defaultdict(list) for title in _TITLES}
     for rule in sorted(matrix.rules, key=lambda rule: rule.id):
-        texts, subject = matrix.texts(rule), rule.origin.split("/")[-2]
-        told[subject].append("\n".join(_section(rule, texts)))
-        link = f"[{rule.id}]({subject}.md#{rule.id})"
+        texts = matrix.texts(rule)
+        found[f"{rule.id}.md"] = "\n\n".join(_page(rule, texts)) + "\n"
         for title, words in zip(_TITLES, _words(rule, texts), strict=True):
             for word in dict.fromkeys(words):
-                index[title][word].append(link)
-    found = {f"{subject}.md": "\n\n".join((f"# {subject}", *sections)) + "\n" for subject, sections in told.items()}
-    lines = ["# Rules", " · ".join(f"[{subject}]({subject}.md)" for subject in sorted(told))]
-    for title, words in index.items():
-        rows = (f"- {word}: {', '.join(links)}" for word, links in sorted(words.items()))
+                index[title][word].append(f"[{rule.id}]({rule.id}.md)")
+    lines = [HEAD.format(count=len(found))]
+    for title, told in index.items():
+        rows = (f"- {word}: {', '.join(links)}" for word, links in sorted(told.items()))
         lines += [f"## {title}", "\n".join(rows)]
-    return {**found, "index.md": "\n\n".join(lines) + "\n"}
+    return {**found, INDEX: "\n\n".join(lines) + "\n"}
 
 
-def _section(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
+def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     title = title_of(texts)
-    yield f"## {rule.id}\n\n**{rule.severity}**, {rule.confidence}, {rule.effect}: {title.en}\n"
-    yield from (f"{text}\n" for text in (title.zh, texts["why"]["en"]) if text)
-    yield from (f"    {one['seen']}\n" for one in texts.get("symptom", ()))
-    yield from (f"- fix: {one['summary']['en']}" for one in texts["fix"])
-    yield from (
-        f"- {one['kind']}: {one['url']} ({one['shows']}; checked {one['checked']})" for one in texts["evidence"]
-    )
+    yield f"# {_plain(title.en)}"
+    yield f"**{rule.severity}** · {rule.effect} · {rule.confidence} · `{rule.id}`"
+    yield from (f"    {line}" for one in texts.get("symptom", ()) for line in one["seen"].splitlines())
+    yield _plain(texts["why"]["en"])
+    for heading, lines in (
+        ("It holds for", [f"`{line}`" for line in conditions(rule)]),
+        ("What to do", [_plain(one["summary"]["en"]) for one in texts["fix"]]),
+        ("Evidence", [_evidence(one) for one in texts["evidence"]]),
+        ("中文", [_plain(text) for text in (title.zh, texts["why"].get("zh")) if text]),
+    ):
+        if lines:
+            yield f"## {heading}"
+            yield "\n".join(f"- {line}" for line in lines)
+    yield f"[All rules]({INDEX})"
 
 
-def _words(rule: Rule, texts: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """The packages and the models that its conditions name, and what a log of it says."""
-    conditions = [condition for clause in rule.affects for condition in clause]
+def _plain(text: str) -> str:
+    """Prose in which nothing is markup."""
+    return re.sub(r"([\\`*<\[|])", r"\\\1", " ".join(text.split()))
+
+
+def _evidence(one: Mapping[str, Any]) -> str:
+    url = f"<{one['url']}>" if one["url"].startswith("https://") else f"`{one['url']}`"
+    return f"{one['kind']}: {url}: {_plain(one['shows'])} ({one['checked']})"
+
+
+def _words(rule: Rule, texts: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Its subject, the packages and the models that its conditions name, and what a log of it says."""
+    named = [condition for clause in rule.affects for condition in clause]
     models = {"model.family", "model.type", "model.repo", "model.architectures"}
-    return (
-        [key[4:] for key, *_ in conditions if key.startswith("pkg.")],
-        [str(one) for key, _, _, values in conditions if key in models for one in values],
-        [f"`{one['seen'][:160]}`" for one in texts.get("symptom", ())],
-    )
+    yield [subject(rule)]
+    yield [key[4:] for key, *_ in named if key.startswith("pkg.")]
+    yield [_plain(str(one)) for key, _, _, values in named if key in models for one in values]
+    yield [f"`{one['seen'][:160].splitlines()[0]}`" for one in texts.get("symptom", ())]
 
 
 def main(folder: Path) -> int:
-    """Write them."""
+    """Write them, and take away those of rules that are no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages(load_matrix()).items():
+    written = pages(load_matrix())
+    for old in folder.glob("*.md"):
+        if old.name not in written:
+            old.unlink()
+    for name, text in written.items():
         (folder / name).write_text(text, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))

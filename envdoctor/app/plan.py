@@ -19,7 +19,7 @@ from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Fact, Records
 from envdoctor.install.builds import Build, builds_of, no_build
-from envdoctor.install.needs import needs_of
+from envdoctor.install.needs import needs_of, others_asked
 from envdoctor.install.remedy import Remedy
 from envdoctor.install.resolver import NoResolver, Wanted, resolve
 from envdoctor.install.trial import before, try_remedy
@@ -122,6 +122,7 @@ class _New:
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
         lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(self._asked)
+        lines += [line for row in needs for line in others_asked(row, facts)]
         ways: list[dict[str, str]] = [{}]
         because = ""
         for turn in range(1, _TURNS + 1):

@@ -28,6 +28,9 @@ OUTPUTS = (
     "model.vocab_size",
 )
 
+#: What a copy of a model has in common with it.
+_OF_A_COPY = {"model.type", "model.architectures"}
+
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``model.family``; and facts that families.toml records of a repository whose files were not read."""
@@ -37,6 +40,10 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     names = _names(repo, path, matrix.part("families", "organisations"))
     entries = matrix.rows("families", "family")
     family = _family(names, kind, value("model.architectures"), entries)
+    copy = family is None and isinstance(repo, str)
+    if copy:
+        names = _copied(str(repo), matrix.part("families", "copies"))
+        family = _family(names, kind, value("model.architectures"), entries)
     if family is None:
         return {"model.family": _no_family(kind, repo if isinstance(repo, str) else path, entries)}
     entry, because = family
@@ -45,7 +52,9 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if isinstance(repo, str):  # a folder's name says too little of what is in it
         for known in entry.get("known", []):
             if _matches(names, known.get("repos", [])):
-                found.update(_known(known.get("facts", {}), matrix, origin))
+                facts = known.get("facts", {})
+                kept = {key: facts[key] for key in _OF_A_COPY & facts.keys()} if copy else facts
+                found.update(_known(kept, matrix, origin))
                 break
     return found
 
@@ -78,6 +87,15 @@ def _names(repo: Value, path: Value, organisations: Mapping[str, str]) -> list[s
     elif isinstance(path, str):
         names.append("*/" + path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower())
     return names
+
+
+def _copied(repo: str, copies: Mapping[str, Sequence[str]]) -> list[str]:
+    """The spellings of the model that a repository is a copy of: NAME, or ORG_NAME as some write it."""
+    organisation, _, name = repo.lower().rpartition("/")
+    if organisation not in map(str.lower, copies.get("organisations", ())):
+        return []
+    name = name[: min((name.find(ending) for ending in copies["endings"] if ending in name), default=None)]
+    return ["*/" + name, name.replace("_", "/", 1)]
 
 
 def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:

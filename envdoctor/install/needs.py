@@ -11,7 +11,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import base_release, satisfies
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["asked_by_model", "needs_of"]
+__all__ = ["asked_by_model", "needs_of", "others_asked"]
 
 
 def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
@@ -22,36 +22,58 @@ def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
+def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
+    """What a row asks of serving engines and trainers, of those that are there and of the recipe's."""
+    return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
+
+
 def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
     """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
     known = facts.value("model.registered_since")
     since = _since(facts, matrix) if isinstance(known, Unknown) else known
-    rows = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
+    rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
-    if isinstance(since, str) and not any(line.startswith("transformers>=") for line in asked):
+    if isinstance(since, str) and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
-    asked += _of_frameworks(facts, matrix)
+    asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
     if not asked:
         return ""
+    asked = _joined(asked)
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
     name, needs = facts.value("model.name"), ", ".join(asked)
+    gone, open_ = ", ".join(missing), ", ".join(unknown)
+    if missing and unknown:
+        return f"{name} asks for {needs}; not here: {gone}; not known here: {open_}"
     if missing:
-        return f"{name} asks for {needs}; not here: {', '.join(missing)}"
+        return f"{name} asks for {needs}; not here: {gone}"
     if unknown:
-        return f"{name} asks for {needs}; not known here: {', '.join(unknown)}"
+        return f"{name} asks for {needs}; not known here: {open_}"
     return f"{name} asks for {needs}; all of it is here"
 
 
-def _of_frameworks(facts: FactSet, matrix: Matrix) -> Iterator[str]:
-    """What the family asks of the serving engines and trainers that are there, and of the recipe's."""
+def _joined(lines: list[str]) -> list[str]:
+    """One line a package, where several rows bound it."""
+    bounds: dict[str, list[str]] = {}
+    for one in map(read_requirement, lines):
+        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
+    return [name + ",".join(texts) for name, texts in bounds.items()]
+
+
+def _is_used(framework: str, facts: FactSet) -> bool:
+    return isinstance(facts.value(f"pkg.{framework}"), str) or facts.value("recipe.framework") == framework
+
+
+def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
+    """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
     from envdoctor.knowledge.framework_models import FRAMEWORKS, asked_release
 
-    family = facts.value("model.family")
+    yield from stated
+    family, named = facts.value("model.family"), {read_requirement(line).name for line in stated}
     for framework in FRAMEWORKS if isinstance(family, str) else ():
-        installed = facts.value(f"pkg.{framework}")
-        version = installed if isinstance(installed, str) else None
-        if version is not None or facts.value("recipe.framework") == framework:
+        if framework not in named and _is_used(framework, facts):
+            installed = facts.value(f"pkg.{framework}")
+            version = installed if isinstance(installed, str) else None
             line = asked_release(matrix, framework, str(family), version)
             yield from (line,) if line else ()
 
@@ -71,4 +93,5 @@ def _is_there(line: str, facts: FactSet) -> bool | None:
     version = facts.value(f"pkg.{wanted.name}")
     if isinstance(version, Unknown):
         return None
-    return not isinstance(version, Absent) and satisfies(base_release(str(version)) or "0", wanted.specifiers)
+    known = () if isinstance(version, Absent) else (str(version), base_release(str(version)) or "0")
+    return any(satisfies(one, wanted.specifiers) for one in known)

@@ -237,7 +237,9 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     },
     "ordinary-log": {"log": table({"lines": TEXTS})},
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
-    "run-needs": {"row": _rows({"key": TEXT, "asks": TEXTS}, {"when": mapping(TEXT, ANY), "built": FLAG})},
+    "run-needs": {
+        "row": _rows({"key": TEXT, "asks": TEXTS}, {"when": mapping(TEXT, ANY), "built": FLAG, "others": TEXTS})
+    },
     "withdrawn-releases": {
         "release": _rows(
             {"package": _NAME, "version": VERSION, "harm": FLAG, "reason": TEXT, "instead": VERSION},
@@ -301,6 +303,7 @@ _OTHERS: Mapping[str, Check] = {
         {
             "schema": SCHEMA_1,
             "organisations": mapping(TEXT, TEXT),
+            "copies": table({"organisations": TEXTS, "endings": TEXTS}),
             "family": tables(
                 table(
                     dict.fromkeys(("repos", "types", "architectures"), TEXTS)

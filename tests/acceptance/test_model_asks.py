@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -21,3 +22,52 @@ def test_ten_models_of_ten_families_stand_in_the_readme():
 def test_the_line_of_the_readme_is_what_check_says(run, option, file, model, line):
     result = run("check", option, ROOT / file, "--model", model, *LINUX, "--format", "json")
     assert f"{model} {line}" in [notice["text"] for notice in result.json["notices"]]
+
+
+def said(run, tmp_path: Path, model: str, **packages: str) -> str:
+    """The line of ``check`` for a model beside these packages and no others."""
+    facts = {f"pkg.{name}": version for name, version in packages.items()}
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps({"schema": "envdoctor.facts/1", "complete": ["pkg"], "facts": facts}))
+    result = run("check", "--facts", file, "--model", model, *LINUX, "--format", "json")
+    (line,) = (text for notice in result.json["notices"] if (text := notice["text"]).startswith(model))
+    return line.removeprefix(f"{model} ")
+
+
+def test_a_model_that_needs_a_later_engine_than_its_architecture_says_so(run, tmp_path):
+    model = "meta-llama/Llama-3.1-8B-Instruct"
+    old = said(run, tmp_path, model, transformers="4.43.2", vllm="0.5.3")
+    assert old == "asks for transformers>=4.43.0, vllm>=0.5.3.post1; not here: vllm>=0.5.3.post1"
+    assert said(run, tmp_path, model, transformers="4.43.2", vllm="0.5.3.post1").endswith("all of it is here")
+    assert "vllm" not in said(run, tmp_path, model, transformers="4.43.2")
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF",
+        "bartowski/meta-llama_Llama-3.3-70B-Instruct-GGUF",
+        "NousResearch/Meta-Llama-3.1-8B-Instruct",
+        "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16",
+    ],
+)
+def test_a_copy_of_a_model_asks_for_what_the_model_asks_for(run, tmp_path, copy):
+    assert said(run, tmp_path, copy, transformers="4.42.0") == (
+        "asks for transformers>=4.43.0; not here: transformers>=4.43.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "works", "fails"),
+    [
+        ("internlm/internlm2_5-7b-chat", "4.48.3", "4.49.0"),
+        ("baichuan-inc/Baichuan-13B-Chat", "4.33.3", "4.34.0"),
+        ("THUDM/cogvlm2-llama3-chat-19B", "4.43.4", "4.44.0"),
+        ("OpenGVLab/InternVL2-4B", "4.41.2", "4.42.0"),
+        ("OpenGVLab/InternVL2-4B", "4.37.2", "4.37.1"),
+    ],
+)
+def test_code_of_a_repository_has_a_window_of_releases(run, tmp_path, model, works, fails):
+    here = said(run, tmp_path, model, transformers=works).partition("; not here: ")[2]
+    assert "transformers" not in here
+    assert "transformers" in said(run, tmp_path, model, transformers=fails).partition("; not here: ")[2]

@@ -57,7 +57,8 @@ def test_a_list_for_a_stated_machine_has_no_error(run, planned, tmp_path):
 
 
 def test_what_a_rule_forbids_is_resolved_again(planned):
-    result = planned("--model", "zai-org/glm-4-9b-chat", *A100, "--lang", "zh")
+    tuned = ("--model", "me/tuned", "--set", "model.family=chatglm2", "--set", "model.remote_code=true")
+    result = planned(*tuned, *A100, "--lang", "zh")
     assert result.code == 0 and "\ntransformers==4.48.3\n" in result.out and "\ntokenizers==0.21.4\n" in result.out
     assert "# transformers<=4.48.3：chatglm-does-not-load-with-transformers-5：" in result.out
     assert all(re.search("[\u4e00-\u9fff]", line) for line in result.out.splitlines() if line.startswith("#"))

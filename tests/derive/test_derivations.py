@@ -21,6 +21,10 @@ FAMILIES = """
 [organisations]
 THUDM = "zai-org"
 
+[copies]
+organisations = ["Quants"]
+endings = ["-gguf", "-awq"]
+
 [[family]]
 id = "glm4v"
 repos = ["zai-org/glm-4v-*"]
@@ -212,6 +216,16 @@ def test_what_is_known_of_a_repository_by_its_name_fills_what_was_not_read(deriv
     assert facts.value("model.architectures") == ("GlmForCausalLM",)
     assert "families.toml" in facts.get("model.remote_code").origin
     assert derived({"model.repo": "zai-org/glm-4-9b"}).value("model.remote_code") is True
+
+
+def test_a_copy_has_the_type_of_the_model_and_not_its_storage(derived):
+    found = derived({"model.repo": "Quants/GLM-4-9b-chat-hf-AWQ"})
+    assert (found.value("model.family"), found.value("model.type")) == ("glm4", "glm")
+    assert isinstance(found.value("model.quantization"), Unknown) and isinstance(
+        found.value("model.remote_code"), Unknown
+    )
+    assert derived({"model.repo": "quants/zai-org_glm-4-9b-chat-GGUF"}).value("model.family") == "glm4"
+    assert isinstance(derived({"model.repo": "Others/glm-4-9b-chat-AWQ"}).value("model.family"), Unknown)
 
 
 def test_a_folder_named_like_a_repository_may_hold_other_files(derived):

@@ -9,23 +9,36 @@ from envdoctor.knowledge.gpu_names import gpu_named
 
 SHIPPED = shipped()
 WRITTEN = {
-    "8.9": ["4090", "rtx-4090", "RTX_4090", "4090D", "4090-48G", "GeForce-RTX-4090", "4080SUPER", "6000Ada", "2*4090"],
-    "8.6": ["3090ti", "RTX3090", "3070Ti", "A10G", "A6000", "RTXA6000"],
+    "8.9": ["4090", "rtx-4090", "RTX_4090", "4090D", "4090-48G", "GeForce-RTX-4090", "4080SUPER", "2*4090", "6000Ada"],
+    "8.6": ["3090ti", "RTX3090", "3070Ti", "A10G", "A6000", "RTXA6000", "RTX A4000", "3050"],
     "8.0": ["A100-80G", "A800-SXM4-80GB", "A100 (40GB)", "8x A100"],
-    "7.5": ["2080ti", "1660Ti", "TITANRTX", "T4", "Quadro RTX 5000", "T400"],
+    "7.5": ["2080ti", "1660Ti", "TITANRTX", "T4", "Quadro RTX 5000", "T400", "RTX 8000", "T1000"],
     "7.0": ["V100-32G", "TitanV"],
     "6.1": ["1080ti", "1050Ti", "P40", "Quadro P4000"],
     "3.7": ["K80"],
-    "12.0": ["5090", "5090D", "5070Ti"],
+    "12.0": ["5090", "5090D", "5070Ti", "RTX PRO 6000", "RTX PRO 4000 Blackwell"],
     "12.1": ["DGX Spark", "GB10"],
     "9.0": ["H20-96G", "H100 SXM5", "GH200"],
 }
+
+
+ADA = ("RTX 2000 Ada", "RTX4000 Ada", "RTX 5000 Ada")
+
+
+@pytest.mark.parametrize("name", ADA)
+def test_the_number_of_an_ada_workstation_card_is_not_that_of_a_geforce(name):
+    assert gpu_named(name, SHIPPED).row["cc"] == "8.9"
 
 
 @pytest.mark.parametrize(("cc", "name"), [(cc, name) for cc, names in WRITTEN.items() for name in names])
 def test_a_name_that_people_write_is_known(cc, name):
     found = gpu_named(name, SHIPPED)
     assert found is not None and found.row["cc"] == cc
+
+
+def test_what_is_called_alike_has_its_own_memory():
+    memory = {name: gpu_named(name, SHIPPED).memory for name in ("H20", "NVIDIA H20-3e")}
+    assert memory == {"H20": 96, "NVIDIA H20-3e": 141}
 
 
 @pytest.mark.parametrize("name", ["RTX6000", "A1000000", "MI300X", "910B", "M1", "x", ""])

@@ -102,7 +102,11 @@ def test_a_retired_id_leads_to_a_rule_and_is_none_itself(complaints, home, write
 
 
 def test_a_model_type_belongs_to_one_family(complaints):
-    text = "schema = 1\n[organisations]\n" + FAMILY.format(id="one", kind="t5") + FAMILY.format(id="two", kind="t5")
+    text = (
+        "schema = 1\n[organisations]\n[copies]\norganisations = []\nendings = []\n"
+        + FAMILY.format(id="one", kind="t5")
+        + FAMILY.format(id="two", kind="t5")
+    )
     assert complaints(families=text) == [("families.toml", "t5 belongs to one and to two")]
 
 

@@ -12,29 +12,40 @@ import pytest
 from browser import Browser, chromium
 from observing import shipped
 from rule_matrix import page
-from rule_pages import pages
+from rule_pages import FOLDER, INDEX, pages
 
 SHIPPED = shipped()
 PAGES = pages(SHIPPED)
 HTML = page(SHIPPED)
 
 
-def test_every_rule_has_one_section_and_every_link_of_the_index_leads_to_one():
-    sections = [
-        f"{name}#{rule_id}" for name, text in PAGES.items() for rule_id in re.findall(r"(?m)^## ([a-z0-9-]+)$", text)
-    ]
-    assert sorted(place.partition("#")[2] for place in sections) == sorted(rule.id for rule in SHIPPED.rules)
-    links = set(re.findall(r"\]\(([^)]*\.md[^)]*)\)", PAGES["index.md"]))
-    assert links <= {*sections, *PAGES} and {link for link in links if "#" not in link} == set(PAGES) - {"index.md"}
+def test_the_pages_that_are_kept_are_those_of_the_matrix():
+    kept = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()}
+    stale = sorted(name for name in kept.keys() | PAGES.keys() if kept.get(name) != PAGES.get(name))
+    assert not stale, "python tools/rule_pages.py writes them anew"
+
+
+def test_every_rule_has_a_page_and_every_link_of_the_index_leads_to_one():
+    assert sorted(PAGES) == sorted([*(f"{rule.id}.md" for rule in SHIPPED.rules), INDEX])
+    assert set(re.findall(r"\]\(([^)]*\.md)\)", PAGES[INDEX])) == set(PAGES) - {INDEX}
     assert not [name for name, text in PAGES.items() if "{{" in text or "{%" in text]  # Pages would take it for Liquid
 
 
 def test_a_rule_is_found_by_its_package_its_model_and_the_line_of_a_log():
-    _, packages, models, logs = re.split(r"(?m)^## By .*$", PAGES["index.md"])
-    window = "[tokenizers-outside-transformers-window](hugging-face.md#tokenizers-outside-transformers-window)"
+    _, subjects, packages, models, logs = re.split(r"(?m)^## By .*$", PAGES[INDEX])
+    window = "[tokenizers-outside-transformers-window](tokenizers-outside-transformers-window.md)"
+    assert any(line.startswith("- hugging-face: ") and window in line for line in subjects.splitlines())
     assert any(line.startswith("- tokenizers: ") and window in line for line in packages.splitlines())
     assert any(line.startswith("- glm4: ") and "torch-2-5-0-glm4-batch-nan" in line for line in models.splitlines())
     assert any("but found tokenizers==0.19.1" in line and window in line for line in logs.splitlines())
+
+
+def test_a_page_has_the_line_of_the_log_what_to_do_and_the_evidence_in_both_languages():
+    text = PAGES["torch-2-5-0-glm4-batch-nan.md"]
+    assert text.startswith("# torch ... ") and "\n## What to do\n" in text and "\n## Evidence\n" in text
+    assert "<https://github.com/" in text and "\n## 中文\n" in text
+    seen = "    AttributeError: 'ChatGLMConfig' object has no attribute 'max_length'"
+    assert seen in PAGES["chatglm-does-not-load-with-transformers-5.md"].splitlines()
 
 
 class Read(HTMLParser):

@@ -11,7 +11,7 @@ import pytest
 from envdoctor.knowledge.table_schemas import PARTS
 
 CODE = Path(__file__).resolve().parents[2] / "envdoctor"
-OTHERS = {"families": {"family", "organisations"}, "retired": {"retired"}}
+OTHERS = {"families": {"family", "organisations", "copies"}, "retired": {"retired"}}
 
 
 @pytest.fixture(scope="module")
