@@ -222,6 +222,14 @@ class Files:
         except OSError:
             return False
 
+    def is_gone(self, path: str) -> bool:
+        """Whether nothing is there, nor where its links lead; False when that cannot be seen."""
+        try:
+            self.status(path)
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        return False
+
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted. Raises ``OSError``."""
         if self.looks is not None and folder not in self.looks.folders:
