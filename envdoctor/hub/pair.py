@@ -1,7 +1,5 @@
 """Which two snapshots are compared when the user names fewer than two, and what is said about the choice."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access

@@ -1,8 +1,7 @@
 """What a pickle would import and build, found by walking its opcodes: no class is imported and nothing is called."""
 
-from __future__ import annotations
-
 import re
+from dataclasses import dataclass, field
 
 from envdoctor.hub.pickle_machine import COMPUTED_NAME, Broken, Call, Machine, Name, Stored, Table, names_only, step
 
@@ -16,6 +15,7 @@ MOST_OPCODES = 4_000_000
 _LONG_NUMBER = re.compile(rb"[0-9]{4301}")
 
 
+@dataclass
 class Scan:
     """The outcome. ``globals`` in the order of their first use; ``problem`` is None, or says why the walk ended early.
 
@@ -25,15 +25,12 @@ class Scan:
     Otherwise an unpickler fails where the walk did.
     """
 
-    __slots__ = ("cut", "end", "globals", "limited", "problem", "result")
-
-    def __init__(self) -> None:
-        self.globals: dict[str, None] = {}
-        self.problem: str | None = None
-        self.result: object = None
-        self.end = 0
-        self.cut = False
-        self.limited = False
+    globals: dict[str, None] = field(default_factory=dict)
+    problem: str | None = None
+    result: object = None
+    end: int = 0
+    cut: bool = False
+    limited: bool = False
 
 
 def scan_pickle(data: bytes, start: int = 0) -> Scan:

@@ -1,7 +1,5 @@
 """The tensors that a scanned PyTorch pickle would build: name, dtype, shape and storage."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from envdoctor.hub.pickle_scan import Call, Name, Stored, Table

@@ -4,8 +4,6 @@ A file is an unsigned 64-bit little-endian length N, N bytes of UTF-8 JSON, then
 https://github.com/huggingface/safetensors#format
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

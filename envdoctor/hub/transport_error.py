@@ -14,15 +14,12 @@ class TransportError(Exception):
     """A request that did not bring what was asked for, after all retries.
 
     The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
-    and ``said`` (its own words, printable) are given. ``server`` is the host that answered or did not.
+    and ``said`` (its own words, printable) are given.
     """
 
-    def __init__(
-        self, message: str, kind: Failure, *, server: str = "", status: int = 0, code: str = "", said: str = ""
-    ) -> None:
+    def __init__(self, message: str, kind: Failure, *, status: int = 0, code: str = "", said: str = "") -> None:
         super().__init__(message)
         self.kind = kind
-        self.server = server
         self.status = status
         self.code = code
         self.said = said
