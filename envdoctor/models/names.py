@@ -1,7 +1,5 @@
 """What a user's text names: a folder, or a repository and perhaps a revision; and the other names of its vendor."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One message of an error as what was asked for and not there: a module, a name, an attribute, a keyword."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The lines of a traceback that say where: which file of which package, and the statement that failed there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

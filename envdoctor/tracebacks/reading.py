@@ -4,8 +4,6 @@ The last error is the one that ended the run. It is looked behind when it only p
 launchers, errors that a package raises from another one, and the lines of lazy packages.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The files of a recipe: those that were given and those that they name, each read and taken apart."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

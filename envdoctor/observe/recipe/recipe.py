@@ -1,7 +1,5 @@
 """``--recipe FILE``: the normalised recipe as facts, each with the line that says it or the default that holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

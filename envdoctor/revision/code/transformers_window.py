@@ -8,8 +8,6 @@ type. Names are looked up in the ledger of released packages. Files that did not
 is the same on both sides.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence

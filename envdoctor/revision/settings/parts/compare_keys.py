@@ -1,7 +1,5 @@
 """Files of settings (JSON objects) of one area, compared key by key under canonical names."""
 
-from __future__ import annotations
-
 import fnmatch
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The differences between two layouts of one set of weights, as changes: one line a cause, and one line a pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
