@@ -115,10 +115,4 @@ def _what_else(path: str) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    return bool(
-        text.startswith((".", "/", "~"))
-        or "\\" in text
-        or text.count("/") > 1
-        or text.endswith(("/", ".json"))
-        or re.match(r"[A-Za-z]:[\\/]", text)
-    )
+    return re.match(r"[./~]|[A-Za-z]:/|.*(?:\\|/.*/|/\Z|\.json\Z)", text, re.DOTALL) is not None

@@ -55,7 +55,7 @@ def read_error(text: str) -> Reading:
     failure = failure_of(chosen.message)
     start = _start_of(chosen.line, errors, lines)
     block = lines[start : chosen.line]
-    frames = frames_of(block)
+    frames = list(frames_of(block))
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
     statements = tuple(filter(None, map(imported_in, [frame.code for frame in frames] or lines[: chosen.line])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
@@ -126,9 +127,4 @@ def _node_names(names: Sequence[str]) -> str:
 def _agreement(values: set[str]) -> int:
     """How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03."""
     numbers = [re.findall(r"\d+", value.partition("+")[0]) for value in values]
-    count = 0
-    for parts in zip(*numbers, strict=False):
-        if len(set(parts)) > 1:
-            break
-        count += 1
-    return count
+    return len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))

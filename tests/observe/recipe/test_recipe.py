@@ -250,7 +250,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", "a: [1\nb: 2\n", "is not YAML: line 2"),
         ("a.json", '{"a": 1,, }', "is not JSON: line 1"),
         ("a.yaml", "[" * 100_000, "is nested too deeply"),
-        ("a.yaml", b"\xff\xfe\x00", "is not text in UTF-8 (byte 0)"),
+        ("a.yaml", b"\xff\x00", "is not text in UTF-8 (byte 0)"),
         ("a.yaml", b"a: \0\n", "is not text but binary"),
         ("a.yaml", "a: " + "x" * (600 << 10), "is larger than 256 kB"),
         ("a.yaml", "hello: world\n", "is no recipe of a framework that is known"),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
+from envdoctor.text.documents import content_of, text_of
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 
@@ -19,12 +20,12 @@ __all__ = [
     "counts",
     "exact",
     "left_out",
-    "line_of",
     "minor",
     "name_of",
     "place_in",
     "plain",
     "read_json",
+    "read_text",
     "version_at",
     "wheel_of",
     "with_python",
@@ -32,6 +33,8 @@ __all__ = [
 
 #: More than any environment has: the largest lock that was seen names 1,100.
 MOST_PACKAGES = 20_000
+#: Bytes: the largest lock that was seen has 3 MiB.
+_LARGEST = 16 << 20
 _OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
 
 
@@ -181,7 +184,6 @@ def left_out(names: list[str]) -> str:
     return f"extras and groups that nobody chose are left out: {', '.join(names[:6])}{more}"
 
 
-def line_of(text: str, needle: str) -> int:
-    """The line (from 1) of the first place where a document has these words; 0 when it has not."""
-    place = text.find(needle)
-    return text.count("\n", 0, place) + 1 if place >= 0 else 0
+def read_text(path: str) -> str:
+    """The text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
+    return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)

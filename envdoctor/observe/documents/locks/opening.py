@@ -19,9 +19,9 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     counts,
     minor,
+    read_text,
     with_python,
 )
-from envdoctor.observe.documents.locks.text import read_text
 from envdoctor.versions.requirement import read_requirement
 
 __all__ = ["open_lock"]

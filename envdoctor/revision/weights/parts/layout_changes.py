@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot
@@ -195,11 +196,5 @@ def _bytes(names: Iterable[str], layout: Layout) -> int:
 def _common(patterns: Iterable[str]) -> str:
     """The one pattern, or what all of them begin with and a star."""
     known = [pattern.split(".") for pattern in patterns]
-    if len(known) == 1:
-        return ".".join(known[0])
-    shared: list[str] = []
-    for parts in zip(*known, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join([*shared, "*"])
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*known, strict=False))
+    return ".".join(known[0] if len(known) == 1 else [*(parts[0] for parts in shared), "*"])
