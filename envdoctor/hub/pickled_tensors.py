@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from envdoctor.hub.pickle_scan import Call, Name, Stored, Table
+from envdoctor.hub.pickle_machine import Call, Name, Stored, Table
 
 __all__ = ["PickledTensor", "tensors_of"]
 
