@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.hub.attempts import Again, asked_wait
 from envdoctor.hub.identity import identity, is_endpoint, web_host
 from envdoctor.hub.reply import Reply, open_reply
-from envdoctor.hub.transport_error import TransportError, describe
+from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
 
 __all__ = ["Answer", "Transport", "is_web_page"]
