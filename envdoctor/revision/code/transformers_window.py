@@ -24,8 +24,8 @@ from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
-from envdoctor.revision.short_text import listed
 from envdoctor.source.uses import Use
+from envdoctor.text.listed import listed
 from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
 from envdoctor.versions.spans import spell_spans
 

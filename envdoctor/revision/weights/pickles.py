@@ -18,8 +18,8 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.file_sets import main_set, weight_sets
+from envdoctor.text.listed import listed
 
 __all__ = ["AREA", "Globals", "compare", "wants"]
 

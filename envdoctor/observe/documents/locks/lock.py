@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
+from envdoctor.text.listed import listed
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 
@@ -180,8 +181,7 @@ def read_json(text: str) -> Any:
 
 def left_out(names: list[str]) -> str:
     """A sentence about extras and groups that are not judged."""
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"extras and groups that nobody chose are left out: {', '.join(names[:6])}{more}"
+    return f"extras and groups that nobody chose are left out: {listed(names, 6)}"
 
 
 def read_text(path: str) -> str:

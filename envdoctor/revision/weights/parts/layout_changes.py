@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Change
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.amounts import gigabytes
 from envdoctor.revision.weights.parts.heads import compare_embeddings, head_changes, is_head
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.revision.weights.parts.name_patterns import Group, group, leaf, size_of, spell_shape
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
+from envdoctor.text.listed import listed
 
 __all__ = ["Differences", "compare_layouts"]
 
