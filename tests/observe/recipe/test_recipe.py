@@ -234,6 +234,11 @@ def test_aliases_and_merges_are_followed(tmp_path):
     assert value(recipe, "zero_stage") == 1
 
 
+def test_a_recipe_in_utf_16_is_read_as_powershell_writes_it(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\neval_steps: 5\n".encode("utf-16"))
+    assert value(recipe, "eval_steps") == 5
+
+
 # --- hostile files ---------------------------------------------------------------------------------------------------
 
 BOMB = "a0: &a0 {k: v}\n" + "".join(
