@@ -381,6 +381,13 @@ class Files:
         """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
         return self.head(path, limit).decode("utf-8-sig", "replace")
 
+    def text_or_empty(self, path: str, limit: int) -> str:
+        """The same; an empty text where it cannot be read."""
+        try:
+            return self.text(path, limit)
+        except OSError:
+            return ""
+
 
 def _components(path: str) -> list[str]:
     """The components of a path that lead somewhere, last one first."""

@@ -171,10 +171,7 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
     for folder in layout.site_packages:
         for entry in layout.files.names_or_none(folder):
             if entry.endswith(".egg-link"):
-                try:
-                    line = layout.files.text(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-                except OSError:
-                    continue
+                line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
                 name = normalise(entry.removesuffix(".egg-link"))
                 item: _Item = {"name": name, "version": Unknown("its metadata is gone with its source")}
                 yield from _gone_with(item, line, modules.get(name), layout, cwd)

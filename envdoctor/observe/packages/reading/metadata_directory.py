@@ -167,13 +167,9 @@ def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] =
     below ``[:marker]`` those for which the marker must hold, below ``[extra]`` (``[extra:marker]``) those of one."""
     if kind != "egg-info":
         return ()
-    try:
-        text = files.text(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT)
-    except OSError:
-        return ()
     found: list[str] = []
     extra, marker = "", ""
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, files.text_or_empty(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT).splitlines()):
         if line.startswith("["):
             name, _, marker = line.strip("[]").partition(":")
             extra = normalise(name.strip())
