@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
-from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
@@ -15,6 +16,9 @@ __all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
 KEPT = True
 KEYS = ("shared_file",)
 NEEDS = ("dist",)
+
+_RECORD_LIMIT = 4 << 20
+_LIBRARY = rb"(?m)^([^\",\r\n]{1,400}\.(?:so(?:\.[\d.]{1,20})?|dll)),"
 
 
 def observe(request: Request) -> list[Fact]:
@@ -33,15 +37,17 @@ def observe(request: Request) -> list[Fact]:
 
 
 def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
-    seen: set[str] = set()
-    shared: set[str] = set()
+    seen: set[bytes] = set()
+    shared: set[bytes] = set()
     for item in owners:
         try:
-            names = {one.name for one in listed_libraries(str(item["path"]), files)}
+            record = files.head(os.path.join(str(item["path"]), "RECORD"), _RECORD_LIMIT)
         except OSError as error:
             return Unknown(f"RECORD of {item['name']} cannot be read: {because_of(error)}")
+        names = set(re.findall(_LIBRARY, record))
+        files.use(1 + len(names))
         if not names:
             return Unknown(f"RECORD of {item['name']} lists no library")
         shared |= seen & names
         seen |= names
-    return min(shared) if shared else ABSENT
+    return min(shared).decode("utf-8", "replace") if shared else ABSENT
