@@ -1,7 +1,5 @@
 """A set of facts about one environment, on one machine, for one model and recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -79,7 +77,7 @@ class FactSet:
         """The facts whose keys begin so (``recipe.``)."""
         return (self.get(key) for key in self._facts if key.startswith(prefix))
 
-    def copy(self) -> FactSet:
+    def copy(self) -> "FactSet":
         """An independent set with the same facts."""
         twin = FactSet()
         twin._facts.update(self._facts)

@@ -1,7 +1,5 @@
 """What one command may ask for snapshots, and how: the way to the Hub, the local cache, and the limits of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The commits of a repository on a Hub, newest first, page by page as they are needed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone

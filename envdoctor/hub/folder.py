@@ -1,7 +1,5 @@
 """A local directory as a snapshot: a checkout, a download, or what a training run wrote."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Container, Iterator

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.text.cache import CacheFolder, cache_home
+from envdoctor.text.cache import CacheFolder, cache_home, sealed, unsealed
 
 __all__ = ["HeaderCache"]
 
 #: Changes when the layout of an entry does; older entries are then not found.
-_FORMAT = "1"
+_FORMAT = "2"
 _LARGEST = 8 + LARGEST_HEADER
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 
@@ -19,9 +19,8 @@ _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 class HeaderCache:
     """Headers in envdoctor's cache, apart for each Hub: what one server says of a sha256 is not believed of another.
 
-    Without a place for a cache in the variables nothing is kept. An entry holds the sha256 of its content and the
-    compressed content; one that does not agree with itself is ignored. The reader of headers checks what comes from
-    here like all others.
+    Without a place for a cache in the variables nothing is kept. An entry holds the compressed header; one that was
+    damaged is ignored. The reader of headers checks what comes from here like all others.
     """
 
     def __init__(self, environ: Mapping[str, str], endpoint: str) -> None:
@@ -33,27 +32,25 @@ class HeaderCache:
     def get(self, oid: str | None) -> bytes | None:
         """The header (8 length bytes and JSON) of a file, or None."""
         import zlib
-        from hashlib import sha256
 
         name = _name(oid)
-        raw = self._entries.read(name, _LARGEST) if name else None
-        if raw is None:
+        packed = unsealed(self._entries.read(name, _LARGEST)) if name else None
+        if packed is None:
             return None
         try:
             unpacker = zlib.decompressobj()
-            header = unpacker.decompress(raw[32:], _LARGEST)
+            header = unpacker.decompress(packed, _LARGEST)
         except (zlib.error, MemoryError):
             return None
-        return header if unpacker.eof and sha256(header).digest() == raw[:32] and _is_header(header) else None
+        return header if unpacker.eof and _is_header(header) else None
 
     def put(self, oid: str | None, header: bytes) -> None:
         """Keep a header; whole or not at all."""
         import zlib
-        from hashlib import sha256
 
         name = _name(oid)
         if name and _is_header(header):
-            self._entries.write(name, sha256(header).digest() + zlib.compress(header, 1))
+            self._entries.write(name, sealed(zlib.compress(header, 1)))
 
 
 def _is_header(content: bytes) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from envdoctor.hub.transport_error import TransportError
-
-__all__ = ["endpoint_host", "identity", "is_endpoint"]
+__all__ = ["identity", "is_endpoint", "web_host"]
 
 
 def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
@@ -41,12 +39,10 @@ def is_endpoint(endpoint: str, url: str) -> bool:
     return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
 
 
-def endpoint_host(endpoint: str) -> str:
-    """The host of an endpoint. Raises :class:`TransportError` (usage) for what is no address of the web."""
+def web_host(url: str) -> str | None:
+    """The host of an address of the web; None for anything else."""
     try:
-        parts = urlsplit(endpoint)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return parts.hostname
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
     except ValueError:
-        pass
-    raise TransportError("HF_ENDPOINT is not a web address (https://…)", "usage")
+        return None

@@ -1,7 +1,5 @@
 """The files of a revision as a Hub lists them, checked item by item."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A snapshot whose files lie on this machine: in the cache of huggingface_hub, or in a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Object ids: what git and LFS call the content of a file, read from texts and computed from bytes."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -88,7 +86,7 @@ def _digest(place: str, kind: str) -> str:
     return f"{kind}:{digest.hexdigest()}"
 
 
-def _new(kind: str, size: int) -> hashlib._Hash:
+def _new(kind: str, size: int) -> "hashlib._Hash":
     return hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % size)  # noqa: S324 (git's own)
 
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.attempts import Again
 from envdoctor.hub.headers import read_headers
 from envdoctor.hub.listing import Listing, fetch_listing
 from envdoctor.hub.object_ids import agrees
@@ -15,7 +14,7 @@ from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.refusals import file_refused, listing_refused
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of
 from envdoctor.hub.transport import is_web_page
-from envdoctor.hub.transport_error import TransportError
+from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
 
 __all__ = ["HubSnapshot", "open_hub"]

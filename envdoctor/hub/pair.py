@@ -1,7 +1,5 @@
 """Which two snapshots are compared when the user names fewer than two, and what is said about the choice."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
@@ -11,10 +9,9 @@ from envdoctor.hub.opening import from_cache, name_of, open_snapshot
 from envdoctor.hub.revisions import parent_that_matters
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.models.hub_cache import CachedCommit
+from envdoctor.text.listed import listed
 
 __all__ = ["Pair", "open_pair"]
-
-_LISTED = 5
 
 
 class Pair(NamedTuple):
@@ -93,8 +90,7 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
         notes.append(f"the local cache holds it under the name {chosen.repo}")
     others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
     if others:
-        more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-        notes.append(f"the local cache also holds {', '.join(others[:_LISTED])}{more}; name one as OLD to compare it")
+        notes.append(f"the local cache also holds {listed(others, 5)}; name one as OLD to compare it")
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
 

@@ -1,7 +1,6 @@
 """The unpickler's stack machine over inert objects: names instead of classes, records instead of calls."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["COMPUTED_NAME", "Broken", "Call", "Machine", "Name", "Stored", "Table", "names_only", "step"]
@@ -10,25 +9,21 @@ __all__ = ["COMPUTED_NAME", "Broken", "Call", "Machine", "Name", "Stored", "Tabl
 COMPUTED_NAME = "a name that is computed"
 
 
+@dataclass(slots=True, eq=False)
 class Name:
     """A global: ``module.attribute`` as Python 3 spells it."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """A global called with arguments; ``items`` are what was put into the result as into a mapping or a list."""
 
-    __slots__ = ("arguments", "function", "items", "state")
-
-    def __init__(self, function: object, arguments: object) -> None:
-        self.function = function
-        self.arguments = arguments
-        self.items: list[tuple[Any, Any]] = []
-        self.state: object = None
+    function: object
+    arguments: object
+    items: list[tuple[Any, Any]] = field(default_factory=list)
+    state: object = None
 
     @property
     def name(self) -> str:
@@ -36,22 +31,18 @@ class Call:
         return self.function.text if isinstance(self.function, Name) else ""
 
 
+@dataclass(slots=True, eq=False)
 class Table:
     """A dict, as the pairs that were put into it (keys of a hostile pickle are better not hashed)."""
 
-    __slots__ = ("items",)
-
-    def __init__(self) -> None:
-        self.items: list[tuple[Any, Any]] = []
+    items: list[tuple[Any, Any]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Stored:
-    """An object that the pickle names by a persistent id, which torch uses for storages."""
+    """An object that the pickle names by a persistent ``id``, which torch uses for storages."""
 
-    __slots__ = ("id",)
-
-    def __init__(self, identifier: object) -> None:
-        self.id = identifier
+    id: object
 
 
 class Broken(Exception):
@@ -65,11 +56,7 @@ _WITH_ARGUMENT = frozenset(
 )
 
 
-class _Mark:
-    __slots__ = ()
-
-
-_MARK = _Mark()
+_MARK = object()
 
 
 class Machine:

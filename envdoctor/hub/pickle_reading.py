@@ -3,8 +3,6 @@
 The child reads the kind of the file (zip, torchscript or prefix), a line feed and the bytes, and answers with JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

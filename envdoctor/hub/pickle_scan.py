@@ -1,12 +1,11 @@
 """What a pickle would import and build, found by walking its opcodes: no class is imported and nothing is called."""
 
-from __future__ import annotations
-
 import re
+from dataclasses import dataclass, field
 
-from envdoctor.hub.pickle_machine import COMPUTED_NAME, Broken, Call, Machine, Name, Stored, Table, names_only, step
+from envdoctor.hub.pickle_machine import Broken, Machine, names_only, step
 
-__all__ = ["COMPUTED_NAME", "LARGEST_PICKLE", "MOST_OPCODES", "Call", "Name", "Scan", "Stored", "Table", "scan_pickle"]
+__all__ = ["LARGEST_PICKLE", "MOST_OPCODES", "Scan", "scan_pickle"]
 
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
@@ -16,24 +15,22 @@ MOST_OPCODES = 4_000_000
 _LONG_NUMBER = re.compile(rb"[0-9]{4301}")
 
 
+@dataclass
 class Scan:
     """The outcome. ``globals`` in the order of their first use; ``problem`` is None, or says why the walk ended early.
 
-    ``result`` is the object that would come out, made of the classes of this module; ``end`` the position behind it.
+    ``result`` is the object that would come out, made of the classes of the machine; ``end`` the position behind it.
     With a problem ``globals`` still holds what was found until there, and what the opcodes behind it name. ``cut`` is
     True when the bytes ended first, ``limited`` when the walk was given up: then the list of globals may be too short.
     Otherwise an unpickler fails where the walk did.
     """
 
-    __slots__ = ("cut", "end", "globals", "limited", "problem", "result")
-
-    def __init__(self) -> None:
-        self.globals: dict[str, None] = {}
-        self.problem: str | None = None
-        self.result: object = None
-        self.end = 0
-        self.cut = False
-        self.limited = False
+    globals: dict[str, None] = field(default_factory=dict)
+    problem: str | None = None
+    result: object = None
+    end: int = 0
+    cut: bool = False
+    limited: bool = False
 
 
 def scan_pickle(data: bytes, start: int = 0) -> Scan:

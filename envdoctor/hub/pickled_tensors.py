@@ -1,10 +1,8 @@
 """The tensors that a scanned PyTorch pickle would build: name, dtype, shape and storage."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
-from envdoctor.hub.pickle_scan import Call, Name, Stored, Table
+from envdoctor.hub.pickle_machine import Call, Name, Stored, Table
 
 __all__ = ["PickledTensor", "tensors_of"]
 

@@ -1,7 +1,5 @@
 """``envdoctor-pins.json``: the revision of each model that a project trains with, and the oid of every file of it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

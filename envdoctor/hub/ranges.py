@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from envdoctor.hub.attempts import Again
 from envdoctor.hub.reply import Reply
 from envdoctor.hub.transport import Transport, is_web_page
-from envdoctor.hub.transport_error import TransportError
+from envdoctor.hub.transport_error import Again, TransportError
 
 __all__ = ["WITHOUT_RANGES", "RemoteFile"]
 

@@ -1,10 +1,8 @@
 """One HTTP answer as it arrives, whichever library huggingface_hub talks through: requests, httpx or httpx2.
 
-Told apart by the session's module, without importing any of them: requests up to huggingface_hub 0.36, httpx in 1.x,
+Told apart by what the session can do, without importing any of them: requests up to huggingface_hub 0.36, httpx in 1.x,
 httpx2 in 2.x.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,7 +30,7 @@ def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: floa
 
     Redirects are not followed: which header goes to which host is decided by the caller.
     """
-    if type(session).__module__.partition(".")[0] == "requests" or not hasattr(session, "build_request"):
+    if not hasattr(session, "build_request"):
         response = session.get(
             url,
             headers=dict(headers),

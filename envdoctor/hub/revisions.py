@@ -1,7 +1,5 @@
 """From what a user writes for a revision to a snapshot: a branch, tag, commit, ``refs/pr/N``, or a date."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta

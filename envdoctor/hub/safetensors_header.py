@@ -4,15 +4,13 @@ A file is an unsigned 64-bit little-endian length N, N bytes of UTF-8 JSON, then
 https://github.com/huggingface/safetensors#format
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from envdoctor.hub.safetensors_errors import REASONS, HeaderError
+from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_json import Object, decode
 
-__all__ = ["DTYPE_BITS", "LARGEST_HEADER", "REASONS", "Header", "HeaderError", "Tensor", "parse_header"]
+__all__ = ["DTYPE_BITS", "LARGEST_HEADER", "Header", "Tensor", "parse_header"]
 
 #: Longest header that the library reads, in bytes.
 LARGEST_HEADER = 100_000_000

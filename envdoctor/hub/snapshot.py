@@ -1,7 +1,5 @@
 """The contract of a snapshot: one state of a model repository, whatever it is read from."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Protocol, TypeVar

@@ -14,7 +14,7 @@ from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
 
-__all__ = ["Checkpoint", "Clock", "read_checkpoint"]
+__all__ = ["read_checkpoint"]
 
 _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20

@@ -1,7 +1,5 @@
 """Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import random
@@ -12,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.hub.attempts import Again, asked_wait
-from envdoctor.hub.identity import endpoint_host, identity, is_endpoint
+from envdoctor.hub.identity import identity, is_endpoint, web_host
 from envdoctor.hub.reply import Reply, open_reply
-from envdoctor.hub.transport_error import TransportError, describe
+from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
 
 __all__ = ["Answer", "Transport", "is_web_page"]
@@ -72,7 +69,10 @@ class Transport:
         self.pause = pause
         self.notice = notice or (lambda _: None)
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
-        self.host = endpoint_host(self.endpoint)
+        host = web_host(self.endpoint)
+        if not host:
+            raise TransportError("HF_ENDPOINT is not a web address (https://…)", "usage")
+        self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
@@ -135,7 +135,7 @@ class Transport:
                 body = self.body(reply, place, limit, decoded=compressed)
                 if len(body) > limit:
                     what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError(f"the answer of {_host(place)} {what}", "protocol", server=_host(place))
+                    raise TransportError(f"the answer of {_host(place)} {what}", "protocol")
                 return Answer(reply.headers, body, place)
 
         return self.persist(once)
@@ -151,11 +151,10 @@ class Transport:
                     f"{host} answered with a web page where the Hub answers with data: a login page of this network"
                     " or a proxy stands in between, or HF_ENDPOINT names no Hub",
                     "protocol",
-                    server=host,
                 )
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError(f"the answer of {host} has {what}", "protocol", server=host)
+                raise TransportError(f"the answer of {host} has {what}", "protocol")
             try:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
@@ -170,7 +169,7 @@ class Transport:
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
         """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
         if self.offline:
-            raise TransportError("offline mode is on", "offline", server=self.host)
+            raise TransportError("offline mode is on", "offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
@@ -207,7 +206,7 @@ class Transport:
             finally:
                 reply.close()
             place = following
-        raise TransportError(f"more than {_REDIRECTS} redirects", "protocol", server=_host(place))
+        raise TransportError(f"more than {_REDIRECTS} redirects", "protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
@@ -245,7 +244,7 @@ class Transport:
                 asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError(f"{message}{tried}{asks}", kind, server=self.host, status=status)
+                raise TransportError(f"{message}{tried}{asks}", kind, status=status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
@@ -279,7 +278,6 @@ class Transport:
         raise TransportError(
             f"{host} answered HTTP {reply.status}",
             "refused",
-            server=host,
             status=reply.status,
             code=_printable(reply.headers.get("x-error-code", "")),
             said=_printable(said),
@@ -289,21 +287,19 @@ class Transport:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
         pause = self._not_before - time.monotonic()
         if pause >= self.seconds_left > 0:
-            raise TransportError(f"{self.host} asked to wait {pause:.0f} s more", "network", server=self.host)
+            raise TransportError(f"{self.host} asked to wait {pause:.0f} s more", "network")
         if pause > 0:
             time.sleep(pause)
 
     def _redirected(self, place: str, target: str) -> str:
         try:
             following = urljoin(place, target)
-            parts = urlsplit(following)
-            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
-            valid = False
-        if not valid:
-            raise TransportError("it redirects to what is no address of the web", "protocol", server=_host(place))
-        if parts.scheme == "http" and place.startswith("https:"):
-            raise TransportError("it redirects from https to http", "protocol", server=_host(place))
+            following = ""
+        if not web_host(following):
+            raise TransportError("it redirects to what is no address of the web", "protocol")
+        if following.startswith("http:") and place.startswith("https:"):
+            raise TransportError("it redirects from https to http", "protocol")
         return following
 
     def _drain(self, reply: Reply) -> None:
@@ -318,12 +314,12 @@ class Transport:
         kind, words = describe(error)
         host = _host(place)
         if kind == "offline":
-            return TransportError(words, "offline", server=host)
+            return TransportError(words, "offline")
         if kind == "other" and not isinstance(error, OSError):
-            return TransportError(f"{host}: {words}", "protocol", server=host)
+            return TransportError(f"{host}: {words}", "protocol")
         if kind == "certificate" or (kind == "connect" and not self._reached):
             # Nothing was ever reached: without a network there is nothing to wait for.
-            return TransportError(f"{host} cannot be reached: {words}", "network", server=host)
+            return TransportError(f"{host} cannot be reached: {words}", "network")
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
@@ -331,9 +327,7 @@ class Transport:
         return Again(f"{host}: {words}", "network")
 
     def _late(self) -> TransportError:
-        return TransportError(
-            f"{self.host} did not give everything within {self.timeout:.3g} s (--timeout)", "timeout", server=self.host
-        )
+        return TransportError(f"{self.host} did not give everything within {self.timeout:.3g} s (--timeout)", "timeout")
 
     def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
         def pieces(decoded: bool) -> Iterator[bytes]:

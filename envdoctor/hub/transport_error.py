@@ -1,10 +1,12 @@
-"""Why a request failed, in words for a person and in fields for the caller."""
+"""Why a request failed, in words for a person and in fields for the caller; whether it is worth another attempt."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["Failure", "TransportError", "describe"]
+__all__ = ["Again", "Failure", "TransportError", "asked_wait", "describe"]
 
 #: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
 Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
@@ -14,18 +16,43 @@ class TransportError(Exception):
     """A request that did not bring what was asked for, after all retries.
 
     The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
-    and ``said`` (its own words, printable) are given. ``server`` is the host that answered or did not.
+    and ``said`` (its own words, printable) are given.
     """
 
-    def __init__(
-        self, message: str, kind: Failure, *, server: str = "", status: int = 0, code: str = "", said: str = ""
-    ) -> None:
+    def __init__(self, message: str, kind: Failure, *, status: int = 0, code: str = "", said: str = "") -> None:
         super().__init__(message)
         self.kind = kind
-        self.server = server
         self.status = status
         self.code = code
         self.said = said
+
+
+class Again(Exception):
+    """What went wrong may go right the next time. ``wait`` is what the server asks for, in seconds."""
+
+    def __init__(self, message: str, kind: Failure = "protocol", wait: float | None = None, status: int = 0) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.wait = wait
+        self.status = status
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
+    after = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", after):
+        return float(after)
+    if after:
+        from datetime import datetime, timezone
+        from email.utils import parsedate_to_datetime
+
+        try:
+            when = parsedate_to_datetime(after)
+            return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
+        except (TypeError, ValueError):
+            pass
+    match = re.search(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})", headers.get("ratelimit", ""))
+    return float(match[1]) if match else None
 
 
 def describe(

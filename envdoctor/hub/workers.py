@@ -1,7 +1,5 @@
 """Daemon threads that run calls side by side and are left behind when their time is up."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Sequence

@@ -66,7 +66,8 @@ def install_commands(
     if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
         names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
         return (_joined([*_conda("install", place), "-c", "conda-forge", *names]),)
-    tagged = [name for name, specifier in pins if cuda_tag and _takes_tag(table, name) and specifier.startswith("==")]
+    built = {name for name, row in table.items() if cuda_tag and "wheel_index" in row}
+    tagged = [name for name, specifier in pins if name in built and specifier.startswith("==")]
     words = _words("install", place)
     if place.installer == "uv":
         backend = [f"--torch-backend={cuda_tag}"] if tagged else []
@@ -120,7 +121,3 @@ def _conda(verb: str, place: Place) -> list[str]:
 def _missing(table: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Whether conda-forge lacks one of the packages."""
     return any(table.get(name, {}).get("conda_forge") is False for name in names)
-
-
-def _takes_tag(table: Mapping[str, Any], name: str) -> bool:
-    return "wheel_index" in table.get(name, {})

@@ -1,8 +1,6 @@
 """One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. Requirements of
 the training stack that are not met are met with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count

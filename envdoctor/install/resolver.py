@@ -4,8 +4,6 @@ It has the user's configuration, indexes and proxies, and uses the network as it
 run downloads every wheel, which for torch are gigabytes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -5,8 +5,6 @@ interpreter tokenises (``payload/tokenizing.py``), with the target's release of 
 file are written as lines first, by the target's pyarrow (``payload/unpacking.py``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from bisect import bisect_left

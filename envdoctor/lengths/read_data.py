@@ -107,7 +107,3 @@ def _renderer(source: str | None, variables: dict[str, str]) -> Callable[[Sample
             return plain_text(sample), f"{type(error).__name__}: {error}"[:200]
 
     return render
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """The tokenizer in a model's folder, as far as it can be used without running code of the model's."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

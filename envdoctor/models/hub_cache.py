@@ -3,8 +3,6 @@
 The client itself is not asked: in offline mode it refuses every call, and importing it costs more than the whole check.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

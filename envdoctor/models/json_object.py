@@ -1,7 +1,5 @@
 """JSON objects of a model's files, read as hostile input: size, depth, repeated keys, numbers without end."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

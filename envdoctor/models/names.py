@@ -1,7 +1,5 @@
 """What a user's text names: a folder, or a repository and perhaps a revision; and the other names of its vendor."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping
@@ -117,10 +115,4 @@ def _what_else(path: str) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    return bool(
-        text.startswith((".", "/", "~"))
-        or "\\" in text
-        or text.count("/") > 1
-        or text.endswith(("/", ".json"))
-        or re.match(r"[A-Za-z]:[\\/]", text)
-    )
+    return re.match(r"[./~]|[A-Za-z]:/|.*(?:\\|/.*/|/\Z|\.json\Z)", text, re.DOTALL) is not None

@@ -5,8 +5,6 @@ rows of tables, and other facts. Its facts count again for as long as all that i
 more says so by ``request.place.files.looks = None``. Every failure of the disk means "not there".
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

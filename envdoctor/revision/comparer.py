@@ -6,8 +6,6 @@ area of its changes, ``compare(revisions)``, and ``wants(path)``, which says whe
 be equal, judges nothing, and lists the kinds of its changes in its first docstring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Comparing two snapshots area by area, and the facts that rules judge."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache

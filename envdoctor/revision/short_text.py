@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 
-__all__ = ["LONGEST", "around", "listed", "short", "visible"]
+__all__ = ["LONGEST", "around", "short", "visible"]
 
 #: Characters of a before or after text.
 LONGEST = 90
@@ -48,13 +47,6 @@ def _name(match: re.Match[str]) -> str:
 def visible(text: str) -> str:
     """The text on one line, breaks and hidden characters by their escapes."""
     return _HIDDEN.sub(_name, text)
-
-
-def listed(items: Iterable[str], most: int = 4) -> str:
-    """The first items of a list, and how many more there are."""
-    known = list(items)
-    text = ", ".join(known[:most])
-    return text if len(known) <= most else f"{text} and {len(known) - most} more"
 
 
 def around(before: str, after: str) -> tuple[str, str]:

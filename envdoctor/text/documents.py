@@ -7,7 +7,9 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["decoded", "read_bounded", "read_named"]
+from envdoctor.text.files import because_of
+
+__all__ = ["content_of", "decoded", "read_bounded", "read_named", "text_of"]
 
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
@@ -48,6 +50,28 @@ def read_named(place: Path, name: str, limit: int) -> bytes | None:
 def decoded(data: bytes, errors: str = "strict") -> str:
     """The text of a document in UTF-8, or in UTF-16 with a mark, as PowerShell writes it."""
     return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
+
+
+def content_of(path: str, limit: int, kind: str, problem: type[Exception]) -> bytes:
+    """The same of a file of some ``kind`` (``lock``). Raises the ``problem``: what follows its name in a sentence."""
+    try:
+        content = read_bounded(Path(path), limit)
+    except OSError as error:
+        raise problem(f"cannot be read: {because_of(error)}") from None
+    if content is None:
+        raise problem(f"is larger than {limit >> 20} MiB, and no {kind} is")
+    return content
+
+
+def text_of(content: bytes, problem: type[Exception]) -> str:
+    """The text of such a file."""
+    try:
+        text = decoded(content)
+    except UnicodeDecodeError as error:
+        raise problem(f"is not text in UTF-8 (byte {error.start})") from None
+    if "\0" in text:
+        raise problem("is not text but binary")
+    return text
 
 
 def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_the_end: float) -> bytes | None:

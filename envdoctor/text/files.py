@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from zlib import crc32
 
@@ -229,6 +230,14 @@ class Files:
         except OSError:
             return False
 
+    def is_gone(self, path: str) -> bool:
+        """Whether nothing is there, nor where its links lead; False when that cannot be seen."""
+        try:
+            self.status(path)
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        return False
+
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted. Raises ``OSError``."""
         if self.looks is not None and folder not in self.looks.folders:
@@ -322,19 +331,15 @@ class Files:
 
     def head(self, path: str, limit: int) -> bytes:
         """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
-        descriptor = self._open(path)
-        try:
+        with self._opened(path) as descriptor:
             content = read_regular(descriptor, limit)
-        finally:
-            os.close(descriptor)
         self.use(0, len(content))
         return content
 
     def lines(self, path: str, limit: int) -> Iterator[bytes]:
         """At most ``limit`` bytes of a regular file in pieces that end with a line: a long list is never held whole.
         Raises ``OSError`` for anything else."""
-        descriptor = self._open(path)
-        try:
+        with self._opened(path) as descriptor:
             rest = b""
             while limit > 0 and (part := read_regular(descriptor, min(limit, _PIECE))):
                 self.use(1, len(part))
@@ -346,37 +351,34 @@ class Files:
                 rest += part[end:]
             if rest:
                 yield rest
-        finally:
-            os.close(descriptor)
 
     def ranges(self, path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""
-        descriptor = self._open(path)
-        try:
-            found: list[bytes] = []
+        found: list[bytes] = []
+        with self._opened(path) as descriptor:
             for offset, length in ranges:
                 self.use(1, length)
                 os.lseek(descriptor, offset, os.SEEK_SET)
                 found.append(read_regular(descriptor, length))
                 if len(found[-1]) < length:
                     raise OSError(errno.EINVAL, f"it ends before byte {offset + length:,}", path)
-            return found
-        finally:
-            os.close(descriptor)
+        return found
 
-    def _open(self, path: str) -> int:
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
         try:
-            return self.open(path)
+            descriptor = self.open(path)
         except ValueError as error:  # an embedded NUL
             raise OSError(errno.EINVAL, str(error), path) from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def whole(self, path: str, limit: int) -> bytes:
         """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
-        descriptor = self._open(path)
-        try:
+        with self._opened(path) as descriptor:
             content = read_regular(descriptor, limit + 1) if os.fstat(descriptor).st_size <= limit else None
-        finally:
-            os.close(descriptor)
         if content is None or len(content) > limit:
             raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
         self.use(0, len(content))
@@ -385,6 +387,13 @@ class Files:
     def text(self, path: str, limit: int) -> str:
         """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
         return self.head(path, limit).decode("utf-8-sig", "replace")
+
+    def text_or_empty(self, path: str, limit: int) -> str:
+        """The same; an empty text where it cannot be read."""
+        try:
+            return self.text(path, limit)
+        except OSError:
+            return ""
 
 
 def _components(path: str) -> list[str]:

@@ -1,9 +1,7 @@
 """One message of an error as what was asked for and not there: a module, a name, an attribute, a keyword."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 __all__ = ["Failure", "failure_of"]
@@ -42,157 +40,130 @@ class Failure(NamedTuple):
 
 
 _DOTTED = r"[^\W\d]\w{0,99}(?:\.\w{1,100}){0,30}"
+_NAME = r"[^\W\d]\w{0,199}"
 _PLACE = re.compile(r"\(((?:/|~|[A-Za-z]:\\|\.{1,2}/)[^)]{1,500}|unknown location)\)")
-_SUSPECTED = ("consider renaming", "circular import")
 #: Requirements that libraries check themselves (transformers' require_version, optimum, accelerate).
-_REQUIREMENT = r"([A-Za-z][\w.-]{0,60}) ?((?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
-#: How they say it: name, specifiers, the version that was found. The last one names no version.
-_DEMANDS = (
-    rf"requires {_REQUIREMENT}(?:; .{{1,200}})?, but you have \S{{1,60}} ([\w.+!]{{1,40}}) which is incompatible",
-    rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}==([\w.+!]{{1,40}})",
-    rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}()'?",
-    rf"{_REQUIREMENT}() is required|'{_REQUIREMENT}()'",
-    r"requires? [^']{1,120}'(?:python -m )?pip install (?:-U )?([A-Za-z][\w.-]{0,60})()()'",
+_REQUIREMENT = (
+    r"(?P<requirement1>[A-Za-z][\w.-]{0,60}) ?(?P<requirement2>(?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
+)
+#: Words that must stand in the message (titles begin with a capital), the kind, and what it says: a group gives the
+#: column that it is named for, two with a number give one together. The first form that fits is taken.
+_FORMS = (
+    (
+        "Failed to import",
+        "lazy",
+        rf"Failed to import (?P<module>{_DOTTED}) because of the following error[^:]{{0,60}}:?(?P<inner>.*)",
+    ),
+    ("Could not import module", "lazy", r"Could not import module '(?P<name>\w{1,200})'"),
+    (
+        "annot import name",
+        "name",
+        rf"[Cc]annot import name '?(?P<name>{_NAME})'?"
+        rf"(?:,? from (?:partially initialized module )?'?(?P<module>{_DOTTED})'?)?",
+    ),
+    (
+        "o module named",
+        "module",
+        rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?",
+    ),
+    ("was removed in the NumPy", "attribute", r"'(?P<module>np)\.(?P<name>\w{1,60})' was removed in the NumPy"),
+    ("has no attribute", "attribute", rf"module '?(?P<module>{_DOTTED})'? has no attribute '?(?P<name>{_NAME})'?"),
+    (
+        "has no attribute",
+        "member",
+        rf"(?:'(?P<callee1>{_DOTTED})' object|(?:type object|class) '(?P<callee2>{_DOTTED})')"
+        r" has no attribute '(?P<name>\w{1,200})'",
+    ),
+    # The tokenizers of transformers say it without quotes; a class is written with a capital.
+    (
+        "has no attribute",
+        "member",
+        r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})",
+    ),
+    # huggingface_hub's own wording.
+    (" attribute ", "attribute", rf"\bNo (?P<module>{_DOTTED}) attribute (?P<name>\w{{1,200}})"),
+    (
+        "unexpected keyword argument",
+        "keyword",
+        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) got (?:some |an )?"
+        r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?",
+    ),
+    ("unexpected keyword argument", "keyword", r"unexpected keyword arguments?:? '(?P<name>\w{1,200})'"),
+    (
+        "invalid keyword argument",
+        "keyword",
+        r"'(?P<name>\w{1,200})' is an invalid keyword argument for (?P<callee>[\w.]{1,200})\(\)",
+    ),
+    ("HfArgumentParser", "keyword", r"not used by the HfArgumentParser: \['(?:--)?(?P<name>\w{1,200})'"),
+    (
+        "positional argument",
+        "arguments",
+        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (?P<name>\d{1,4}) w",
+    ),
+    (
+        "() missing ",
+        "missing",
+        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?:"
+        r" '(?P<name>\w{1,200})'",
+    ),
+    # How pip and libraries ask for a release: only the first two of these say which one was found.
+    (
+        "which is incompatible",
+        "demand",
+        rf"requires {_REQUIREMENT}(?:; .{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is",
+    ),
+    (
+        "require",
+        "demand",
+        rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}"
+        r"==(?P<found>[\w.+!]{1,40})",
+    ),
+    ("require", "demand", rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}'?"),
+    ("require", "demand", rf"{_REQUIREMENT} is required"),
+    ("require", "demand", rf"'{_REQUIREMENT}'"),
+    (
+        "require",
+        "demand",
+        r"requires? [^']{1,120}'(?:python -m )?pip install (?:-U )?(?P<requirement>[A-Za-z][\w.-]{0,60})'",
+    ),
 )
 
 
 def failure_of(message: str) -> Failure | None:
     """What a message says, wherever it stands in the text; None for a message of another kind."""
-    for sign, read in _FORMS:
-        if sign in message:
-            failure = read(message)
-            if failure is not None:
-                return failure
+    for sign, kind, pattern in _FORMS:
+        found = re.search(pattern, message) if sign in message else None
+        if found is not None:
+            return _failure(kind, message, found.groupdict(""))
     return None
 
 
-def _search(pattern: str, message: str) -> re.Match[str] | None:
-    return re.search(pattern, message)
-
-
-def _no_module(message: str) -> Failure | None:
-    found = _search(rf"[Nn]o module named:? '?({_DOTTED})'?(; '{_DOTTED}' is not a package)?", message)
-    if found is None:
-        return None
-    return Failure("module", message, found[1], not_a_package=bool(found[2]))
-
-
-def _no_name(message: str) -> Failure | None:
-    found = _search(
-        r"[Cc]annot import name '?([^\W\d]\w{0,199})'?"
-        rf"(?:,? from (?:partially initialized module )?'?({_DOTTED})'?)?",
+def _failure(kind: str, message: str, groups: Mapping[str, str]) -> Failure:
+    said: dict[str, str] = {}
+    for group, text in groups.items():
+        column = group.rstrip("12")
+        said[column] = said.get(column, "") + text
+    inner = failure_of(said.pop("inner", ""))
+    if inner is not None:
+        return inner
+    failure = Failure(
+        kind,
         message,
+        {"np": "numpy"}.get(said.get("module", ""), said.get("module", "")),
+        said.get("name", ""),
+        said.get("callee", ""),
+        requirement=said.get("requirement", "").rstrip(",."),
+        found=said.get("found", "").rstrip("."),
+        not_a_package=bool(said.get("not_a_package")),
     )
-    return found and _about(message, Failure("name", message, found[2] or "", found[1]))
-
-
-def _no_attribute(message: str) -> Failure | None:
-    found = _search(rf"module '?({_DOTTED})'? has no attribute '?([^\W\d]\w{{0,199}})'?", message)
-    return found and _about(message, Failure("attribute", message, found[1], found[2]))
-
-
-def _numpy_removed(message: str) -> Failure | None:
-    found = _search(r"'np\.(\w{1,60})' was removed in the NumPy", message)
-    return found and Failure("attribute", message, "numpy", found[1])
-
-
-def _no_lazy_attribute(message: str) -> Failure | None:
-    """huggingface_hub's own wording."""
-    found = _search(rf"\bNo ({_DOTTED}) attribute (\w{{1,200}})", message)
-    return found and Failure("attribute", message, found[1], found[2])
-
-
-def _no_member(message: str) -> Failure | None:
-    found = _search(
-        rf"(?:'({_DOTTED})' object|type object '({_DOTTED})'|class '({_DOTTED})') has no attribute '(\w{{1,200}})'",
-        message,
-    )
-    if found is not None:
-        return Failure("member", message, name=found[4], callee=found[1] or found[2] or found[3])
-    # The tokenizers of transformers say it without quotes; a class is written with a capital.
-    found = _search(r"(?<![\w.'])([A-Z]\w{1,100}) has no attribute '?(\w{1,200})", message)
-    return found and Failure("member", message, name=found[2], callee=found[1])
-
-
-def _no_keyword(message: str) -> Failure | None:
-    found = _search(
-        r"(?<![\w.<>])([\w.<>]{1,200})\(\) got (?:some |an )?unexpected keyword arguments?:? '?(\w{1,200})'?", message
-    )
-    if found is not None:
+    if kind == "keyword":
         # Markdown takes the underscores of __init__ for bold print.
-        return Failure("keyword", message, name=found[2], callee=re.sub(r"(^|\.)init\Z", r"\1__init__", found[1]))
-    found = _search(r"unexpected keyword arguments?:? '(\w{1,200})'", message)
-    return found and Failure("keyword", message, name=found[1])
-
-
-def _invalid_keyword(message: str) -> Failure | None:
-    found = _search(r"'(\w{1,200})' is an invalid keyword argument for ([\w.]{1,200})\(\)", message)
-    return found and Failure("keyword", message, name=found[1], callee=found[2])
-
-
-def _unused_key(message: str) -> Failure | None:
-    found = _search(r"not used by the HfArgumentParser: \['(?:--)?(\w{1,200})'", message)
-    return found and Failure("keyword", message, name=found[1])
-
-
-def _positional(message: str) -> Failure | None:
-    found = _search(
-        r"(?<![\w.<>])([\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (\d{1,4}) w", message
-    )
-    return found and Failure("arguments", message, name=found[2], callee=found[1])
-
-
-def _not_given(message: str) -> Failure | None:
-    found = _search(
-        r"(?<![\w.<>])([\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?: '(\w{1,200})'", message
-    )
-    return found and Failure("missing", message, name=found[2], callee=found[1])
-
-
-def _lazy_object(message: str) -> Failure | None:
-    found = _search(r"Could not import module '(\w{1,200})'", message)
-    return found and Failure("lazy", message, name=found[1])
-
-
-def _lazy_module(message: str) -> Failure | None:
-    found = _search(rf"Failed to import ({_DOTTED}) because of the following error[^:]{{0,60}}:?(.*)", message)
-    if found is None:
-        return None
-    return failure_of(found[2]) or Failure("lazy", message, found[1])
-
-
-def _demanded(message: str) -> Failure | None:
-    found = next(filter(None, (_search(pattern, message) for pattern in _DEMANDS)), None)
-    if found is None:
-        return None
-    parts = [part for part in found.groups() if part is not None]
-    return Failure("demand", message, requirement=parts[0] + parts[1].rstrip(",."), found=parts[2].rstrip("."))
-
-
-def _about(message: str, failure: Failure) -> Failure:
-    """The same with what the message says of the file."""
+        return failure._replace(callee=re.sub(r"(^|\.)init\Z", r"\1__init__", failure.callee))
+    if kind not in ("name", "attribute"):
+        return failure
     place = _PLACE.search(message)
     return failure._replace(
         place=place[1] if place else "",
         circular="partially initialized module" in message or "circular import" in message,
-        shadowed=_SUSPECTED[0] in message,
+        shadowed="consider renaming" in message,
     )
-
-
-#: By words that must stand in the message (titles begin with a capital); the first form that fits is taken.
-_FORMS: tuple[tuple[str, Callable[[str], Failure | None]], ...] = (
-    ("Failed to import", _lazy_module),
-    ("Could not import module", _lazy_object),
-    ("annot import name", _no_name),
-    ("o module named", _no_module),
-    ("was removed in the NumPy", _numpy_removed),
-    ("has no attribute", _no_attribute),
-    ("has no attribute", _no_member),
-    (" attribute ", _no_lazy_attribute),
-    ("unexpected keyword argument", _no_keyword),
-    ("invalid keyword argument", _invalid_keyword),
-    ("HfArgumentParser", _unused_key),
-    ("positional argument", _positional),
-    ("() missing ", _not_given),
-    ("require", _demanded),
-)

@@ -1,7 +1,5 @@
 """The lines of a traceback that say where: which file of which package, and the statement that failed there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -45,11 +43,6 @@ def module_of(path: str) -> str:
     return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
 
 
-def frames_of(lines: Sequence[str]) -> list[Frame]:
-    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
-    return list(_frames(lines))
-
-
 def imported_in(code: str) -> str:
     """The absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
@@ -61,7 +54,8 @@ def pointed_at(lines: Sequence[str]) -> str:
     return next((arrow[2].strip() for line in lines if (arrow := _ARROW.match(line.strip()))), "")
 
 
-def _frames(lines: Sequence[str]) -> Iterator[Frame]:
+def frames_of(lines: Sequence[str]) -> Iterator[Frame]:
+    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
         found = _PYTHON.search(line) or _IPYTHON.search(line)
         if found is not None:

@@ -4,8 +4,6 @@ The last error is the one that ended the run. It is looked behind when it only p
 launchers, errors that a package raises from another one, and the lines of lazy packages.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -59,7 +57,7 @@ def read_error(text: str) -> Reading:
     failure = failure_of(chosen.message)
     start = _start_of(chosen.line, errors, lines)
     block = lines[start : chosen.line]
-    frames = frames_of(block)
+    frames = list(frames_of(block))
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
     statements = tuple(filter(None, map(imported_in, [frame.code for frame in frames] or lines[: chosen.line])))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 __all__ = ["compare", "dotted", "rank", "same_start"]
 
+_COMPARISONS = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 _DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,7}\Z")
 
 
@@ -29,15 +31,7 @@ def rank(text: str) -> tuple[int, ...]:
 
 def compare(left: Any, operator: str, right: Any) -> bool:
     """``left operator right`` for one of the operators ``== != >= <= > <``."""
-    if operator == "==":
-        return bool(left == right)
-    if operator == "!=":
-        return bool(left != right)
-    if operator == ">=":
-        return bool(left >= right)
-    if operator == "<=":
-        return bool(left <= right)
-    return bool(left > right) if operator == ">" else bool(left < right)
+    return bool(_COMPARISONS[operator](left, right))
 
 
 def same_start(one: str, other: str, parts: int) -> bool:

@@ -12,29 +12,28 @@ def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
     when none has. An upper bound is the next version of the list, or the first of its minor where the list has none
     of that minor before it: of those between it is not known whether they have it. There is none above the last."""
     spans: list[str] = []
-    start: int | None = None
-    for place in range(len(versions) + 1):
-        holds = place < len(versions) and has[place]
-        if holds and start is None:
-            start = place
-        if not holds and start is not None:
-            low = [f">={_short(versions[start])}"] if start else []
-            high = [f"<{_bound(versions[place - 1], versions[place])}"] if place < len(versions) else []
-            spans.append(",".join(low + high))
-            start = None
+    for span in _spans(has):
+        low = [f">={_short(versions[span.start])}"] if span.start else []
+        high = [f"<{_bound(versions[span.stop - 1], versions[span.stop])}"] if span.stop < len(versions) else []
+        spans.append(",".join(low + high))
     return " or ".join(spans) if spans else None
 
 
 def nearest_span(has: Sequence[bool], at: int) -> range:
     """The places of the unbroken row of true ones that is nearest to a place, the later of two that are equally near;
     empty when none is true."""
+    return min(reversed(_spans(has)), key=lambda span: max(span.start - at, at - span[-1], 0), default=range(0))
+
+
+def _spans(has: Sequence[bool]) -> list[range]:
+    """The places of each unbroken row of true ones."""
     spans: list[range] = []
     for place, holds in enumerate(has):
         if holds and spans and spans[-1].stop == place:
             spans[-1] = range(spans[-1].start, place + 1)
         elif holds:
             spans.append(range(place, place + 1))
-    return min(reversed(spans), key=lambda span: max(span.start - at, at - span[-1], 0), default=range(0))
+    return spans
 
 
 def _bound(last: str, following: str) -> str:

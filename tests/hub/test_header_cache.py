@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from small_models import header
 
 from envdoctor.hub.header_cache import HeaderCache
+from envdoctor.text.cache import sealed
 
 OID = "sha256:" + "ab" * 32
 
@@ -70,7 +70,7 @@ def test_changed_entries_are_ignored(tmp_path_factory, noise, at):
 def test_an_entry_that_grows_without_end_is_ignored(cache, tmp_path):
     cache.put(OID, header())
     bomb = zlib.compress(bytes(110 << 20), 1)
-    entry(tmp_path).write_bytes(hashlib.sha256(b"").digest() + bomb)
+    entry(tmp_path).write_bytes(sealed(bomb))
     assert cache.get(OID) is None
 
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
-from envdoctor.hub.pickle_reading import described
+from envdoctor.hub.pickle_reading import Checkpoint, Clock, described
 from envdoctor.hub.pickle_scan import scan_pickle
 from envdoctor.hub.snapshot import Unread
-from envdoctor.hub.torch_zip import Checkpoint, Clock, read_checkpoint
+from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.knowledge.toml_files import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]

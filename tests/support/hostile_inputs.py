@@ -31,8 +31,9 @@ from envdoctor.observe.code.reading import read_uses
 from envdoctor.observe.documents.facts_file import read_facts_file
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+from envdoctor.observe.recipe.files import RecipeFileError
 from envdoctor.observe.recipe.reading.calls import calls_of
-from envdoctor.observe.recipe.recipe import RecipeFileError, read_recipe
+from envdoctor.observe.recipe.recipe import read_recipe
 from envdoctor.observe.source.reading import followed
 from envdoctor.probe.recording import RecordingError, read_recording
 from envdoctor.revision.settings.parts.flat_keys import flatten

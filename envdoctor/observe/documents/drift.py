@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
+from envdoctor.text.listed import listed
 
 __all__ = ["drift_between", "to_compare"]
 
@@ -60,7 +62,7 @@ def drift_between(
         else:
             value = _raw_parsed(registry.find(key), first.get(key))
         shared.append(Fact(key, value, "the facts files", "given"))
-    reason = f"not every fact is known on {_node_names(sorted(unknown))}" if unknown else None
+    reason = f"not every fact is known on {listed(sorted(unknown), _NAMED)}" if unknown else None
     return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
 
 
@@ -112,23 +114,13 @@ def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
     counted = {value: sum(ranks.get(node, 1) for node in nodes) for value, nodes in by_value.items()}
     first, *others = sorted(by_value.items(), key=lambda entry: (-counted[entry[0]], entry[0]))
     unit = "ranks" if ranks else "nodes"
-    words = [f"{first[0]}: {_node_names(first[1]) if len(first[1]) == 1 else f'{counted[first[0]]} {unit}'}"]
-    words += [f"{value}: {_node_names(nodes)}" for value, nodes in others[: _VALUES - 1]]
+    words = [f"{first[0]}: {listed(first[1], _NAMED) if len(first[1]) == 1 else f'{counted[first[0]]} {unit}'}"]
+    words += [f"{value}: {listed(nodes, _NAMED)}" for value, nodes in others[: _VALUES - 1]]
     rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
     return "; ".join([*words, *([f"{len(rest)} other values: {sum(rest)} {unit}"] if rest else [])])
-
-
-def _node_names(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _agreement(values: set[str]) -> int:
     """How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03."""
     numbers = [re.findall(r"\d+", value.partition("+")[0]) for value in values]
-    count = 0
-    for parts in zip(*numbers, strict=False):
-        if len(set(parts)) > 1:
-            break
-        count += 1
-    return count
+    return len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))

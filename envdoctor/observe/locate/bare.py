@@ -156,8 +156,7 @@ def _demand_folder(folder: str, option: str) -> None:
     except NotADirectoryError:
         raise EnvironmentNotFound(f"{option}: {folder} is not a folder") from None
     except (OSError, ValueError) as error:
-        why = because_of(error) if isinstance(error, OSError) else str(error)
-        raise EnvironmentNotFound(f"{option}: {folder} cannot be listed: {why}") from None
+        raise EnvironmentNotFound(f"{option}: {folder} cannot be listed: {because_of(error)}") from None
 
 
 def _owner(folder: str, files: Files) -> Installation | None:

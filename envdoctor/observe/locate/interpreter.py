@@ -1,7 +1,5 @@
 """Asking an interpreter for its version and prefix: the last resort, for what its files do not tell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

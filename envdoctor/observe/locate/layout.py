@@ -50,3 +50,8 @@ class Layout(NamedTuple):
     import_lines: tuple[tuple[str, str], ...] = ()
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def has_finder(self) -> bool:
+        """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable install's finder)."""
+        return any("finder" in line or "__editable__" in file for file, line in self.import_lines)

@@ -1,7 +1,5 @@
 """The version of an installation's interpreter, from files that carry it."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.observe.machine.reading import proc_driver
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import read_text
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 

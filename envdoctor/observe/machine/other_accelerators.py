@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import Fact
 from envdoctor.observe.machine.reading.proc_driver import driver_traces
 from envdoctor.observe.machine.reading.text_file import names
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.observe.request import Request
 from envdoctor.text.redact import without_credentials, without_url_credentials
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "observe"]
 

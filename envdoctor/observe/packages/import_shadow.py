@@ -147,10 +147,7 @@ def _importing(package: str, through: Iterable[str], folder: str, files: Files) 
     imports = re.compile(rf"^(?:from|import)[ \t]+{package.replace('-', '_')}\b", re.MULTILINE)
     words = re.compile(rf"\b(?:{'|'.join(through)})\b") if through else None
     for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
-        try:
-            text = files.text(os.path.join(folder, name), _LIMIT)
-        except OSError:
-            continue
+        text = files.text_or_empty(os.path.join(folder, name), _LIMIT)
         if imports.search(text) and (words is None or words.search(text)):
             return name
     return ABSENT
@@ -160,10 +157,4 @@ def _is_checkout(folder: str, name: str, files: Files) -> bool:
     """Whether the folder is the source of this very package: its examples are run from there on purpose."""
     spelled = re.escape(name).replace(r"\-", "[-_.]")
     named = re.compile(rf"""(?i)\bname\s*=\s*["']?{spelled}["']?\s*(?:[,#)\r\n]|\Z)""")
-    for file in _PROJECT_FILES:
-        try:
-            if named.search(files.text(os.path.join(folder, file), 1 << 17)):
-                return True
-        except OSError:
-            continue
-    return False
+    return any(named.search(files.text_or_empty(os.path.join(folder, file), 1 << 17)) for file in _PROJECT_FILES)

@@ -59,7 +59,11 @@ def _needs(metadata: str, files: Files) -> tuple[str, str] | None:
     from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 
     found: list[tuple[str, str]] = []
-    for one in listed_libraries(metadata, files)[:_MOST]:
+    try:
+        listed = listed_libraries(metadata, files)
+    except OSError:
+        return None
+    for one in listed[:_MOST]:
         try:
             with ElfFile(os.path.join(os.path.dirname(metadata), *one.name.split("/")), files) as file:
                 versions = [match[1] for version in file.versions() if (match := _VERSION.match(version))]

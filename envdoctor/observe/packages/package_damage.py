@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
@@ -62,7 +63,9 @@ def observe(request: Request) -> list[Fact]:
         gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
         if not gone and item.get("tags") and item.get("installer") in _EXACT:
-            listed = listed_libraries(str(item["path"]), layout.files)
+            listed: list[Listed] = []
+            with suppress(OSError):
+                listed = listed_libraries(str(item["path"]), layout.files)
             lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
             if not of_torch:
                 found += _against_list(item, listed, name in stack, name in extensions, layout.files)
@@ -168,10 +171,7 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
     for folder in layout.site_packages:
         for entry in layout.files.names_or_none(folder):
             if entry.endswith(".egg-link"):
-                try:
-                    line = layout.files.text(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-                except OSError:
-                    continue
+                line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
                 name = normalise(entry.removesuffix(".egg-link"))
                 item: _Item = {"name": name, "version": Unknown("its metadata is gone with its source")}
                 yield from _gone_with(item, line, modules.get(name), layout, cwd)
@@ -187,7 +187,7 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
     # The paths in a bare folder may be of another machine.
     if layout.kind == "path" or not os.path.isabs(source) or here or _elsewhere(name, layout):
         return
-    if _is_gone(layout.files.inside(source), layout.files):
+    if layout.files.is_gone(layout.files.inside(source)):
         yield _record(item, "source-gone", source[:400], fails=module is not None)
 
 
@@ -241,16 +241,6 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
                 if not own and _unlisted([f"{name}/"], dists, layout.files):
                     item: _Item = {"name": package, "version": Unknown("it is not installed")}
                     yield _record(item, "left-behind", path, fails=False)
-
-
-def _is_gone(path: str, files: Files) -> bool:
-    try:
-        files.status(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def _few(names: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,14 +152,8 @@ def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Va
     except OSError as error:
         return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), origin
     # A link whose file is gone is listed all the same, so that the name alone is not enough.
-    return (
-        tuple(
-            f"torch/lib/{name}"
-            for name in listed
-            if name not in there or _is_gone(os.path.join(libraries, name), files)
-        ),
-        origin,
-    )
+    gone = (name for name in listed if name not in there or files.is_gone(os.path.join(libraries, name)))
+    return tuple(f"torch/lib/{name}" for name in gone), origin
 
 
 def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
@@ -168,17 +161,8 @@ def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
     (conda-forge and Linux distributions keep both elsewhere.)"""
     libraries = os.path.join(folder, "torch", "lib")
     there = files.names_or_none(libraries)
-    gone = [name for name in _TOGETHER if name not in there or _is_gone(os.path.join(libraries, name), files)]
+    gone = [name for name in _TOGETHER if name not in there or files.is_gone(os.path.join(libraries, name))]
     return tuple(f"torch/lib/{name}" for name in gone) if len(gone) == 1 else ()
-
-
-def _is_gone(path: str, files: Files) -> bool:
-    """Whether nothing is there; what is no file is another matter (``torch.damaged_files``)."""
-    try:
-        files.status(path)
-    except OSError as error:
-        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-    return False
 
 
 def _listed_libraries(record: Iterable[bytes]) -> list[str]:

@@ -1,12 +1,9 @@
 """The files of a recipe: those that were given and those that they name, each read and taken apart."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.observe.errors import ObservationError
@@ -14,8 +11,7 @@ from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
-from envdoctor.text.documents import read_bounded
-from envdoctor.text.files import because_of
+from envdoctor.text.documents import content_of, text_of
 
 __all__ = ["RecipeFile", "RecipeFileError", "command_parts", "python_calls", "read_files", "with_formats"]
 
@@ -83,20 +79,10 @@ def _taken_apart(
 
 
 def _parts(path: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
-    try:
-        content = read_bounded(Path(path), _LARGEST)
-    except OSError as error:
-        raise RecipeError(f"cannot be read: {because_of(error)}") from None
-    if content is None:
-        raise RecipeError(f"is larger than {_LARGEST >> 20} MiB, and no recipe is")
+    content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
         return python_calls(content, path.endswith(".ipynb"))
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"is not text in UTF-8 (byte {error.start})") from None
-    if "\0" in text:
-        raise RecipeError("is not text but binary")
+    text = text_of(content, RecipeError)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
     return command_parts(text, formats, kinds)

@@ -1,7 +1,5 @@
 """The formats of recipes, from the table recipe-formats: which keys each has, and what they mean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple

@@ -1,18 +1,16 @@
 """``--recipe FILE``: the normalised recipe as facts, each with the line that says it or the default that holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.observe.recipe.completing import complete
-from envdoctor.observe.recipe.files import RecipeFile, RecipeFileError, read_files
+from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.statements import Statements
 
-__all__ = ["Recipe", "RecipeFileError", "kinds_of", "read_recipe", "recipe_of"]
+__all__ = ["Recipe", "kinds_of", "read_recipe", "recipe_of"]
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")

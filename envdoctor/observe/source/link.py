@@ -125,9 +125,7 @@ def _question(
         "platform": "linux" if place.kind == "root" else request.platform,
         "versions": dict(versions),
         "owners": dict(owners),
-        "complete": dists.incomplete is None
-        and place.incomplete is None
-        and not any(_is_finder(*one) for one in place.import_lines),
+        "complete": dists.incomplete is None and place.incomplete is None and not place.has_finder,
         "followed": sorted(followed),
         "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
     }
@@ -137,11 +135,6 @@ def _in_pure_python(dists: Records) -> dict[str, Mapping[str, Value]]:
     """What would be imported of packages whose wheels fit everywhere, by name: nothing compiled holds their names."""
     pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
     return {str(item["name"]): item for item in pure if item.get("active") is not False}
-
-
-def _is_finder(file: str, line: str) -> bool:
-    """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable installation's finder)."""
-    return "finder" in line or "__editable__" in file
 
 
 class _Naming:

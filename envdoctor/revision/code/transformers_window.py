@@ -8,25 +8,26 @@ type. Names are looked up in the ledger of released packages. Files that did not
 is the same on both sides.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
-from envdoctor.revision.code.parts.transformers_releases import TransformersReleases
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
-from envdoctor.revision.short_text import listed
+from envdoctor.source.uses import Use
+from envdoctor.text.listed import listed
 from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
+from envdoctor.versions.spans import spell_spans
 
 __all__ = ["AREA", "compare", "wants"]
 
@@ -101,7 +102,7 @@ def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> list[_
     sources, unread = read_sources(snapshot, [path for path in present if path not in _CONFIGS])
     if unread:
         return unread[0]
-    known = TransformersReleases(matrix.ledger)
+    known = _Releases(matrix.ledger)
     for source, code in zip(sources, parse(sources), strict=True):
         if isinstance(code, Unread):
             return code
@@ -148,3 +149,35 @@ def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Dema
             if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
                 what = f"{called}({wanted}=…)" if wanted else called
                 yield _Demand(parse_ranges(row["releases"]), f"{what} is in {row['releases']}", path)
+
+
+class _Releases:
+    """The transformers releases by the ledger: of each minor (``4.36``) the last one that was read."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._released = ledger, ledger.package("transformers")
+        read = self._released.read if self._released is not None else ()
+        self._last = {".".join(version.split(".")[:2]): version for version in read}
+
+    def needed(self, uses: Iterable[Use]) -> dict[str, str]:
+        """What a file takes whenever it is loaded, where not all releases have it, with those that do, such as
+        ``>=4.36,<5.0``. What none has may be newer: its module counts."""
+        found: dict[str, str] = {}
+        for use in uses:
+            if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
+                continue
+            having = self._having(Asked(use.module, use.name, use.keyword))
+            having = having if any(having) else self._having(Asked(use.module))
+            what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
+            found[what] = spell_spans(list(self._last), having) or ""
+        return {what: releases for what, releases in found.items() if releases}
+
+    def _having(self, asked: Asked) -> list[bool]:
+        """Whether each of the releases has it. One that cannot tell is like the one before it."""
+        known: list[bool] = []
+        for version in self._last.values():
+            assert self._released is not None
+            lacking = answer(self._ledger, self._released, asked, version, lambda _: None)
+            unsure = isinstance(lacking, Unknown)
+            known.append(known[-1] if unsure and known else not isinstance(lacking, Lacking))
+        return known

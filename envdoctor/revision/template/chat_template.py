@@ -14,8 +14,6 @@ Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, 
                                  attributes, is not valid); ``after`` says why
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping
 from typing import NamedTuple

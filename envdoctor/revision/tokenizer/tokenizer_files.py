@@ -24,8 +24,6 @@ Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key)
                                as in config
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -12,13 +12,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from envdoctor.hub.pickle_scan import COMPUTED_NAME
+from envdoctor.hub.pickle_machine import COMPUTED_NAME
+from envdoctor.hub.pickle_reading import Checkpoint
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.hub.torch_zip import Checkpoint, read_checkpoint
+from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.file_sets import main_set, weight_sets
+from envdoctor.text.listed import listed
 
 __all__ = ["AREA", "Globals", "compare", "wants"]
 

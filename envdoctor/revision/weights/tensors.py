@@ -14,15 +14,12 @@ Kinds of changes, all in the area ``weights``:
 * ``set-added``, ``set-removed``, ``set-replaced`` (another format is loaded now), ``opaque-changed`` (GGUF, ONNX, …).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.amounts import Amount, amounts_of, gigabytes, parameters_in
 from envdoctor.revision.weights.parts.file_sets import Shared, main_set, shared_files, weight_paths, weight_sets
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
@@ -30,6 +27,7 @@ from envdoctor.revision.weights.parts.layouts import Layout, read_pickled, read_
 from envdoctor.revision.weights.parts.plan import SetPair, moved_files, plan
 from envdoctor.revision.weights.parts.safetensors_releases import dtype_releases, needs_changes, needs_of, newest_need
 from envdoctor.revision.weights.parts.shard_index import check_index, index_path
+from envdoctor.text.listed import listed
 
 __all__ = ["AREA", "compare", "wants"]
 

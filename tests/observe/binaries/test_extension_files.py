@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.observe.binaries.reading.extension_files import MOST_FILES, _ending_in, compiled_files
+from envdoctor.observe.binaries.reading.extension_files import MOST_FILES, compiled_files
+from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.text.files import Files
 
 
@@ -31,10 +32,12 @@ def test_a_list_of_megabytes_of_endings_is_done_with(tmp_path, flood):
 
 
 @pytest.mark.parametrize(("length", "found"), [(400, True), (401, False)])
-def test_a_name_is_read_up_to_its_limit(length, found):
-    line = f"{'n' * length}.so,,\n".encode()
-    for record in (line, b"x.py,,\n" + line):
-        assert [len(entry) for entry in _ending_in(record, b".so")] == ([length + 3] if found else [])
+def test_a_name_is_read_up_to_its_limit(tmp_path, length, found):
+    for number, before in enumerate((b"", b"x.py,,\n")):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "RECORD").write_bytes(before + f"{'n' * (length - 3)}.so,,\n".encode())
+        entries = listed_libraries(str(tmp_path / f"{number}"), Files())
+        assert [len(entry.name) for entry in entries] == ([length] if found else [])
 
 
 def test_more_compiled_files_than_are_read_are_said(tmp_path):

@@ -60,6 +60,15 @@ def test_an_extension_module_that_is_gone_ends_the_import(tokenizers, site, dama
     assert damage() == [("tokenizers", "files-gone", EXTENSION, True)]
 
 
+def test_a_module_of_windows_that_is_gone_ends_the_import(wheel, site, damage):
+    module = "tokenizers/tokenizers.cp311-win_amd64.pyd"
+    wheel(
+        "tokenizers", "0.22.1", {"tokenizers/__init__.py": b"", module: b"MZ", "tokenizers/a.dll": b"MZ"}, compiled=True
+    )
+    (site / module).unlink()
+    assert damage() == [("tokenizers", "files-gone", module, True)]
+
+
 def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
     wheel("tokenizers", "0.22.1", {"tokenizers/__init__.py": b"", EXTENSION: ELF * 100}, compiled=True)
     (site / EXTENSION).write_bytes(ELF)

@@ -12,10 +12,11 @@ from envdoctor.facts.registry import parse_value, unlisted
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, spell
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.observe.recipe.files import RecipeFileError
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.reading.part import RecipeError
 from envdoctor.observe.recipe.reading.script import read_script
-from envdoctor.observe.recipe.recipe import RecipeFileError, read_recipe
+from envdoctor.observe.recipe.recipe import read_recipe
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -233,6 +234,11 @@ def test_aliases_and_merges_are_followed(tmp_path):
     assert value(recipe, "zero_stage") == 1
 
 
+def test_a_recipe_in_utf_16_is_read_as_powershell_writes_it(tmp_path):
+    recipe = written(tmp_path, "output_dir: a\nbf16: true\neval_steps: 5\n".encode("utf-16"))
+    assert value(recipe, "eval_steps") == 5
+
+
 # --- hostile files ---------------------------------------------------------------------------------------------------
 
 BOMB = "a0: &a0 {k: v}\n" + "".join(
@@ -250,7 +256,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", "a: [1\nb: 2\n", "is not YAML: line 2"),
         ("a.json", '{"a": 1,, }', "is not JSON: line 1"),
         ("a.yaml", "[" * 100_000, "is nested too deeply"),
-        ("a.yaml", b"\xff\xfe\x00", "is not text in UTF-8 (byte 0)"),
+        ("a.yaml", b"\xff\x00", "is not text in UTF-8 (byte 0)"),
         ("a.yaml", b"a: \0\n", "is not text but binary"),
         ("a.yaml", "a: " + "x" * (600 << 10), "is larger than 256 kB"),
         ("a.yaml", "hello: world\n", "is no recipe of a framework that is known"),

@@ -3,8 +3,6 @@
 What it says explains a finding; whether it fits is decided by its symbols where they can be read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

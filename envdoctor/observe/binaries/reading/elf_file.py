@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from types import TracebackType
 
 from envdoctor.text.files import Files
 
@@ -72,9 +71,7 @@ class ElfFile:
     def __enter__(self) -> ElfFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,7 +1,5 @@
 """Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

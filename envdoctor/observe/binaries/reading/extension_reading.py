@@ -1,7 +1,5 @@
 """What one package's compiled files ask for: symbols and libraries of torch, versions of the C and C++ libraries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

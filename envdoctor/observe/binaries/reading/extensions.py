@@ -16,6 +16,7 @@ from envdoctor.text.files import Files
 
 __all__ = ["read_extensions"]
 
+_COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 _Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
 
 
@@ -67,13 +68,7 @@ def _item(
         "package": name,
         "version": version,
         "python_tag": ", ".join(sorted({tag for _, file in found if (tag := python_tag(file))})) or ABSENT,
-        "problem": ABSENT,
-        "arch": ABSENT,
-        "glibc_needs": ABSENT,
-        "glibcxx_needs": ABSENT,
-        "unresolved": ABSENT,
-        "example": ABSENT,
-        "missing_library": ABSENT,
+        **dict.fromkeys(_COLUMNS, ABSENT),
         **columns,
     }
     said = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)

@@ -5,8 +5,6 @@ before, then DT_RPATH of the file that asks and of those that loaded it (unless 
 LD_LIBRARY_PATH, then its DT_RUNPATH (ld.so(8)). What torch loads by hand before is not known here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -41,7 +39,7 @@ class _Loaded(NamedTuple):
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
     needed: tuple[str, ...]
-    loader: _Loaded | None
+    loader: "_Loaded | None"
 
 
 class _Loader:

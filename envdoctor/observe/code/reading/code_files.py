@@ -1,7 +1,5 @@
 """Which files ``--code`` means: the scripts and notebooks of paths and folders, and the modules that are their own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple

@@ -61,11 +61,10 @@ def _owners(request: Request, installed: Collection[str]) -> Callable[[str], str
 def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
     """What the child is told, as JSON holds it."""
     place = request.place
-    finders = any("finder" in line or "__editable__" in file for file, line in place.import_lines)
     return {
         "folders": list(place.site_packages),
         "root": place.files.root,
-        "complete": dists.incomplete is None and place.incomplete is None and not finders,
+        "complete": dists.incomplete is None and place.incomplete is None and not place.has_finder,
         "uses": [
             [_plain(item[column]) for column in ("kind", "module", "name", "keyword", "parameters")] for item in asked
         ],

@@ -1,7 +1,5 @@
 """What files of Python code use, read by bounded children (``read_uses.py``), and as items of a fact."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
+from envdoctor.text.documents import content_of, text_of
+from envdoctor.text.listed import listed
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 
@@ -19,12 +21,12 @@ __all__ = [
     "counts",
     "exact",
     "left_out",
-    "line_of",
     "minor",
     "name_of",
     "place_in",
     "plain",
     "read_json",
+    "read_text",
     "version_at",
     "wheel_of",
     "with_python",
@@ -32,6 +34,8 @@ __all__ = [
 
 #: More than any environment has: the largest lock that was seen names 1,100.
 MOST_PACKAGES = 20_000
+#: Bytes: the largest lock that was seen has 3 MiB.
+_LARGEST = 16 << 20
 _OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
 
 
@@ -177,11 +181,9 @@ def read_json(text: str) -> Any:
 
 def left_out(names: list[str]) -> str:
     """A sentence about extras and groups that are not judged."""
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"extras and groups that nobody chose are left out: {', '.join(names[:6])}{more}"
+    return f"extras and groups that nobody chose are left out: {listed(names, 6)}"
 
 
-def line_of(text: str, needle: str) -> int:
-    """The line (from 1) of the first place where a document has these words; 0 when it has not."""
-    place = text.find(needle)
-    return text.count("\n", 0, place) + 1 if place >= 0 else 0
+def read_text(path: str) -> str:
+    """The text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
+    return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)

@@ -19,9 +19,10 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     counts,
     minor,
+    read_text,
     with_python,
 )
-from envdoctor.observe.documents.locks.text import read_text
+from envdoctor.text.listed import listed
 from envdoctor.versions.requirement import read_requirement
 
 __all__ = ["open_lock"]
@@ -103,10 +104,9 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger) -> tuple[FactSet, 
 
 
 def _depends(names: list[str], wish: Wish) -> str:
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
     options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
-    return f"whether {shown} would be installed depends on the target" + (f": {options}" if options else "")
+    return f"whether {listed(names, 3)} would be installed depends on the target" + (f": {options}" if options else "")
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, exact, wheel_of
-from envdoctor.observe.documents.locks.text import read_text
+from envdoctor.observe.documents.locks.lock import (
+    MOST_PACKAGES,
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    exact,
+    read_text,
+    wheel_of,
+)
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement

@@ -1,7 +1,5 @@
 """Lines of reports by the table ``report-forms``: labels with their values, and lines of one shape."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

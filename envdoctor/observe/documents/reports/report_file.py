@@ -1,7 +1,5 @@
 """Reading a pasted report: any mixture of what tools print, what people write, tracebacks and logs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

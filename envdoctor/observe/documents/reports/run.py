@@ -1,7 +1,5 @@
 """The run that a report describes: commands, configurations and Python code in it, read as recipes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress

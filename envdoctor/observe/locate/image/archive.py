@@ -5,8 +5,6 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md and layer
 https://github.com/moby/docker-image-spec/blob/main/spec.md
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -40,7 +38,7 @@ class Image(Files):
 
     __slots__ = ("_archive", "_folder", "_left", "machine", "variables")
 
-    def __init__(self, archive: _Archive) -> None:
+    def __init__(self, archive: "_Archive") -> None:
         """Raises what stands in ``BROKEN``, :class:`ImageUnreadable` and :class:`~envdoctor.text.files.Spent`."""
         self._archive, self._folder = archive, TemporaryDirectory(prefix="envdoctor-")
         super().__init__(os.path.join(self._folder.name, "root"), Budget())

@@ -4,8 +4,6 @@ Nothing is written before all layers are known but the contents of single files,
 followed in here, the way the image's own system would, so that no entry leads to another place of this machine.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tarfile

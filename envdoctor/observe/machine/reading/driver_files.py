@@ -1,20 +1,16 @@
 """The driver's libraries that a process would load: versions by file name, and whether cuda-compat is in front."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_module
 from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.system import is_wsl
+from envdoctor.observe.request import Request
 from envdoctor.versions.dotted import dotted
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "Library", "compat_library", "observe"]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.driver_files import compat_library
 from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, windows_library
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
+from envdoctor.observe.request import Request
 from envdoctor.versions.dotted import dotted
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
 
 __all__ = ["observe"]
 

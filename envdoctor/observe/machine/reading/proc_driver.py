@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
-
-if TYPE_CHECKING:
-    from envdoctor.observe.request import Request
+from envdoctor.observe.request import Request
 
 __all__ = ["KEYS", "WSL_LIBRARY", "driver_traces", "kernel_module", "observe", "windows_library"]
 

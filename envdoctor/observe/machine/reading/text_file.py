@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from envdoctor.text.files import Files
 
 __all__ = ["names", "read_text"]
@@ -20,14 +18,5 @@ def read_text(path: str, limit: int = 65536) -> str | None:
 
 
 def names(folder: str, limit: int = 4096) -> list[str]:
-    """Sorted names in a folder, at most ``limit``; empty when there is no such folder or it cannot be listed."""
-    found: list[str] = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if len(found) == limit:
-                    break
-                found.append(entry.name)
-    except (OSError, ValueError):
-        return []
-    return sorted(found)
+    """Sorted names in a folder, at most ``limit``; empty when there is none or it cannot be listed."""
+    return Files().names_or_none(folder)[:limit]

@@ -1,7 +1,5 @@
 """What ``--model`` means: a folder, or a repository whose files may be in the Hub cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -89,10 +89,7 @@ def _scan_egg(folder: str, files: Files, scan: FolderScan) -> None:
 
 def _follow_egg_link(folder: str, entry: str, files: Files, scan: FolderScan) -> None:
     """``setup.py develop``: the first line names the source folder, which a ``.pth`` line puts on the path."""
-    try:
-        line = files.text(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-    except OSError:
-        return
+    line = files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
     if line and "\0" not in line:
         target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
         scan.linked.append(os.path.normpath(target))

@@ -167,13 +167,9 @@ def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] =
     below ``[:marker]`` those for which the marker must hold, below ``[extra]`` (``[extra:marker]``) those of one."""
     if kind != "egg-info":
         return ()
-    try:
-        text = files.text(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT)
-    except OSError:
-        return ()
     found: list[str] = []
     extra, marker = "", ""
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, files.text_or_empty(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT).splitlines()):
         if line.startswith("["):
             name, _, marker = line.strip("[]").partition(":")
             extra = normalise(name.strip())
@@ -187,11 +183,7 @@ def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] =
 
 def _installer(path: str, files: Files) -> str | Absent | Unknown:
     try:
-        descriptor = files.open(f"{path}{os.sep}INSTALLER")
-        try:
-            content = os.read(descriptor, 64)
-        finally:
-            os.close(descriptor)
+        content = files.head(f"{path}{os.sep}INSTALLER", 64)
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError as error:
@@ -202,16 +194,14 @@ def _installer(path: str, files: Files) -> str | Absent | Unknown:
 def _editable(path: str, files: Files) -> bool | Unknown:
     """Whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
     try:
-        descriptor = files.open(f"{path}{os.sep}direct_url.json")
+        content = files.head(f"{path}{os.sep}direct_url.json", 1 << 16)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         return Unknown(f"direct_url.json cannot be read: {because_of(error)}")
-    os.close(descriptor)
     import json
 
     try:
-        said = json.loads(files.head(f"{path}{os.sep}direct_url.json", 1 << 16))
-        return said.get("dir_info", {}).get("editable", False) is True
-    except (OSError, ValueError, AttributeError, RecursionError):
+        return json.loads(content).get("dir_info", {}).get("editable", False) is True
+    except (ValueError, AttributeError, RecursionError):
         return Unknown("direct_url.json is not what PEP 610 describes")

@@ -22,11 +22,7 @@ def read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Proble
     if item.kind != "dist-info":
         return (), None
     try:
-        descriptor = files.open(f"{item.path}{os.sep}WHEEL")
-        try:
-            data = os.read(descriptor, _LIMIT)
-        finally:
-            os.close(descriptor)
+        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT)
     except OSError:
         return (), None
     if _FOR_ALL in data:

@@ -1,7 +1,5 @@
 """What the syntaxes of recipes have in common: settings with their lines, in the parts that a file has."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.observe.errors import ObservationError

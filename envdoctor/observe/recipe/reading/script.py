@@ -1,7 +1,5 @@
 """Shell scripts and command lines as commands: words with their lines, variables, arrays and here-documents put in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -160,7 +160,3 @@ def _parties(stop: Stop) -> tuple[str, str]:
 def _told(stop: Stop) -> dict[str, Any]:
     kind = "demand" if stop.kind == "raise" and stop.name.startswith("require_version") else stop.kind
     return {**stop._asdict(), "kind": kind, "text": stop.text[:_LONGEST]}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Changes of the code that transformers loads for a repository: the auto_map of its configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

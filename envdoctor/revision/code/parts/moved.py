@@ -1,7 +1,5 @@
 """Files and definitions that are the same under another name or in another place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

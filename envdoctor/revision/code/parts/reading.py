@@ -1,7 +1,5 @@
 """Python files of snapshots, read and parsed in bounded children; what cannot be parsed is unread, with the reason."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

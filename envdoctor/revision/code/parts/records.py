@@ -1,7 +1,5 @@
 """What is known of one Python file after it was parsed: the records that the child writes and the comparison reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

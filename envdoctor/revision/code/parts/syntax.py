@@ -1,7 +1,5 @@
 """Digests and short texts of syntax trees. Nothing here recurses: hostile trees are deep."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from hashlib import sha1

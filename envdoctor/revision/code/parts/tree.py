@@ -129,7 +129,8 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 def _function(scope: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Definition:
     decorators = tuple(exact(decorator) for decorator in node.decorator_list)
-    setter = next((text.rpartition(".")[2] for text in decorators if text in _accessors(node.name)), "")
+    accessors = [f"{node.name}.{kind}" for kind in ("setter", "deleter", "getter")]
+    setter = next((text.rpartition(".")[2] for text in decorators if text in accessors), "")
     starts = "init" in node.name or node.name.startswith("reset_")
     result = digest([node.body], creators_alike=starts, annotations=_annotations(node))
     parameters = tuple(_parameters(node.args))
@@ -153,10 +154,6 @@ def _annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr 
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     arguments += [argument for argument in (node.args.vararg, node.args.kwarg) if argument is not None]
     return [*(argument.annotation for argument in arguments), node.returns]
-
-
-def _accessors(name: str) -> tuple[str, ...]:
-    return (f"{name}.setter", f"{name}.deleter", f"{name}.getter")
 
 
 def _call(node: ast.Call) -> Call:

@@ -1,7 +1,5 @@
 """Files of settings (JSON objects) of one area, compared key by key under canonical names."""
 
-from __future__ import annotations
-
 import fnmatch
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +12,14 @@ from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.settings.parts.defaults import MISSING, default_of, same
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
-from envdoctor.revision.settings.parts.quantization import KEY, is_part, summary
 from envdoctor.revision.short_text import short
 
 __all__ = ["Names", "compare_files", "compare_settings", "names_of", "repeated_keys"]
 
 _MOST_FILES = 30
 _MOST_KEYS = 5_000
+#: The canonical key; compression_config is an older spelling of it.
+_QUANTIZATION = "quantization_config"
 #: Kinds that leave a file equal in meaning.
 _HARMLESS = ("noise", "implicit", "without-effect", "key-renamed")
 
@@ -112,14 +111,14 @@ def repeated_keys(names: Names, before: JsonObject, after: JsonObject) -> Iterat
 
 def compare_settings(names: Names, one: Mapping[str, Setting], two: Mapping[str, Setting]) -> Iterator[Change]:
     """The changes between two flat configurations, in the order of the new file, what is gone at the end."""
-    before_whole, after_whole = summary(one), summary(two)
+    before_whole, after_whole = _quantization(one), _quantization(two)
     whole = (before_whole is None) != (after_whole is None)
     if whole:
         kind = "quantization-added" if before_whole is None else "quantization-removed"
-        yield names.change(kind, KEY, before_whole, after_whole)
+        yield names.change(kind, _QUANTIZATION, before_whole, after_whole)
     for name in dict.fromkeys([*two, *one]):
         before, after = one.get(name), two.get(name)
-        if whole and is_part(name):
+        if whole and _is_of_quantization(name):
             continue
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
@@ -173,3 +172,25 @@ def _without_effect(names: Names, name: str, one: Mapping[str, Setting], two: Ma
     switch = f"{prefix}{dot}use_sliding_window"
     values = [flat[switch].value if switch in flat else names.default(switch, flat) for flat in (one, two)]
     return "without-effect" if all(value is False for value in values) else None
+
+
+def _is_of_quantization(name: str) -> bool:
+    """Whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
+    return f".{_QUANTIZATION}." in f".{name}"
+
+
+def _quantization(flat: Mapping[str, Setting]) -> str | None:
+    """Method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``); None without one."""
+    inside = {}
+    for name, setting in flat.items():
+        if _is_of_quantization(name):
+            inside[f".{name}".rpartition(f".{_QUANTIZATION}.")[2]] = setting.value
+    if not inside:
+        return None
+    words = [short(inside.get("quant_method", "unnamed method"))]
+    words += [short(inside[key]) for key in ("fmt", "format", "quant_algo") if isinstance(inside.get(key), str)]
+    bits = inside.get("bits", inside.get("w_bit", 4 if inside.get("load_in_4bit") is True else None))
+    words += [f"{bits} bits"] if isinstance(bits, int) else []
+    sizes = [key for key in ("group_size", "weight_block_size") if inside.get(key) is not None]
+    words += [f"{key} {short(inside[key])}" for key in sizes]
+    return short(", ".join(words))

@@ -1,7 +1,5 @@
 """Configurations as flat tables under canonical names, so that two spellings of one setting compare equal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The fixed suite of conversations that chat templates are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Rendering one chat template for the whole suite, in a bounded child."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -33,7 +31,7 @@ class Rendered(NamedTuple):
     refused: str | None = None
     problem: str | None = None
 
-    def same(self, other: Rendered) -> bool:
+    def same(self, other: "Rendered") -> bool:
         """Whether both are the same text, or both refuse, or both fail in the same way."""
         if self.text is not None or other.text is not None:
             return self.digest == other.digest

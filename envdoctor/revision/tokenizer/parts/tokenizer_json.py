@@ -1,7 +1,5 @@
 """tokenizer.json of the tokenizers library: vocabulary, merges and the steps around them, compared part by part."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

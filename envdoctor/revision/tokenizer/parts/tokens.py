@@ -1,7 +1,5 @@
 """Added tokens of a tokenizer: which there are, at which ids, with which flags, and which play a part (eos, pad, …)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple

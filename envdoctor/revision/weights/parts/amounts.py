@@ -1,7 +1,5 @@
 """Counting what a set of weights holds: tensors, parameters and bytes, by dtype and by part of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

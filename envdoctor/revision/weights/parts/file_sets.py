@@ -1,7 +1,5 @@
 """The weight files of a repository, as sets that are loaded together, and which of them two snapshots share."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Mapping

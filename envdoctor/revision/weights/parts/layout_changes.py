@@ -1,19 +1,18 @@
 """The differences between two layouts of one set of weights, as changes: one line a cause, and one line a pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Change
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.amounts import gigabytes
 from envdoctor.revision.weights.parts.heads import compare_embeddings, head_changes, is_head
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.revision.weights.parts.name_patterns import Group, group, leaf, size_of, spell_shape
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
+from envdoctor.text.listed import listed
 
 __all__ = ["Differences", "compare_layouts"]
 
@@ -197,11 +196,5 @@ def _bytes(names: Iterable[str], layout: Layout) -> int:
 def _common(patterns: Iterable[str]) -> str:
     """The one pattern, or what all of them begin with and a star."""
     known = [pattern.split(".") for pattern in patterns]
-    if len(known) == 1:
-        return ".".join(known[0])
-    shared: list[str] = []
-    for parts in zip(*known, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join([*shared, "*"])
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*known, strict=False))
+    return ".".join(known[0] if len(known) == 1 else [*(parts[0] for parts in shared), "*"])

@@ -1,7 +1,5 @@
 """The tensors of weight files, read from their headers only: names, dtypes, shapes and the file of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from time import process_time
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Tensor names as patterns: running numbers become {i}, experts {e}, so that a layer is one line instead of sixty."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Which sets of weight files are compared with which, and which of their headers have to be read for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Which removed tensors live on under other names: by shape and running numbers, whole, split or fused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations

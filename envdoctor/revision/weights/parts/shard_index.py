@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.json_files import read_json
-from envdoctor.revision.short_text import listed
 from envdoctor.revision.weights.parts.file_sets import SetKey, missing_shards
 from envdoctor.revision.weights.parts.layouts import Layout
 from envdoctor.revision.weights.parts.name_patterns import group
+from envdoctor.text.listed import listed
 
 __all__ = ["check_index", "index_path"]
 

@@ -138,7 +138,7 @@ def test_a_list_of_powershell_is_utf_16(tmp_path):
         (b"a==1 \\\n" * 60_000, "has a line of more than 262,144 characters: 1"),
         (b"x" * (17 << 20), "is larger than 16 MiB, and no lock is"),
         (b"\x00" * 100, "is not text but binary"),
-        (b"\xff\xff\xff", "is not text in UTF-8"),
+        (b"\xff\xff\xff", "is not text in UTF-8 (byte 0)"),
         (b"# nothing\n", "names no package"),
         (b"!!!\n" * 1000, "names no package"),
         (b"x: [\n", "names no package"),
