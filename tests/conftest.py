@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -22,6 +23,17 @@ from envdoctor.knowledge.matrix import Matrix
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collecting makes a million objects that stay: the collector of garbage looks at none of them, then or later."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on it works as in any program."""
+    gc.freeze()
+    gc.enable()
 
 
 class Run(NamedTuple):
