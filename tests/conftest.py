@@ -68,6 +68,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def script(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``envdoctor`` for an interpreter of its own, with the compiled matrix as where it is installed."""
+    path = tmp_path_factory.mktemp("bin") / "envdoctor"
+    path.write_text(
+        "import pathlib, sys\nfrom envdoctor.knowledge import matrix\nfrom envdoctor.cli.main import main\n"
+        f"matrix._COMPILED = pathlib.Path({str(compiled)!r})\nsys.exit(main())\n"
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
 def forking(compiled: Path) -> Iterator[Forking]:
     """What starts ``envdoctor`` for :func:`run`."""
     forking = Forking(compiled)

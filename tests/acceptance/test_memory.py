@@ -95,7 +95,7 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) 
     assert section["serving"]["asked_gib"] == pytest.approx(45.6)
     assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.87}
     alone = ask("--gpu", "A6000", python=torch_python, **engine)
-    assert alone.returncode == 0 and "fits" in alone.stdout
+    assert alone.code == 0 and "fits" in alone.out
 
 
 @pytest.mark.parametrize(

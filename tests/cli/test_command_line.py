@@ -318,17 +318,6 @@ def test_an_acceptance_that_has_ended_is_said(check, run):
 # --- streams that go away ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def script(compiled, tmp_path_factory):
-    """envdoctor as it is installed: a script of an interpreter of its own, with the compiled matrix of a wheel."""
-    path = tmp_path_factory.mktemp("bin") / "envdoctor"
-    path.write_text(
-        "import pathlib, sys\nfrom envdoctor.knowledge import matrix\nfrom envdoctor.cli.main import main\n"
-        f"matrix._COMPILED = pathlib.Path({str(compiled)!r})\nsys.exit(main())\n"
-    )
-    return path
-
-
 @pytest.fixture
 def shell(script, tmp_path):
     """Run a line of a shell in which $ENVDOCTOR is the command."""
