@@ -82,6 +82,7 @@ def test_the_third_story_fits_only_while_checkpointing_works(predict: Predict) -
     assert [change["verdict"] for change in fused] == ["tight"]
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path) -> None:
     story = STORIES / "5" / "settings.jsonc"
