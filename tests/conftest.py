@@ -26,13 +26,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Collecting makes a million objects that stay: the collector of garbage looks at none of them, then or later."""
+    """Collecting makes objects that stay: the collector of garbage looks at none of them, then or later."""
     gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """From here on it works as in any program."""
+    """From here on it works, but rarely: tests read and parse much, and most of what they make is in no cycle."""
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     gc.enable()
 
 
