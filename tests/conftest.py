@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -22,6 +23,18 @@ from envdoctor.knowledge.matrix import Matrix
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collecting makes objects that stay: the collector of garbage looks at none of them, then or later."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on it works, but rarely: tests read and parse much, and most of what they make is in no cycle."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    gc.enable()
 
 
 class Run(NamedTuple):
@@ -53,6 +66,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     matrix_module._COMPILED = once(tmp_path_factory, "compiled", make)
     return matrix_module._COMPILED
+
+
+@pytest.fixture(scope="session")
+def script(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``envdoctor`` for an interpreter of its own, with the compiled matrix as where it is installed."""
+    path = tmp_path_factory.mktemp("bin") / "envdoctor"
+    path.write_text(
+        "import pathlib, sys\nfrom envdoctor.knowledge import matrix\nfrom envdoctor.cli.main import main\n"
+        f"matrix._COMPILED = pathlib.Path({str(compiled)!r})\nsys.exit(main())\n"
+    )
+    return path
 
 
 @pytest.fixture(scope="session")

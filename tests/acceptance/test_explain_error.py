@@ -147,8 +147,8 @@ def test_chinese(explain):
     assert "numpy <1.24 含有 numpy.float" in result.out and "改写为 float" in result.out
 
 
-def test_standard_input_is_read_within_bounds():
-    command = [sys.executable, "-m", "envdoctor", "explain", "--no-config", "--no-environment", "--error", "-"]
+def test_standard_input_is_read_within_bounds(script):
+    command = [sys.executable, str(script), "explain", "--no-config", "--no-environment", "--error", "-"]
     text = b"\xff\x00\x1b[31mnoise\n" * 700_000 + b"ModuleNotFoundError: No module named 'torch._six'\n"
     done = subprocess.run(command, input=text, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0 and b"torch <2.0 has torch._six" in done.stdout

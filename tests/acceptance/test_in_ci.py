@@ -90,20 +90,20 @@ def test_the_hook_runs_a_command_that_there_is() -> None:
         parsed([*shlex.split(hook["entry"]), *arguments][1:])
 
 
-def test_the_images_are_built_and_stopped_by_commands_that_there_are(tmp_path: Path) -> None:
+def test_the_images_are_built_and_stopped_by_commands_that_there_are(tmp_path: Path, script: Path) -> None:
     """The last step of the example runs; a pip that installs nothing stands in for the one that asks PyPI."""
     *_, step = (ROOT / "examples/ci/Dockerfile").read_text(encoding="utf-8").splitlines()
     (tmp_path / "train.yaml").write_text("model_name_or_path: zai-org/glm-4-9b-chat-hf\n")
     home = tmp_path / "home"
-    script = step.removeprefix("RUN ").replace("/tmp/envdoctor", shlex.quote(str(home)))
+    line = step.removeprefix("RUN ").replace("/tmp/envdoctor", shlex.quote(str(home)))
     (tmp_path / "python3").write_text(
         f'#!/bin/sh\n[ "$2" = venv ] || exec {sys.executable} "$@"\nmkdir -p "$3/bin" && cd "$3/bin" && echo : > pip\n'
-        f'printf \'#!/bin/sh\\nexec "{sys.executable}" -m envdoctor "$@"\\n\' > envdoctor && chmod +x pip envdoctor\n'
+        f'printf \'#!/bin/sh\\nexec "{sys.executable}" {script} "$@"\\n\' > envdoctor && chmod +x pip envdoctor\n'
     )
     (tmp_path / "python3").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     for more, code in ((" --exit-zero", 0), (" --require recipe.attn", 3)):
-        words = script.replace("--recipe", f"--no-config{more} --python {sys.executable} --recipe", 1)
+        words = line.replace("--recipe", f"--no-config{more} --python {sys.executable} --recipe", 1)
         words = words.replace('--python "$(command -v python3)" ', "", 1)
         environ = {**os.environ, "PATH": path}
         done = subprocess.run(["sh", "-c", words], cwd=tmp_path, env=environ, capture_output=True, check=False)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import validate
@@ -34,7 +33,7 @@ RECIPE = {
     "gradient_checkpointing": "false",
 }
 
-Ask = Callable[..., "subprocess.CompletedProcess[str]"]
+Ask = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +43,26 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ask(tmp_path: Path, kept: Path) -> Ask:
+def ask(run: Any, tmp_path: Path, kept: Path) -> Ask:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
 
-    def run(*arguments: str, python: str = sys.executable, **recipe: object) -> subprocess.CompletedProcess[str]:
+    def memory(*arguments: str, python: str = sys.executable, **recipe: object) -> Any:
         settings = [f"--set=recipe.{name}={value}" for name, value in {**RECIPE, **recipe}.items() if value]
-        command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu"]
         where = [] if "--model" in arguments else ["--model", str(tmp_path)]
-        command += [*where, "--python", python, *settings, *arguments]
-        environ = {**os.environ, "XDG_CACHE_HOME": str(kept), "COLUMNS": "200"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environ)
+        words = ["memory", "--no-config", "--no-gpu", *where, "--python", python, *settings, *arguments]
+        return run(*words, env={"XDG_CACHE_HOME": str(kept), "COLUMNS": "200"}, timeout=300)
 
-    return run
+    return memory
 
 
 @pytest.mark.torch
 def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
     answer = ask("--gpu-memory", "3", "--format", "json", python=torch_python, optimizer="adamw_torch")
-    report = json.loads(answer.stdout)
+    report = answer.json
     schema = Path(envdoctor.__file__).parent / "report" / "schemas" / "report.schema.json"
     validate(report, json.loads(schema.read_bytes()))
     section = report["sections"]["memory"]
-    assert (answer.returncode, section["verdict"], section["phase"]) == (1, "does-not-fit", "backward")
+    assert (answer.code, section["verdict"], section["phase"]) == (1, "does-not-fit", "backward")
     assert [finding["id"] for finding in report["findings"]] == ["does-not-fit"]
     assert sum(term["gib"] for term in section["terms"]) == pytest.approx(section["allocated_gib"], rel=0.01)
     fitting = {name for change in section["changes"] if change["verdict"] == "fits" for name in change["set"]}
@@ -75,17 +72,17 @@ def test_it_does_not_fit_and_what_would(ask: Ask, torch_python: str) -> None:
 @pytest.mark.torch
 def test_it_fits_and_the_bar_is_drawn(ask: Ask, torch_python: str) -> None:
     answer = ask("--gpu", "A6000", python=torch_python)
-    assert answer.returncode == 0
-    assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in answer.stdout
-    assert "free   |=" in answer.stdout and "the optimizer was not given: AdamW was taken" in answer.stdout
-    assert "放得下" in ask("--gpu", "A6000", "--lang", "zh", python=torch_python).stdout
+    assert answer.code == 0
+    assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in answer.out
+    assert "free   |=" in answer.out and "the optimizer was not given: AdamW was taken" in answer.out
+    assert "放得下" in ask("--gpu", "A6000", "--lang", "zh", python=torch_python).out
 
 
 @pytest.mark.torch
 def test_without_a_gpu_there_is_a_number_and_no_verdict(ask: Ask, torch_python: str) -> None:
     answer = ask(python=torch_python)
-    assert answer.returncode == 0 and "does not fit" not in answer.stdout
-    assert "no GPU is known, so whether it fits was not judged" in answer.stdout
+    assert answer.code == 0 and "does not fit" not in answer.out
+    assert "no GPU is known, so whether it fits was not judged" in answer.out
 
 
 @pytest.mark.torch
@@ -93,12 +90,12 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) 
     engine = dict.fromkeys(RECIPE, "") | {"framework": "vllm", "gpu_memory_utilization": 0.95}
     free = ["--gpu", "A6000", "--set", "gpu.free_gib=43", "--format", "json"]
     answer = ask(*free, python=torch_python, **engine)
-    section = json.loads(answer.stdout)["sections"]["memory"]
-    assert (answer.returncode, section["verdict"], section["phase"]) == (1, "does-not-fit", "start")
+    section = answer.json["sections"]["memory"]
+    assert (answer.code, section["verdict"], section["phase"]) == (1, "does-not-fit", "start")
     assert section["serving"]["asked_gib"] == pytest.approx(45.6)
     assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.87}
     alone = ask("--gpu", "A6000", python=torch_python, **engine)
-    assert alone.returncode == 0 and "fits" in alone.stdout
+    assert alone.code == 0 and "fits" in alone.out
 
 
 @pytest.mark.parametrize(
@@ -112,12 +109,12 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) 
 )
 def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, str], sentence: str) -> None:
     answer = ask("--gpu", "A6000", **recipe)
-    assert answer.returncode == 3
-    assert sentence in answer.stdout
+    assert answer.code == 3
+    assert sentence in answer.out
 
 
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
-    assert answer.returncode == 3 and "no config.json of nobody/nothing is on this machine" in answer.stdout
+    assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
     answer = ask("--gpu", "A6001")
-    assert answer.returncode == 2 and "no GPU of that name is known" in answer.stderr
+    assert answer.code == 2 and "no GPU of that name is known" in answer.err

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +16,21 @@ Predict = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def predict(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Predict:
-    environ = {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "PATH": "", "HOME": "/"}
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what traces say."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def predict(run: Any, torch_python: str, kept: Path) -> Predict:
+    environ = {"XDG_CACHE_HOME": str(kept), "PATH": "", "HOME": "/"}
 
     def ask(recipe: Path, model: str, *words: str) -> tuple[int, dict[str, Any]]:
-        command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu", "--python", torch_python]
-        command += ["--recipe", str(recipe), "--model", str(MODELS / model), "--format", "json", *words]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, env=environ)
-        assert run.returncode in (0, 1), run.stderr + run.stdout
-        section: dict[str, Any] = json.loads(run.stdout)["sections"]["memory"]
-        return run.returncode, section
+        command = ["memory", "--no-config", "--no-gpu", "--python", torch_python, "--recipe", str(recipe)]
+        done = run(*command, "--model", str(MODELS / model), "--format", "json", *words, env=environ, timeout=500)
+        assert done.code in (0, 1), done.err + done.out
+        section: dict[str, Any] = done.json["sections"]["memory"]
+        return done.code, section
 
     return ask
 
@@ -80,6 +82,7 @@ def test_the_third_story_fits_only_while_checkpointing_works(predict: Predict) -
     assert [change["verdict"] for change in fused] == ["tight"]
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path) -> None:
     story = STORIES / "5" / "settings.jsonc"
@@ -96,8 +99,7 @@ def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path
 
 
 @pytest.mark.parametrize("story", ["1/run.sh", "3/train_dpo.sh", "5/settings.jsonc"])
-def test_a_model_that_is_not_here_is_one_sentence(story: str) -> None:
-    command = [sys.executable, "-m", "envdoctor", "memory", "--no-config", "--no-gpu", "--gpu", "A100-80GB"]
-    run = subprocess.run([*command, "--recipe", str(STORIES / story)], capture_output=True, text=True, check=False)
-    assert run.returncode == 3
-    assert "is on this machine: give its folder, --model DIR" in " ".join(run.stdout.split())
+def test_a_model_that_is_not_here_is_one_sentence(run: Any, story: str) -> None:
+    done = run("memory", "--no-config", "--no-gpu", "--gpu", "A100-80GB", "--recipe", STORIES / story)
+    assert done.code == 3
+    assert "is on this machine: give its folder, --model DIR" in " ".join(done.out.split())

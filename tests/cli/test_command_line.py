@@ -318,34 +318,39 @@ def test_an_acceptance_that_has_ended_is_said(check, run):
 # --- streams that go away ------------------------------------------------------------------------------------------
 
 
-def shell(line, cwd, **more):
-    environ = {**os.environ, "ENVDOCTOR": f"{sys.executable} -m envdoctor", **more}
-    return subprocess.run(
-        ["bash", "-c", "set -o pipefail; " + line],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+@pytest.fixture
+def shell(script, tmp_path):
+    """Run a line of a shell in which $ENVDOCTOR is the command."""
+
+    def start(line):
+        return subprocess.run(
+            ["bash", "-c", "set -o pipefail; " + line],
+            cwd=tmp_path,
+            env={**os.environ, "ENVDOCTOR": f"{sys.executable} {script}"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return start
 
 
 @pytest.mark.parametrize("form", ["terminal", "json"])
-def test_a_reader_that_goes_away_does_not_change_the_exit_code(facts_file, tmp_path, form):
-    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} --format {form} | true", tmp_path)
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(shell, facts_file, form):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} --format {form} | true")
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_full_disk_is_said_and_never_a_pass(facts_file, tmp_path):
-    done = shell(f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})} > /dev/full", tmp_path)
+def test_a_full_disk_is_said_and_never_a_pass(shell, facts_file):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})} > /dev/full")
     assert done.returncode == 3
     assert done.stderr == "envdoctor: standard output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-"])
-def test_closed_streams_leave_the_exit_code(facts_file, tmp_path, closed):
-    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} {closed}", tmp_path)
+def test_closed_streams_leave_the_exit_code(shell, facts_file, closed):
+    done = shell(f"$ENVDOCTOR check --facts {facts_file(BROKEN)} {closed}")
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
@@ -384,11 +389,11 @@ def test_a_report_file_is_whole_and_standard_output_still_has_its_own(run, facts
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_being_asked_to_end_is_one_line(tmp_path, name):
+def test_being_asked_to_end_is_one_line(script, tmp_path, name):
     pipe = tmp_path / "facts.json"
     os.mkfifo(pipe)
     child = subprocess.Popen(
-        [sys.executable, "-m", "envdoctor", "check", "--facts", str(pipe)],
+        [sys.executable, str(script), "check", "--facts", str(pipe)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -400,11 +405,11 @@ def test_being_asked_to_end_is_one_line(tmp_path, name):
     assert (child.returncode, out, err.strip()) == (3, "", "envdoctor: interrupted")
 
 
-def test_under_nohup_a_terminal_that_closes_ends_nothing(facts_file, tmp_path):
+def test_under_nohup_a_terminal_that_closes_ends_nothing(script, facts_file, tmp_path):
     facts = Path(facts_file(BROKEN)).read_text()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    command = f"trap '' HUP; exec {sys.executable} -m envdoctor check --facts {pipe}"
+    command = f"trap '' HUP; exec {sys.executable} {script} check --facts {pipe}"
     child = subprocess.Popen(["/bin/sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     with open(pipe, "w") as file:  # opens as soon as envdoctor reads
         child.send_signal(signal.SIGHUP)
@@ -459,13 +464,15 @@ def test_nothing_in_the_working_directory_is_imported(run, trap, tmp_path, argum
 
 
 @pytest.mark.parametrize("path", ["", ":/nonexistent", ".", "{trap}", "/nonexistent:{trap}/"])
-def test_nor_through_pythonpath(trap, tmp_path, path):
+def test_nor_through_pythonpath(trap, compiled, tmp_path, path):
     """Nor from a folder that PYTHONPATH names: it serves the judged environment, and what is in it is not ours."""
     for name in ("re", "typing", "__future__"):  # the interpreter and a script's own first line take them from there
         (trap / f"{name}.py").unlink()
-    script = "import sys; from envdoctor.cli.main import main; sys.exit(main(['matrix', 'list']))"
     runner = tmp_path / "envdoctor-script"
-    runner.write_text(script)
+    runner.write_text(
+        "import sys\nfrom envdoctor.cli.main import main\nfrom envdoctor.knowledge import matrix\n"
+        f"matrix._COMPILED = type(matrix._COMPILED)({str(compiled)!r})\nsys.exit(main(['matrix', 'list']))\n"
+    )
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(runner)],
@@ -492,12 +499,12 @@ def test_without_its_dependencies_it_says_what_is_missing(tmp_path):
     assert done.stderr.startswith("envdoctor: click is not installed for ") and done.stderr.count("\n") == 1
 
 
-def test_a_working_directory_that_is_gone_is_no_obstacle(facts_file, tmp_path):
+def test_a_working_directory_that_is_gone_is_no_obstacle(shell, facts_file):
     path = facts_file(BROKEN)
     line = f"mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR check --facts {path} --format json"
-    done = shell(line, tmp_path)
+    done = shell(line)
     assert (done.returncode, done.stderr) == (1, "")
-    done = shell("mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR ignore x-ours --reason x", tmp_path)
+    done = shell("mkdir gone && cd gone && rmdir ../gone && $ENVDOCTOR ignore x-ours --reason x")
     assert done.returncode == 2 and "the working directory has been deleted" in done.stderr
 
 
@@ -519,10 +526,10 @@ def test_a_typo_gets_what_was_probably_meant(run, arguments, meant):
     assert "did you mean" in said.lower() and meant in said
 
 
-def test_facts_are_read_from_standard_input(facts_file):
+def test_facts_are_read_from_standard_input(script, facts_file):
     with open(facts_file(BROKEN), "rb") as document:
         done = subprocess.run(
-            [sys.executable, "-m", "envdoctor", "check", "--no-config", "--facts", "-", "--format", "json"],
+            [sys.executable, str(script), "check", "--no-config", "--facts", "-", "--format", "json"],
             stdin=document,
             capture_output=True,
             check=False,

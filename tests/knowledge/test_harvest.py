@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from harvesting.history import history
@@ -87,8 +90,8 @@ USER = {
 }
 
 
-@pytest.fixture
-def index() -> Iterator[SmallIndex]:
+@contextmanager
+def small_index() -> Iterator[SmallIndex]:
     """Three packages, one of them with sdists alone."""
     with SmallIndex() as index:
         for name in ("spade-0.9.0.tar.gz", "spade-1.1.0rc1-py3-none-any.whl", "spade-notes.txt"):
@@ -124,18 +127,41 @@ def written(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def spade(index: SmallIndex, tmp_path: Path) -> Released:
+def index() -> Iterator[SmallIndex]:
+    """An index that nobody has harvested."""
+    with small_index() as index:
+        yield index
+
+
+class First(NamedTuple):
+    """A harvest of everything: the folder of it, the index, and what was asked of that."""
+
+    folder: Path
+    index: SmallIndex
+    asked: list[str]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[First]:
+    """Tests read the folder and leave it as it is."""
+    folder = tmp_path_factory.mktemp("first")
+    with small_index() as index:
+        done = harvest(index, folder)
+        assert done.returncode == 0, done.stderr
+        yield First(folder, index, list(index.asked))
+
+
+@pytest.fixture
+def spade(first: First) -> Released:
     """A package as the harvest wrote it."""
-    done = harvest(index, tmp_path)
-    assert done.returncode == 0, done.stderr
-    for name, data in written(tmp_path).items():
+    for name, data in written(first.folder).items():
         assert list(complaints(name.removesuffix(".txt"), data)) == []
-    found = Ledger(tmp_path / "ledger").package("spade")
+    found = Ledger(first.folder / "ledger").package("spade")
     assert found is not None
     return found
 
 
-def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
+def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert [release[:6] for release in spade.releases] == [
         ("0.9.0", "2022-12-31", "", False, False, False),
         ("1.0.0", "2023-01-05", ">=3.8", True, True, False),
@@ -165,7 +191,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert spade.items("calls", "spade.handles:Handle.turn", "1.1.0") == ("1 hard=",)
     assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks", "torch>=2 @spade.checks")
     assert spade.spans("moved", "spade.digging:old_dig", "spade.extras:old_dig") == (("1.1.0", None),)
-    rake, bucket = (Ledger(tmp_path / "ledger").package(name) for name in ("rake", "bucket"))
+    rake, bucket = (Ledger(first.folder / "ledger").package(name) for name in ("rake", "bucket"))
     assert rake is not None and bucket is not None
     assert [release.read for release in rake.releases] == [False, True]
     assert rake.items("requires", "*", "0.1.1") == ('old; python_version < "3.9"', "torch")
@@ -175,8 +201,8 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, tmp_path: Path):
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
 
 
-def test_what_a_release_takes_of_others_is_written_by_what_people_import(spade: Released, tmp_path: Path):
-    peft = Ledger(tmp_path / "ledger").package("peft")
+def test_what_a_release_takes_of_others_is_written_by_what_people_import(first: First):
+    peft = Ledger(first.folder / "ledger").package("peft")
     assert peft is not None
     assert peft.items("takes", "peft", "0.17.0") == ("spade @peft", "spade:old_dig @peft")  # the rest all have
     assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
@@ -189,31 +215,28 @@ def test_names_that_are_not_recorded_are_unknown(spade: Released):
     assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
 
 
-def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(spade: Released, index: SmallIndex, tmp_path: Path):
-    before = written(tmp_path)
-    whole = [asked for asked in index.asked if not asked.endswith(".whl")]  # wheels are read by ranges
+def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(first: First, tmp_path: Path):
+    index, folder, before = first.index, tmp_path / "again", written(first.folder)
+    whole = [asked for asked in first.asked if not asked.endswith(".whl")]  # wheels are read by ranges
     assert len(whole) == len(set(whole)) == 6
+    shutil.copytree(first.folder, folder)
     index.asked.clear()
-    assert harvest(index, tmp_path, "spade", "rake").returncode == 0
-    assert written(tmp_path) == before and index.asked == []
+    assert harvest(index, folder, "spade", "rake").returncode == 0
+    assert written(folder) == before and index.asked == []
     index.wheel("spade", "1.2.0", "2023-05-05", NEW)
-    assert harvest(index, tmp_path, "spade", "--fresh").returncode == 0
+    assert harvest(index, folder, "spade", "--fresh").returncode == 0
     assert {asked.rpartition("/")[2] for asked in index.asked} == {"", "spade-1.2.0-py3-none-any.whl"}
-    assert b"\n1.2.0\t2023-05-05\t-\tmetadata\tread\n" in written(tmp_path)["spade.txt"]
+    assert b"\n1.2.0\t2023-05-05\t-\tmetadata\tread\n" in written(folder)["spade.txt"]
 
 
-def test_an_interrupted_harvest_goes_on_where_it_was(index: SmallIndex, tmp_path: Path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    for folder in (whole, parts):
-        folder.mkdir()
-    assert harvest(index, whole).returncode == 0
-    index.broken, index.asked[:] = r"spade-1\.1\.0-|rake-0\.1\.1", []
-    stopped = harvest(index, parts)
+def test_an_interrupted_harvest_goes_on_where_it_was(first: First, index: SmallIndex, tmp_path: Path):
+    index.broken = r"spade-1\.1\.0-|rake-0\.1\.1"
+    stopped = harvest(index, tmp_path)
     assert stopped.returncode == 1 and "start again to go on from here" in stopped.stderr
-    assert not (parts / "ledger" / "spade.txt").exists()
+    assert not (tmp_path / "ledger" / "spade.txt").exists()
     index.broken, index.asked[:] = "", []
-    assert harvest(index, parts).returncode == 0
-    assert written(parts) == written(whole)
+    assert harvest(index, tmp_path).returncode == 0
+    assert written(tmp_path) == written(first.folder)
     assert not any("/spade/" in asked or "spade-1.0." in asked for asked in index.asked)
 
 

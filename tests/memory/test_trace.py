@@ -7,9 +7,10 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from sharing import once
 
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.memory.closed_form import ClosedForm
@@ -69,51 +70,92 @@ def sizes(traces: list[Trace | str], tokens: int) -> list[float]:
     return [ClosedForm(trace, 1).at(1, tokens).size for trace in traces if isinstance(trace, Trace)]
 
 
-def test_two_depths_and_three_lengths_say_what_the_whole_says(place: Place) -> None:
-    lengths = (128, 64, 32)
-    alone = jobs({"lora": None}, {"lora": None, "full": True}, {"lora": None, "full": True, "tokens": [96]})
-    alone[0]["tokens"] = alone[1]["tokens"] = list(lengths)
-    short, full, between = Tracer(place, {"torch": None}, None).run(alone)
+#: What the tests below ask about, by name.
+ASKED = {
+    "depths": [
+        *jobs({"lora": None}, tokens=(128, 64, 32)),
+        *jobs({"lora": None, "full": True}, tokens=(128, 64, 32)),
+        *jobs({"lora": None, "full": True}, tokens=(96,)),
+    ],
+    "saving": jobs(
+        *(
+            {"lora": None, "attention": attention, "checkpointing": checkpointing}
+            for attention, checkpointing in (("eager", False), ("sdpa", False), ("sdpa", True), ("eager", True))
+        ),
+        data={**TINY, "vocab_size": 64},
+        tokens=(256,),
+    ),
+    "remote": jobs({}, data={"model_type": "chatglm", "auto_map": {"AutoModelForCausalLM": "modeling_chatglm.Chat"}}),
+    "kept": jobs({"training": False, "lora": None}),
+    "shipped": jobs(
+        {
+            "lora": {
+                **LORA,
+                "lora_dropout": 0.0,
+                "target_modules": "all-linear",
+                "modules_to_save": None,
+                "use_dora": None,
+            },
+            "amp": "bfloat16",
+        },
+        {"lora": None, "checkpointing": True},
+        data={**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14},
+        tokens=(512,),
+    ),
+}
+
+
+class Traced(NamedTuple):
+    """What one child said of all that is asked about, by the same names, and the cache that keeps it."""
+
+    found: Mapping[str, list[Trace | str]]
+    home: str
+
+
+@pytest.fixture(scope="module")
+def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    def make(scratch: Path) -> Traced:
+        there = Place(torch_python, os.environ, str(scratch), str(scratch), "")
+        home = str(scratch / "cache")
+        answers = iter(Tracer(there, VERSIONS, home).run([job for some in ASKED.values() for job in some]))
+        return Traced({name: [next(answers) for _ in some] for name, some in ASKED.items()}, home)
+
+    return once(tmp_path_factory, "traced", make)
+
+
+def test_two_depths_and_three_lengths_say_what_the_whole_says(traced: Traced) -> None:
+    short, full, between = traced.found["depths"]
     assert isinstance(short, Trace) and short.model["depths"] == [3, 4]
     assert sizes([short], 128) == pytest.approx(sizes([full], 128), rel=1e-3)
     assert sizes([short], 96) == pytest.approx(sizes([between], 96), rel=1e-3)
 
 
-def test_what_saves_memory_does(place: Place) -> None:
-    usual = {"lora": None, "attention": "eager", "config": {**TINY, "vocab_size": 64}, "tokens": [256]}
-    changes = [{}, {"attention": "sdpa"}, {"attention": "sdpa", "checkpointing": True}, {"checkpointing": True}]
-    eager, sdpa, both, checkpointing = sizes(
-        Tracer(place, {"torch": None}, None).run(jobs(*({**usual, **change} for change in changes))), 256
-    )
+def test_what_saves_memory_does(traced: Traced) -> None:
+    eager, sdpa, both, checkpointing = sizes(traced.found["saving"], 256)
     assert eager > sdpa > both and eager > checkpointing > both
 
 
-def test_a_type_that_transformers_does_not_have_is_refused_and_no_code_of_the_model_runs(place: Place) -> None:
-    remote = {"model_type": "chatglm", "auto_map": {"AutoModelForCausalLM": "modeling_chatglm.Chat"}}
-    (refused,) = Tracer(place, {"torch": None}, None).run(jobs({}, data=remote))
+def test_a_type_that_transformers_does_not_have_is_refused_and_no_code_of_the_model_runs(traced: Traced) -> None:
+    (refused,) = traced.found["remote"]
     assert isinstance(refused, str) and "no causal language model of the type chatglm" in refused
 
 
-def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(place: Place, tmp_path: Path) -> None:
-    home = tmp_path / "cache"
-    (asked,) = jobs({"training": False, "lora": None})
-    (fresh,) = Tracer(place, VERSIONS, str(home)).run([asked])
+def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(
+    traced: Traced, place: Place, tmp_path: Path
+) -> None:
+    (asked,), home = ASKED["kept"], traced.home
     nowhere = place._replace(python=str(tmp_path / "gone"))
-    assert Tracer(nowhere, VERSIONS, str(home)).run([asked]) == [fresh]
+    assert Tracer(nowhere, VERSIONS, home).run([asked]) == traced.found["kept"]
     for other in ({**VERSIONS, "torch": "2"}, {**VERSIONS, "torch": "1.dev0"}, {**VERSIONS, "torch": None}):
-        (missing,) = Tracer(nowhere, other, str(home)).run([asked])
+        (missing,) = Tracer(nowhere, other, home).run([asked])
         assert isinstance(missing, str) and missing.startswith("the model could not be traced")
-    (missing,) = Tracer(nowhere, VERSIONS, str(home)).run([{**asked, "batch": 2}])
+    (missing,) = Tracer(nowhere, VERSIONS, home).run([{**asked, "batch": 2}])
     assert isinstance(missing, str)
 
 
-def test_shipped_coefficients_say_what_the_trace_says(place: Place) -> None:
-    small = {**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14}
-    lora = {**LORA, "lora_dropout": 0.0, "target_modules": "all-linear", "modules_to_save": None, "use_dora": None}
-    asked = jobs({"lora": lora, "amp": "bfloat16"}, {"lora": None, "checkpointing": True}, data=small, tokens=(512,))
-    traces = Tracer(place, {"torch": None}, None).run(asked)
-    shipped = Shipped(load_matrix().table("memory-forms"), "5.23.0").run(asked)
-    assert sizes(shipped, 512) == pytest.approx(sizes(traces, 512), rel=0.03)
+def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
+    shipped = Shipped(load_matrix().table("memory-forms"), "5.23.0").run(ASKED["shipped"])
+    assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.03)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from known import given, judged
 from observing import shipped
@@ -23,6 +23,7 @@ __all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "se
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
+Name = TypeVar("Name")
 
 
 class Seen(NamedTuple):
@@ -65,10 +66,10 @@ def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
 
 
 #: What to run in one process, by a name of its own: the fault (None: none) and the jobs.
-Wanted = Mapping[str, tuple[str | None, Sequence[Job]]]
+Wanted = Mapping[Name, tuple[str | None, Sequence[Job]]]
 
 
-def planted(python: str, scratch: Path, wanted: Wanted) -> dict[str, list[Outcome]]:
+def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list[Outcome]]:
     """Run jobs with planted faults, one after another in one process; the outcomes by the same names."""
     each = [(name, fault, job) for name, (fault, jobs) in wanted.items() for job in jobs]
     tasks = []
@@ -76,7 +77,7 @@ def planted(python: str, scratch: Path, wanted: Wanted) -> dict[str, list[Outcom
         task = job.task()
         tasks.append(task._replace(script="faulty.py", job={**task.job, "probe": job.probe, "fault": fault}))
     place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
-    found: dict[str, list[Outcome]] = {}
+    found: dict[Name, list[Outcome]] = {}
     for (name, _, job), answer in zip(each, run_in_target(tasks, place), strict=True):
         assert answer.ending == "ok", (name, job.label, answer.ending, answer.detail)
         found.setdefault(name, []).append(outcome_of(job, answer))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import jobs, planted, seen
-from sharing import once
+from planted import jobs, seen
 
 from envdoctor.probe.catalogue import PAYLOAD
 from envdoctor.probe.running import Outcome
@@ -64,23 +62,22 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
-    (job,) = jobs("devices", "long")
-    wanted: dict[str, Any] = {name: (name, [replace(job, options={"soak": 0.3})]) for name in EXPECTED}
-    wanted["one"] = (None, jobs("devices", "full"))
-    return once(tmp_path_factory, "devices", lambda scratch: planted(torch_python, Path(scratch), wanted))
+(LONG,) = jobs("devices", "long")
+WANTED = {
+    **{name: (name, [replace(LONG, options={"soak": 0.3})]) for name in EXPECTED},
+    "one": (None, jobs("devices", "full")),
+}
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_a_planted_bad_card_of_eight_is_named(observed: dict[str, list[Outcome]], fault: str) -> None:
-    found, (rules, said) = seen(observed[fault]), EXPECTED[fault]
+def test_a_planted_bad_card_of_eight_is_named(outcomes: dict[str, list[Outcome]], fault: str) -> None:
+    found, (rules, said) = seen(outcomes[fault]), EXPECTED[fault]
     assert found.roots == rules, [group.why for group in found.wrong]
     assert all(said in finding.message.en for finding in found.told)
 
 
 @pytest.mark.torch
-def test_with_one_device_it_says_what_it_needs(observed: dict[str, list[Outcome]]) -> None:
-    (case,) = seen(observed["one"]).cases
+def test_with_one_device_it_says_what_it_needs(outcomes: dict[str, list[Outcome]]) -> None:
+    (case,) = seen(outcomes["one"]).cases
     assert case.verdict.verdict == "skip" and "needs two GPUs" in case.verdict.why

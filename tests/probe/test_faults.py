@@ -96,15 +96,12 @@ def grids(faults: Iterable[str]) -> dict[str, tuple[str | None, Sequence[Job]]]:
     return {**attention, **{elsewhere(fault): (fault, small("qwen3", gains=[1])) for fault in faults if fault in WIDE}}
 
 
-@pytest.fixture(scope="module")
-def fast(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
-    """What the experiments say under the FAST faults, under none, and under faults of other experiments."""
-    wanted = {
-        **grids((*FAST, "none")),
-        "hidden-nan": ("hidden-nan", [*jobs("nan-honesty"), *jobs("half-accuracy")]),
-        "model's mask": ("model-mask", small("chatglm-like")),
-    }
-    return once(tmp_path_factory, "kernel-faults", lambda scratch: planted(torch_python, scratch, wanted))
+#: The FAST faults, none, and faults of other experiments.
+WANTED = {
+    **grids((*FAST, "none")),
+    "hidden-nan": ("hidden-nan", [*jobs("nan-honesty"), *jobs("half-accuracy")]),
+    "model's mask": ("model-mask", small("chatglm-like")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +112,10 @@ def others(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.fixture
-def observed(request: pytest.FixtureRequest) -> dict[str, list[Outcome]]:
+def observed(request: pytest.FixtureRequest, outcomes: dict[str, list[Outcome]]) -> dict[str, list[Outcome]]:
     """What there is about the fault of the test that is running."""
     fault = request.node.callspec.params["fault"] if hasattr(request.node, "callspec") else FAST[0]
-    result: dict[str, list[Outcome]] = request.getfixturevalue("fast" if fault in FAST else "others")
-    return result
+    return outcomes if fault in FAST else request.getfixturevalue("others")  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("fault", some(EXPECTED))

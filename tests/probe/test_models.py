@@ -23,6 +23,49 @@ PLAIN = (
     *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training"),
 )
 
+#: fault -> what the gradients of a model tell, and the rule that says so where nothing is known of the kernel itself.
+THROUGH_A_MODEL = {
+    "dead-rows": ("mask-nan", "probe-padded-batch-nan"),
+    "mask-constant": ("mask-differs", "probe-padded-batch-differs"),
+    "wrong-side": ("mask-differs", "probe-padded-batch-differs"),
+    # Norms of q and k make logits that matter even with random weights.
+    "later-rows": ("batch-differs", "probe-batch-differs"),
+}
+#: fault -> probe, signature, rule.
+LOOP = {
+    "checkpoint": ("checkpointing", "checkpoint-differs", "probe-checkpointing-differs"),
+    "leak": ("memory-cycles", "grows", "probe-memory-grows"),
+    "ignored-labels": ("label-mask", "label-mask", "probe-label-mask-differs"),
+    "all-reduce": ("all-reduce", "wrong-sum", "probe-all-reduce-wrong"),
+    "parameters": ("training-step", "nan-parameters", "probe-parameters-nan"),
+    "clipping": ("grad-clip", "norm-overflows", "probe-gradient-clipping-wrong"),
+    "linear": ("arithmetic", "inaccurate", "probe-operation-inaccurate"),
+    "lost-activation": ("arithmetic", "nan-output", "probe-operation-nan"),
+    "saturated-sum": ("arithmetic", "wrong-sum", "probe-sum-wrong"),
+    "short-products": ("tf32", "inaccurate", "probe-float32-inexact"),
+    "noise": ("repeatable", "not-repeatable", "probe-not-repeatable"),
+    "accumulation": ("grad-accumulation", "accumulation-scale", "probe-accumulation-differs"),
+}
+_HALF = {"load_dtype": "float16"}
+_EAGER = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
+WANTED = {
+    # Nothing is wrong; recipes that some probes care about.
+    "usual": (None, [job for name in PLAIN for job in jobs(name)]),
+    "lora": (None, jobs("lora", "full")),
+    "half": (None, [*jobs("training-step", recipe=_HALF), *jobs("grad-clip", recipe=_HALF)]),
+    "bf16": (None, jobs("training-step", recipe={"load_dtype": "bfloat16", "learning_rate": 1e-5})),
+    "eager": (None, [_EAGER]),
+    "eager half": (None, [replace(_EAGER, recipe=_HALF)]),
+    # Tiny models over kernels with a fault.
+    "tile-nan": ("tile-nan", [batch("glm", "qwen2", lengths="long")]),
+    "eager over tile-nan": ("tile-nan", [batch("glm", attention=["eager"], lengths="long")]),
+    **{fault: (fault, [batch("qwen3", gains=[1])]) for fault in THROUGH_A_MODEL},
+    # Each fault of the loop under the probe that is there for it.
+    **{fault: (fault, jobs(probe)) for fault, (probe, _, _) in LOOP.items()},
+    "half-norm": ("half-norm", jobs("rms-norm")),
+}
+
+
 pytestmark = pytest.mark.torch
 Found = dict[str, list[Outcome]]
 
@@ -34,46 +77,30 @@ def test_the_trainer_needs_accelerate() -> None:
 # --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def right(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Every plain probe on the healthy torch, for recipes that some of them care about."""
-    half, bf16 = {"load_dtype": "float16"}, {"load_dtype": "bfloat16", "learning_rate": 1e-5}
-    eager = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
-    wanted = {
-        "usual": (None, [job for name in PLAIN for job in jobs(name)]),
-        "lora": (None, jobs("lora", "full")),
-        "half": (None, [*jobs("training-step", recipe=half), *jobs("grad-clip", recipe=half)]),
-        "bf16": (None, jobs("training-step", recipe=bf16)),
-        "eager": (None, [eager]),
-        "eager half": (None, [replace(eager, recipe=half)]),
-    }
-    return once(tmp_path_factory, "right", lambda scratch: planted(torch_python, scratch, wanted))
-
-
-def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(right: Found) -> None:
-    found = seen(right["usual"])
+def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(outcomes: Found) -> None:
+    found = seen(outcomes["usual"])
     assert [group for group in found.groups if group.verdict != "pass"] == []
     assert {case.observation["probe"] for case in found.cases} == set(PLAIN)
     assert found.findings == ()
 
 
-def test_lora_in_all_its_kinds_is_right_but_for_what_peft_has_wrong(right: Found) -> None:
+def test_lora_in_all_its_kinds_is_right_but_for_what_peft_has_wrong(outcomes: Found) -> None:
     """https://github.com/huggingface/peft/pull/3449 is in no release up to 0.21.2."""
-    found = seen(right["lora"])
+    found = seen(outcomes["lora"])
     assert [case.observation["case"] for case in found.cases if case.verdict.wrong] == [
         "combined with weight one, scaling by alpha / √r"
     ]
     assert found.roots == {"probe-lora-differs"}
 
 
-def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(right: Found) -> None:
-    assert seen(right["half"]).roots == {"probe-fp16-weights-nan", "probe-fp16-gradient-norm-overflows"}
-    assert seen(right["bf16"]).roots == {"probe-weights-stand-still"}
+def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(outcomes: Found) -> None:
+    assert seen(outcomes["half"]).roots == {"probe-fp16-weights-nan", "probe-fp16-gradient-norm-overflows"}
+    assert seen(outcomes["bf16"]).roots == {"probe-weights-stand-still"}
 
 
-def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(right: Found) -> None:
-    assert seen(right["eager"]).wrong == []
-    found = seen(right["eager half"])
+def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(outcomes: Found) -> None:
+    assert seen(outcomes["eager"]).wrong == []
+    found = seen(outcomes["eager half"])
     assert {(group.signature, group.batch) for group in found.wrong} == {("mask-nan", "padded")}
     assert found.roots == {"probe-eager-fp16-padded-nan"}
 
@@ -97,29 +124,9 @@ def test_every_tiny_model_is_right_in_every_form_of_a_batch(torch_python: str, t
 
 # --- a kernel that is broken, seen through a model --------------------------------------------------------------------
 
-#: fault -> what the gradients of a model tell, and the rule that says so where nothing is known of the kernel itself.
-THROUGH_A_MODEL = {
-    "dead-rows": ("mask-nan", "probe-padded-batch-nan"),
-    "mask-constant": ("mask-differs", "probe-padded-batch-differs"),
-    "wrong-side": ("mask-differs", "probe-padded-batch-differs"),
-    # Norms of q and k make logits that matter even with random weights.
-    "later-rows": ("batch-differs", "probe-batch-differs"),
-}
 
-
-@pytest.fixture(scope="module")
-def broken_kernel(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Tiny models over kernels with a fault."""
-    wanted = {
-        "tile-nan": ("tile-nan", [batch("glm", "qwen2", lengths="long")]),
-        "eager": ("tile-nan", [batch("glm", attention=["eager"], lengths="long")]),
-        **{fault: (fault, [batch("qwen3", gains=[1])]) for fault in THROUGH_A_MODEL},
-    }
-    return once(tmp_path_factory, "broken-kernel", lambda scratch: planted(torch_python, scratch, wanted))
-
-
-def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(broken_kernel: Found) -> None:
-    found = seen(broken_kernel["tile-nan"])
+def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(outcomes: Found) -> None:
+    found = seen(outcomes["tile-nan"])
     assert {(group.signature, group.batch, group.model) for group in found.wrong} == {
         ("mask-nan", "padded", "glm"),
         ("mask-nan", "padded", "qwen2"),
@@ -145,36 +152,20 @@ def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(b
 
 
 @pytest.mark.parametrize("fault", THROUGH_A_MODEL)
-def test_a_broken_kernel_shows_in_a_model(broken_kernel: Found, fault: str) -> None:
+def test_a_broken_kernel_shows_in_a_model(outcomes: Found, fault: str) -> None:
     signature, rule = THROUGH_A_MODEL[fault]
-    found = seen(broken_kernel[fault])
+    found = seen(outcomes[fault])
     failed = [group for group in found.groups if group.verdict == "fail"]
     assert {group.signature for group in failed} == {signature}
     assert {group.batch for group in failed} == {"size" if signature.startswith("batch") else "padded"}
     assert rule in found.roots
 
 
-def test_eager_attention_is_not_touched_by_a_broken_kernel(broken_kernel: Found) -> None:
-    assert seen(broken_kernel["eager"]).wrong == []
+def test_eager_attention_is_not_touched_by_a_broken_kernel(outcomes: Found) -> None:
+    assert seen(outcomes["eager over tile-nan"]).wrong == []
 
 
 # --- the training loop ------------------------------------------------------------------------------------------------
-
-#: fault -> probe, signature, rule.
-LOOP = {
-    "checkpoint": ("checkpointing", "checkpoint-differs", "probe-checkpointing-differs"),
-    "leak": ("memory-cycles", "grows", "probe-memory-grows"),
-    "ignored-labels": ("label-mask", "label-mask", "probe-label-mask-differs"),
-    "all-reduce": ("all-reduce", "wrong-sum", "probe-all-reduce-wrong"),
-    "parameters": ("training-step", "nan-parameters", "probe-parameters-nan"),
-    "clipping": ("grad-clip", "norm-overflows", "probe-gradient-clipping-wrong"),
-    "linear": ("arithmetic", "inaccurate", "probe-operation-inaccurate"),
-    "lost-activation": ("arithmetic", "nan-output", "probe-operation-nan"),
-    "saturated-sum": ("arithmetic", "wrong-sum", "probe-sum-wrong"),
-    "short-products": ("tf32", "inaccurate", "probe-float32-inexact"),
-    "noise": ("repeatable", "not-repeatable", "probe-not-repeatable"),
-    "accumulation": ("grad-accumulation", "accumulation-scale", "probe-accumulation-differs"),
-}
 
 
 def test_a_default_dtype_of_the_environment_changes_no_experiment(
@@ -186,44 +177,34 @@ def test_a_default_dtype_of_the_environment_changes_no_experiment(
     assert seen(planted(torch_python, tmp_path, {"bf16": (None, some)})["bf16"]).wrong == []
 
 
-@pytest.fixture(scope="module")
-def broken_loop(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Each fault of the loop under the probe that is there for it."""
-    wanted = {fault: (fault, jobs(probe)) for fault, (probe, _, _) in LOOP.items()}
-    wanted["half-norm"] = ("half-norm", jobs("rms-norm"))
-    return once(tmp_path_factory, "broken-loop", lambda scratch: planted(torch_python, scratch, wanted))
-
-
 @pytest.mark.parametrize("fault", LOOP)
-def test_a_planted_bug_is_found_and_named(broken_loop: Found, fault: str) -> None:
+def test_a_planted_bug_is_found_and_named(outcomes: Found, fault: str) -> None:
     _, signature, rule = LOOP[fault]
-    found = seen(broken_loop[fault])
+    found = seen(outcomes[fault])
     assert {group.signature for group in found.wrong} >= {signature}
     assert [finding.id for finding in found.told] == [rule]
 
 
-def test_an_accumulation_that_does_not_divide_says_how_much_longer_the_step_is(broken_loop: Found) -> None:
-    times = {
-        case.param("micro_batches"): case.observation["detail"] for case in seen(broken_loop["accumulation"]).cases
-    }
+def test_an_accumulation_that_does_not_divide_says_how_much_longer_the_step_is(outcomes: Found) -> None:
+    times = {case.param("micro_batches"): case.observation["detail"] for case in seen(outcomes["accumulation"]).cases}
     assert times["4"].startswith("the step is 4 times as long")
     assert times["2"].startswith("the step is 2 times as long")
 
 
-def test_a_known_release_with_the_same_signature_is_the_only_finding(broken_loop: Found) -> None:
-    known = seen(broken_loop["accumulation"], {"transformers": "4.48.0"})
+def test_a_known_release_with_the_same_signature_is_the_only_finding(outcomes: Found) -> None:
+    known = seen(outcomes["accumulation"], {"transformers": "4.48.0"})
     assert known.roots == {"probe-accumulation-4-48-0"}
 
 
-def test_a_norm_in_half_precision_is_found_in_range_and_epsilon(broken_loop: Found) -> None:
-    found = seen(broken_loop["half-norm"])
+def test_a_norm_in_half_precision_is_found_in_range_and_epsilon(outcomes: Found) -> None:
+    found = seen(outcomes["half-norm"])
     assert {(group.signature, group.dtype) for group in found.wrong if group.verdict == "fail"} == {
         ("inaccurate", "fp16"),
         ("wrong-scale", "bf16"),
         ("wrong-scale", "fp16"),
     }
     assert [finding.id for finding in found.told] == ["probe-rms-norm-epsilon", "probe-rms-norm-inaccurate"]
-    assert seen(broken_loop["half-norm"], {"torch": "2.5.1"}).roots == {"probe-rms-norm-to-2-5-1"}
+    assert seen(outcomes["half-norm"], {"torch": "2.5.1"}).roots == {"probe-rms-norm-to-2-5-1"}
 
 
 # --- the user's own model ---------------------------------------------------------------------------------------------

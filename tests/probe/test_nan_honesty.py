@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from planted import INSIDE, jobs, planted, seen
-from sharing import once
+from planted import INSIDE, jobs, seen
 
 from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
@@ -26,27 +25,27 @@ def test_a_nan_that_is_hidden_where_it_does_no_harm_is_a_warning() -> None:
     assert (soft.verdict, soft.signature) == ("warn", "nan-hidden")
 
 
-@pytest.fixture(scope="module")
-def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
-    """Both suites on the healthy torch, the full one with a kernel that hides every NaN."""
-    full = jobs("nan-honesty", "full")
-    wanted = {"quick": (None, jobs("nan-honesty")), "full": (None, full), "hidden": ("hidden-nan", full)}
-    return once(tmp_path_factory, "nan-honesty", lambda scratch: planted(torch_python, scratch, wanted))
+#: Both suites on the healthy torch, the full one with a kernel that hides every NaN.
+WANTED = {
+    "quick": (None, jobs("nan-honesty")),
+    "full": (None, jobs("nan-honesty", "full")),
+    "hidden": ("hidden-nan", jobs("nan-honesty", "full")),
+}
 
 
 @pytest.mark.torch
-def test_fewer_than_sixteen_keys_hide_a_nan_on_the_cpu_and_that_is_a_note(observed: dict[str, list[Outcome]]) -> None:
-    full = seen(observed["full"])
+def test_fewer_than_sixteen_keys_hide_a_nan_on_the_cpu_and_that_is_a_note(outcomes: dict[str, list[Outcome]]) -> None:
+    full = seen(outcomes["full"])
     assert [(group.backend, group.dtype, group.verdict, group.tile) for group in full.wrong] == [
         ("default", "bf16", "warn", "<16")
     ]
     assert [(finding.id, finding.severity) for finding in full.findings] == [("probe-nan-hidden-short-keys", "note")]
-    assert seen(observed["quick"]).wrong == []
+    assert seen(outcomes["quick"]).wrong == []
 
 
 @pytest.mark.torch
-def test_a_kernel_that_hides_nan_at_every_length_is_no_note(observed: dict[str, list[Outcome]]) -> None:
-    found = seen(observed["hidden"])
+def test_a_kernel_that_hides_nan_at_every_length_is_no_note(outcomes: dict[str, list[Outcome]]) -> None:
+    found = seen(outcomes["hidden"])
     assert {group.verdict for group in found.wrong} == {"fail"}
     assert "probe-nan-hidden-short-keys" not in {finding.id for finding in found.findings}
 

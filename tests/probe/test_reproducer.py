@@ -73,6 +73,7 @@ def test_no_line_of_a_script_comes_from_an_observation() -> None:
     assert script_of(Case({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
 
 
+@pytest.mark.slow  # test_attention_script.py runs scripts of the quick suite
 @pytest.mark.torch
 def test_on_a_healthy_torch_no_script_finds_anything(torch_python: str) -> None:
     chosen = random.Random(7).sample(CASES, 30)

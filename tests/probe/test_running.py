@@ -144,7 +144,9 @@ def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Ou
 
 @linux
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
-def test_a_run_that_is_ended_leaves_no_child_and_but_for_sigkill_no_file(tmp_path: Path, name: str) -> None:
+def test_a_run_that_is_ended_leaves_no_child_and_but_for_sigkill_no_file(
+    script: Path, tmp_path: Path, name: str
+) -> None:
     (tmp_path / "lib").mkdir()
     os.mkfifo(tmp_path / "pipe")
     pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -152,7 +154,7 @@ def test_a_run_that_is_ended_leaves_no_child_and_but_for_sigkill_no_file(tmp_pat
         f"import os, time\nwith open({str(tmp_path / 'pipe')!r}, 'w') as file: print(os.getpid(), file=file)\n"
         "time.sleep(600)\n"
     )
-    command = [sys.executable, "-m", "envdoctor", "probe", "--python", sys.executable, "--device", "cpu"]
+    command = [sys.executable, str(script), "probe", "--python", sys.executable, "--device", "cpu"]
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path / "lib")}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
     try:

@@ -62,11 +62,11 @@ def test_a_device_without_an_end_is_more_than_the_limit(tmp_path):
 
 
 @pytest.mark.parametrize("before", ["", "sleep 0.3; "], ids=["written before it is read", "written while it is read"])
-def test_the_check_reads_what_a_command_writes(before):
+def test_the_check_reads_what_a_command_writes(script, before):
     if not os.path.exists("/bin/bash"):
         pytest.skip("process substitution is bash's")
     document = '{"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.5.0"}}'
-    command = f"exec {sys.executable} -m envdoctor check -v --format json --facts <({before}echo '{document}')"
+    command = f"exec {sys.executable} {script} check -v --format json --facts <({before}echo '{document}')"
     done = subprocess.run(["/bin/bash", "-c", command], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1), done.stderr
     assert '"2.5.0"' in done.stdout

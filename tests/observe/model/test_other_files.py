@@ -225,16 +225,19 @@ def test_any_source_is_listed_or_a_problem(content):
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        (
+        pytest.param(
             "class " + "A" * 500_000 + ":\n" + "".join(f"    def f{n}(self): 0\n" for n in range(14_000)),
             "too long|too large|too much|more names than",
+            marks=pytest.mark.slow,
         ),
         ("# coding: punycode\n" + "x-" * 400_000, "not Python|too long"),
         (
             f"from {'L' * 400_000} import " + ",".join(f"a{n}" for n in range(80_000)) + "\n",
             "too long|too large|too much|more names than",
         ),
-        ("x = f'" + "{a}" * 340_000 + "'\n", "too long|too large|too much|more names than"),
+        pytest.param(
+            "x = f'" + "{a}" * 340_000 + "'\n", "too long|too large|too much|more names than", marks=pytest.mark.slow
+        ),
     ],
     ids=["long names", "slow encoding", "a long name before many", "fields of a text"],
 )
