@@ -3,8 +3,8 @@
     python benchmarks/import_asking.py    (started by :class:`Asking`; any CPython with fork)
 
 Every line of standard input is ``{"arguments": [...], "report": FILE}``; when the report is written as JSON, a line
-with the exit code is the answer. The first question is answered by the process itself, which keeps what it parsed; for
-every other one it forks. What is asked is the command, but for two things: what else would follow imports in a bounded
+with the exit code is the answer. The process answers the first question for itself and keeps what it parsed; then it
+forks for every question. What is asked is the command, but for two things: what else would follow imports in a bounded
 child of its own does so here, and without a limit of time.
 """
 
@@ -62,15 +62,16 @@ def main() -> None:
     changed.run_child = followed_here
     sys.setrecursionlimit(12_000)
     gc.disable()  # as the child does; and a collection would copy every page that the forks share
-    kept = False
+    warm = False
     for line in sys.stdin:
         asked = json.loads(line)
-        child = os.fork() if kept else 0
-        code = code_of(child) if child else checked(asked["arguments"], asked["report"])
-        if kept and not child:
-            os._exit(code)
-        print(code, flush=True)
-        kept = True
+        if not warm:
+            checked(asked["arguments"], asked["report"])
+            warm = True
+        child = os.fork()
+        if not child:
+            os._exit(checked(asked["arguments"], asked["report"]))
+        print(code_of(child), flush=True)
 
 
 def code_of(child: int) -> int:
