@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.parser import HeaderParser
-from functools import cached_property
-from importlib.metadata import Distribution, distributions
+from functools import cache, cached_property
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
@@ -133,7 +133,7 @@ class Workshop:
     def _drawn(self, dice: random.Random, hidden: bool) -> dict[str, Any]:
         while True:
             stack = dice.choice(sorted(STACKS))
-            installed = requirements_of(distributions(path=[str(site_of(self.stack(stack)))]))
+            installed = requirements_of(site_of(self.stack(stack)))
             groups = dice.choices((CORE, BESIDE, BELOW), (6, 3, 1), k=dice.choice((1, 1, 2, 2, 3)))
             names = [dice.choice(group) for group in groups]
             pins: dict[str, str] = {}
@@ -198,7 +198,7 @@ class Workshop:
             subprocess.run([sys.executable, "-m", "venv", folder], check=True)
             python = str(folder / "bin" / "python")
             subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=True)
-            torch = next(found.version for found in distributions(name="torch", path=[str(site_of(folder))]))
+            torch = requirements_of(site_of(folder))["torch"][0]
             packages = [f"torch=={torch}", "-r", str(STACKS[name])]
             subprocess.run([self.uv, "pip", "install", "-q", "--python", python, *packages], check=True)
         return folder
@@ -273,9 +273,9 @@ def site_of(environment: Path) -> Path:
 def replaced_entries(site: Path, names: Iterable[str]) -> set[str]:
     """The entries of site-packages that belong to these distributions alone."""
     owners: dict[str, set[str]] = {}
-    for found in distributions(path=[str(site)]):
-        for entry in entries_of(found):
-            owners.setdefault(entry, set()).add(canonicalize_name(found.metadata["Name"]))
+    for found in installed_in(site):
+        for entry in found.entries:
+            owners.setdefault(entry, set()).add(found.name)
     wanted = set(names)
     shared = [entry for entry, by in owners.items() if by & wanted and by - wanted]
     if shared:
@@ -283,14 +283,36 @@ def replaced_entries(site: Path, names: Iterable[str]) -> set[str]:
     return {entry for entry, by in owners.items() if by & wanted and (site / entry).exists()}
 
 
-def entries_of(found: Distribution) -> set[str]:
-    """The first parts of its files below site-packages."""
-    return {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__", "bin")}
+class Installed(NamedTuple):
+    """A distribution: ``entries`` are the first parts of its files below site-packages, ``modules`` those of its
+    code."""
+
+    name: str
+    version: str
+    requires: Sequence[str]
+    entries: frozenset[str]
+    modules: frozenset[str]
 
 
-def requirements_of(found: Iterable[Distribution]) -> dict[str, tuple[str, Sequence[str]]]:
+def installed_in(site: Path) -> list[Installed]:
+    """The distributions in a folder."""
+    return [_installed(path) for path in sorted(site.glob("*.dist-info"))]
+
+
+@cache
+def _installed(path: Path) -> Installed:
+    """Of a folder of metadata, whose name says the release: what it says does not change."""
+    found = Distribution.at(path)
+    files = [file for file in found.files or () if file.parts[0] != ".."]
+    entries = {file.parts[0] for file in files} - {"__pycache__", "bin"}
+    modules = {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}
+    name = canonicalize_name(found.metadata["Name"])
+    return Installed(name, found.version, tuple(found.requires or ()), frozenset(entries), frozenset(modules))
+
+
+def requirements_of(site: Path) -> dict[str, tuple[str, Sequence[str]]]:
     """Version and requirements by normalised name."""
-    return {canonicalize_name(item.metadata["Name"]): (item.version, tuple(item.requires or ())) for item in found}
+    return {found.name: (found.version, found.requires) for found in installed_in(site)}
 
 
 def unmet(installed: Mapping[str, tuple[str, Sequence[str]]]) -> Iterator[str]:

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from import_cases import BESIDE, CORE, ROOT, Bench, Case, Workshop, met, requirements_of, site_of
+from import_cases import BESIDE, CORE, ROOT, Bench, Case, Workshop, installed_in, met, requirements_of, site_of
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -131,7 +130,7 @@ class Interpreters:
 def statements(site: Path, changed: Iterable[str] | None = None) -> list[str]:
     """The entry statements of what is installed there; of packages outside of CORE only where they require, themselves
     or through others, one of those that ``changed``."""
-    installed = {name: version for name, (version, _) in requirements_of(distributions(path=[str(site)])).items()}
+    installed = {name: version for name, (version, _) in requirements_of(site).items()}
     found = [entry for entry in entries(load_matrix(), installed) if not entry.needs_gpu]
     if changed is not None:
         touched = {*CORE, *dependents(site, changed)}
@@ -144,24 +143,19 @@ def statements(site: Path, changed: Iterable[str] | None = None) -> list[str]:
 def modules_of(site: Path, names: Iterable[str]) -> set[str]:
     """Top-level modules of these distributions."""
     wanted = set(names)
-    return {
-        entry.partition(".")[0]
-        for found in distributions(path=[str(site)])
-        if canonicalize_name(found.metadata["Name"]) in wanted
-        for entry in (file.parts[0] for file in found.files or () if file.suffix in (".py", ".so"))
-    }
+    return {module for found in installed_in(site) if found.name in wanted for module in found.modules}
 
 
 def steady_packages(site: Path) -> set[str]:
     """The distributions that take nothing from CORE and BESIDE, by their requirements; bitsandbytes takes kernels where
     it finds it."""
-    return set(requirements_of(distributions(path=[str(site)]))) - dependents(site, (*CORE, *BESIDE, "bitsandbytes"))
+    return set(requirements_of(site)) - dependents(site, (*CORE, *BESIDE, "bitsandbytes"))
 
 
 def dependents(site: Path, names: Iterable[str]) -> set[str]:
     """These distributions, and those that require one of them, themselves or through others."""
     needs: dict[str, set[str]] = {}
-    for name, (_, requires) in requirements_of(distributions(path=[str(site)])).items():
+    for name, (_, requires) in requirements_of(site).items():
         needs[name] = set()
         for text in requires:
             try:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import distributions
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from import_cases import ROOT, requirements_of
+from import_cases import installed_in, requirements_of
 from packaging.utils import canonicalize_name
 
 _NAMED = (
@@ -49,37 +46,13 @@ class Verdict(NamedTuple):
     beside: list[str]
 
 
-def checked(site: Path) -> Any:
-    """The report about the folder of packages as JSON."""
-    return _report(["--path", str(site)])
-
-
-def checked_versions(site: Path, pins: Mapping[str, str], facts: Path) -> Any:
-    """The report about the versions alone: those of a folder with others in their places; ``facts`` is the file that
-    they are written to."""
-    there = {name: version for name, (version, _) in requirements_of(distributions(path=[str(site)])).items()}
+def versions_alone(site: Path, pins: Mapping[str, str], facts: Path) -> None:
+    """Write a facts file with the versions of a folder, and others in their places."""
+    there = {name: version for name, (version, _) in requirements_of(site).items()}
     versions = {f"pkg.{name}": version for name, version in {**there, **pins}.items()}
     machine = {"python.version": "3.11.7", "os.platform": "linux", "os.arch": "x86_64"}
     document = {"schema": "envdoctor.facts/1", "facts": {**versions, **machine}, "complete": ["pkg"]}
     facts.write_text(json.dumps(document))
-    return _report(["--facts", str(facts)])
-
-
-#: envdoctor with more time for following imports: a machine that others use as well is not what is measured.
-_PATIENT = """
-import envdoctor.observe.source.link as link
-link._SECONDS = 900.0
-from envdoctor.cli.main import main
-main()
-"""
-
-
-def _report(source: list[str]) -> Any:
-    command = [sys.executable, "-c", _PATIENT, "check", *source, "--no-gpu", "--no-config", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode not in (0, 1, 3):
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
-    return json.loads(done.stdout)
 
 
 def verdict(results: Mapping[str, Any], report: Any, owners: Mapping[str, str]) -> Verdict:
@@ -147,12 +120,4 @@ def parsed(message: str) -> Iterator[tuple[str, str]]:
 
 def owners_of(site: Path) -> dict[str, str]:
     """Distributions by top-level module."""
-    return {
-        entry.partition(".")[0]: canonicalize_name(found.metadata["Name"])
-        for found in distributions(path=[str(site)])
-        for entry in _top_level(found.files or ())
-    }
-
-
-def _top_level(files: Iterable[Any]) -> set[str]:
-    return {file.parts[0] for file in files if file.suffix in (".py", ".so") and file.parts[0] != ".."}
+    return {module: found.name for found in installed_in(site) for module in found.modules}

@@ -25,9 +25,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from import_cases import Bench, Case, Workshop, site_of
+from import_asking import Asking
+from import_cases import STACKS, Bench, Case, Workshop, site_of
 from import_runs import Interpreters
-from import_verdicts import Verdict, checked, checked_versions, owners_of, verdict
+from import_verdicts import Verdict, owners_of, verdict, versions_alone
 
 
 class Judged(NamedTuple):
@@ -77,6 +78,7 @@ def run(workshop: Workshop, seed: int, numbers: Sequence[int], ask: bool, versio
     """The cases one after another."""
     bench = Bench(workshop, workshop.home / f"bench-{seed}-{numbers[0]}")
     interpreters = Interpreters(workshop, bench)
+    asking = {stack: Asking(bench.folder) for stack in STACKS}
     for number in numbers:
         case = workshop.draw(seed, number)
         path = workshop.home / f"seed-{seed}" / f"{number:03}-truth.json"
@@ -86,13 +88,17 @@ def run(workshop: Workshop, seed: int, numbers: Sequence[int], ask: bool, versio
         said = None
         if ask and versions:
             site = site_of(workshop.stack(case.stack))
-            report = checked_versions(site, case.pins, bench.folder / "facts.json")
-            said = verdict(truth["results"], report, owners_of(site))
+            facts = bench.folder / "facts.json"
+            versions_alone(site, case.pins, facts)
+            said = verdict(truth["results"], asking[case.stack].report("--facts", str(facts)), owners_of(site))
         elif ask:
             with bench.mounted(case) as tree:
-                said = verdict(truth["results"], checked(site_of(tree)), owners_of(site_of(tree)))
+                site = site_of(tree)
+                said = verdict(truth["results"], asking[case.stack].report("--path", str(site)), owners_of(site))
         yield Judged(case, truth["met"], said)
     interpreters.close()
+    for process in asking.values():
+        process.close()
     shutil.rmtree(bench.folder)
 
 
