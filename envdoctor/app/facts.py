@@ -250,7 +250,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """GPUs that were typed, by the names that the tables know. Raises :class:`UsageProblem` for a name of which nothing
     is known, unless the compute capability was given too."""
-    from envdoctor.knowledge.gpu_names import gpu_named, known_gpus
+    from envdoctor.knowledge.gpu_names import gpu_named, known_gpus, other_accelerator
     from envdoctor.text.nearest import did_you_mean
 
     items: list[Mapping[str, Value]] = []
@@ -258,6 +258,9 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
         name = item.get("name")
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if isinstance(name, str) and known is None and "cc" not in item:
+            if kind := other_accelerator(name):
+                told = "only GPUs of NVIDIA are known by their names; give"
+                raise UsageProblem(f"{fact.origin} gpu.name={name}: {told} --set machine.accelerators={kind}")
             hint = did_you_mean(name, known_gpus(matrix), "give its compute capability too, e.g. --set gpu.cc=8.9")
             raise UsageProblem(f"{fact.origin} gpu.name={name}: no GPU of that name is known; {hint}")
         items.append({**item, "name": known.name} if known is not None else item)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["NamedGpu", "gpu_named", "gpu_row", "is_one_of", "known_gpus"]
+__all__ = ["NamedGpu", "gpu_named", "gpu_row", "is_one_of", "known_gpus", "other_accelerator"]
 
 _SIZE = r"(?i)[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
@@ -17,6 +17,7 @@ _JOINTS = (
 )
 #: What people leave out in front; ``RTX 6000`` is of two series, and stays what it is.
 _SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
+_OTHERS = {"rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b", "ascend": r"(?i)\bAscend|昇腾|\b910[ABC]\d?\b"}
 _COUNT = r"\A\d{1,3}\s*[x*]\s*"
 
 
@@ -53,6 +54,11 @@ def is_one_of(name: str, globs: Iterable[str]) -> bool:
 def known_gpus(matrix: Matrix) -> list[str]:
     """The products of the table, to be suggested."""
     return [row["key"] for row in matrix.rows("gpus")]
+
+
+def other_accelerator(name: str) -> str | None:
+    """The kind of accelerator, as ``machine.accelerators`` has it, that is named and is no GPU of NVIDIA's."""
+    return next((kind for kind, words in _OTHERS.items() if re.search(words, name)), None)
 
 
 def _spellings(name: str, without_size: str) -> Iterator[str]:

@@ -69,6 +69,8 @@ def test_what_is_wrong_with_the_words_is_said(run, tmp_path):
             ("--lock", "requirements.txt", "--target-gpu", "A1OO"),
             "--target-gpu gpu.name=A1OO: no GPU of that name is known",
         ),
+        (("--lock", "requirements.txt", "--target-gpu", "MI300X"), "give --set machine.accelerators=rocm"),
+        (("--lock", "requirements.txt", "--target-gpu", "Ascend 910B"), "give --set machine.accelerators=ascend"),
         (("--lock", "requirements.txt", "--facts", "f.json"), "--lock, --facts: give one of them"),
     ):
         result = run("check", *words)
