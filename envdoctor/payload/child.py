@@ -148,6 +148,7 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         _plain_numbers()
     name = os.path.splitext(task["script"])[0].replace("/", ".")
     script = import_module(PACKAGE + "." + name)
+    gc.freeze()  # nor is it looked through when a script asks what is alive, or behind each task
     gc.enable()
     script.run(job, channel.emit)
     return "ok", ""

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import validate
 
 import envdoctor
+from envdoctor.lengths.summary import fed_length
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 TINY = {
@@ -58,12 +59,13 @@ def test_the_longest_row_is_the_length_unless_the_recipe_cuts_it(ask: Any, torch
     assert "3 rows of train.jsonl (conversations)" in answer.out
     assert "tokens: half have up to 12, 90% 97, 99% 97, the longest 97" in answer.out
     assert "batch 2 x 97 tokens" in answer.out and "cut off" not in answer.out
-    report = ask("train.jsonl", "--model", "model", *recipe, "--set", "recipe.max_length=50", "--format", "json").json
+    cut = ["--set=recipe.train_batch_size=2", "--set=recipe.max_length=50", "--python", torch_python]
+    report = ask("train.jsonl", "--tokenizer", "model", *cut, "--format", "json").json
     schema = Path(envdoctor.__file__).parent / "report" / "schemas" / "report.schema.json"
     validate(report, json.loads(schema.read_bytes()))
     data = report["sections"]["data"]
-    assert report["sections"]["memory"]["tokens"] == 50
     assert (data["cut"], data["cutoff"], data["longest"], data["longest_batch"]) == (1, 50, 97, 100)
+    assert (fed_length(data, packed=False), fed_length({**data, "cutoff": None}, packed=False)) == (50, 97)
 
 
 @pytest.mark.torch

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import pytest
 from jsonschema import validate
@@ -40,6 +42,13 @@ Ask = Callable[..., Any]
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for what traces say: tests that ask for the same model and recipe trace it once."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def python_alone(tmp_path: Path) -> str:
+    """An interpreter that has nothing installed."""
+    EnvBuilder(symlinks=os.name != "nt").create(tmp_path / "alone")
+    return str(tmp_path / "alone" / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
 
 
 @pytest.fixture
@@ -85,16 +94,16 @@ def test_without_a_gpu_there_is_a_number_and_no_verdict(ask: Ask, torch_python: 
     assert "no GPU is known, so whether it fits was not judged" in answer.out
 
 
-@pytest.mark.torch
-def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, torch_python: str) -> None:
+def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) -> None:
+    """By shipped coefficients; test_memory_stories.py asks the same with a trace."""
     engine = dict.fromkeys(RECIPE, "") | {"framework": "vllm", "gpu_memory_utilization": 0.95}
     free = ["--gpu", "A6000", "--set", "gpu.free_gib=43", "--format", "json"]
-    answer = ask(*free, python=torch_python, **engine)
+    answer = ask(*free, python=python_alone, **engine)
     section = answer.json["sections"]["memory"]
     assert (answer.code, section["verdict"], section["phase"]) == (1, "does-not-fit", "start")
     assert section["serving"]["asked_gib"] == pytest.approx(45.6)
     assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.87}
-    alone = ask("--gpu", "A6000", python=torch_python, **engine)
+    alone = ask("--gpu", "A6000", python=python_alone, **engine)
     assert alone.code == 0 and "fits" in alone.out
 
 

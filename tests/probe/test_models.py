@@ -16,10 +16,11 @@ from envdoctor.probe.catalogue import Job
 from envdoctor.probe.running import Outcome
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
-#: Everything but the attention probes, which have tests of their own, and compile, which takes a compiler and minutes.
+#: Everything but the attention probes, which have tests of their own, all-reduce, whose processes import torch too
+#: (test_no_false_alarm.py), and compile, which takes a compiler and minutes.
 PLAIN = (
     *("arithmetic", "checkpointing", "grad-accumulation", "grad-clip", "label-mask", "memory-cycles", "padded-batch"),
-    *("repeatable", "rms-norm", "tf32", "training-step", "all-reduce", "model-code", "eval-mode", "optimizer-step"),
+    *("repeatable", "rms-norm", "tf32", "training-step", "model-code", "eval-mode", "optimizer-step"),
     *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training"),
 )
 

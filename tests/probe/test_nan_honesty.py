@@ -79,10 +79,11 @@ checked = 2026-11-20
 
 @pytest.mark.torch
 def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
-    torch_python: str, tmp_path: Path
+    torch_python: str, tmp_path: Path, cache: Path
 ) -> None:
     (tmp_path / "x-may-hide-nan.toml").write_text(RULE, encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": "hidden-nan"}
+    environ["XDG_CACHE_HOME"] = str(cache)
     sources = Sources(python=torch_python, cwd=tmp_path, environ=environ)
     matrix = load_matrix([tmp_path])
     report = check(sources, matrix=matrix, probe=True)

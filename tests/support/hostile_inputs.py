@@ -234,15 +234,15 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     )
     yield "configuration", (from_file(configuration), (UsageProblem,), toml)
     yield "config.json", (config, (JsonProblem,), models)
-    yield "code", (partial(read_uses.answer, own=(), notebook=False, definitions=True), (), [CODE, CODE * 50])
+    yield "code", (partial(read_uses.answer, own=(), notebook=False, definitions=True), (), [*[CODE] * 3, CODE * 50])
     yield "script", (partial(read_uses.answer, own=(), notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
-    yield "imports", (partial(_followed, folder / "followed"), (), [FOLLOWED, FOLLOWED * 50])
+    yield "imports", (partial(_followed, folder / "followed"), (), [*[FOLLOWED] * 3, FOLLOWED * 50])
     yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
     yield (
         "traceback",
         (
-            text(lambda pasted: read_error(pasted * ((1 << 20) // (len(pasted) + 1) + 1))),
+            text(lambda pasted: read_error(_repeated(pasted))),
             (),
             [PASTED, *PASTED.splitlines()],
         ),
@@ -287,6 +287,11 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "recipe.py", (partial(calls_of, notebook=False), (), [path.read_bytes() for path in _below("recipes", "py")])
     for path, held in PACKAGE.items():
         yield path, (partial(_environment, folder, path, matrix), (UsageProblem, JobError), [held])
+
+
+def _repeated(pasted: str) -> str:
+    """One after another: every eighth to more than what is read of a text, others to a sixteenth of it."""
+    return pasted * ((1 << (16 if len(pasted) % 8 else 20)) // (len(pasted) + 1) + 1)
 
 
 def _environment(folder: Path, changed: str, matrix: Matrix, content: bytes) -> object:
