@@ -62,14 +62,16 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
         found.append((order, suspect))
-    found += _known_errors(situation, log, lines, first)
+    for seen, rank, known in _known_errors(situation, log, lines, first):
+        sharing[seen] += 1
+        found.append((rank, known))
     told = [one for one in found if sharing[of_a_model.get(one[1].id, _NONE)] < 2]
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST])
 
 
 def _known_errors(
     situation: Situation, log: Log, lines: Sequence[str], first: int
-) -> Iterator[tuple[tuple[object, ...], Suspect]]:
+) -> Iterator[tuple[Seen, tuple[object, ...], Suspect]]:
     """Errors whose kind of cause is known, and that no facts of an environment decide."""
     for row in situation.matrix.rows("known-errors", "error"):
         seen = seen_in(log, row["symptom"])
@@ -85,7 +87,7 @@ def _known_errors(
                 source=row["source"],
                 rule=False,
             )
-            yield (True, -seen.letters, 1, 0, -seen.place, row["id"]), suspect
+            yield seen, (True, -seen.letters, 1, 0, -seen.place, row["id"]), suspect
 
 
 def _of_model(key: str, missing: Collection[str]) -> bool:

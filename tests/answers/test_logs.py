@@ -58,6 +58,11 @@ def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_
     }
     model = explain_error(f"--model_name_or_path THUDM/glm-4-9b-chat --fp16\n{log}", matrix).answer.suspects
     assert "glm4-fp16-training-nan" in {one.id for one in model}
+    sampling = "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"
+    bare = explain_error(sampling, matrix).answer.suspects
+    assert [one.id for one in bare] == ["logits-not-finite-while-sampling"]
+    qwen = explain_error(f"model: Qwen/Qwen2-7B-Instruct\n{sampling}", matrix).answer.suspects
+    assert [one.id for one in qwen] == ["qwen2-eager-fp16-overflow", "logits-not-finite-while-sampling"]
 
 
 def test_kernels_that_are_missing_in_an_extension_are_not_torchs(matrix):
