@@ -80,7 +80,7 @@ class Named(NamedTuple):
 class Suspect(NamedTuple):
     """A rule that may explain a log: its symptom stands in ``line`` (from 1), which says ``said``. ``applies`` is None
     when the facts do not tell; ``missing`` are the keys that would. ``fix`` is the first of its fixes, ``source`` the
-    address of its first evidence ("" for none)."""
+    address of its first evidence ("" for none). ``rule`` is False for a row of the table ``known-errors``."""
 
     id: str
     title: Text
@@ -91,6 +91,7 @@ class Suspect(NamedTuple):
     fix: Text | None
     source: str
     missing: tuple[str, ...] = ()
+    rule: bool = True
 
 
 class Answer(NamedTuple):

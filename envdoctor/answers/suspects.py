@@ -1,9 +1,9 @@
-"""Rules whose symptoms stand in a log: what may explain it, the most likely one first."""
+"""Rules and known errors whose symptoms stand in a log: what may explain it, the most likely one first."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
@@ -21,7 +21,7 @@ _NONE = Seen(-1, 0)
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
-    """The rules of which a symptom stands in the lines and that the facts do not rule out.
+    """The rules of which a symptom stands in the lines and that the facts do not rule out, and known errors.
 
     Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
     NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
@@ -61,8 +61,32 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
         found.append((order, suspect))
+    for seen, rank, known in _known_errors(situation, log, lines, first):
+        sharing[seen] += 1
+        found.append((rank, known))
     told = [one for one in found if sharing[of_a_model.get(one[1].id, _NONE)] < 2]
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST])
+
+
+def _known_errors(
+    situation: Situation, log: Log, lines: Sequence[str], first: int
+) -> Iterator[tuple[Seen, tuple[object, ...], Suspect]]:
+    """Errors whose kind of cause is known, and that no facts of an environment decide."""
+    for row in situation.matrix.rows("known-errors", "error"):
+        seen = seen_in(log, row["symptom"])
+        if seen is not None:
+            suspect = Suspect(
+                id=row["id"],
+                title=text_of(row["title"]),
+                applies=None,
+                line=first + seen.place,
+                said=lines[seen.place].strip(),
+                why=text_of(row["why"]),
+                fix=text_of(row["fix"]),
+                source=row["source"],
+                rule=False,
+            )
+            yield seen, (True, -seen.letters, 1, 0, -seen.place, row["id"]), suspect
 
 
 def _of_model(key: str, missing: Collection[str]) -> bool:

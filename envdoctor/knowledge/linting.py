@@ -80,6 +80,7 @@ def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
         yield from (("retired.toml", problem) for problem in _retired(matrix))
         yield from (("families.toml", problem) for problem in _families(matrix))
         yield from (("tables/run-needs.toml", problem) for problem in _needs(matrix))
+        yield from (("tables/known-errors.toml", problem) for problem in _known_errors(matrix))
 
 
 def _documents(home: Path) -> Iterator[tuple[str, str]]:
@@ -157,6 +158,15 @@ def _needs(matrix: Matrix) -> Iterator[str]:
                 parse_condition(matrix.registry, key, operand)
             except ConditionError as error:
                 yield f"{row['key']}: when: {error}"
+
+
+def _known_errors(matrix: Matrix) -> Iterator[str]:
+    ordinary = matrix.part("ordinary-log", "log").get("lines", ())
+    for row in matrix.rows("known-errors", "error"):
+        if matrix.find(row["id"]) is not None:
+            yield f"{row['id']}: a rule has this id"
+        for symptom in row["symptom"]:
+            yield from (f"{row['id']}: {fault}" for fault in faults_of(symptom, ordinary))
 
 
 def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:

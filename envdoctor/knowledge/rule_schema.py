@@ -11,6 +11,7 @@ from envdoctor.knowledge.schema import (
     ANY,
     DATE,
     FLAG,
+    SYMPTOM,
     TEXT,
     TEXTS,
     Check,
@@ -42,8 +43,6 @@ _EVIDENCE = table(
         "checked": DATE,
     }
 )
-#: Where people showed a log with it, or that nobody has looked for one.
-_SEEN_AT = text("https://..., or 'not opened'", lambda given: given.startswith("https://") or given == "not opened")
 _TEST = table(
     {"expect": one_of("match", "no", "unknown"), "facts": mapping(TEXT, ANY)}, {"name": TEXT, "complete": TEXTS}
 )
@@ -149,7 +148,7 @@ def rule_schema(registry: Registry, each: str | None) -> Check:
             "details": _TRANSLATED,
             "fix": tables(_FIX),
             "evidence": tables(_EVIDENCE),
-            "symptom": tables(table({"lines": TEXTS, "seen": TEXT, "source": _SEEN_AT})),
+            "symptom": tables(SYMPTOM),
             "test": tables(_TEST),
         },
     )

@@ -26,6 +26,7 @@ __all__ = [
     "SCHEMA_1",
     "SOURCE",
     "SPECIFIER",
+    "SYMPTOM",
     "TEXT",
     "TEXTS",
     "VERSION",
@@ -181,4 +182,14 @@ RELEASES = text('releases such as ">=4.34,<4.48 | >=5.0"', parse_ranges)
 SOURCE = text("an https address, or pkg:pypi/NAME@VERSION for a released file,", _URL.match)
 #: Texts by language.
 WORDS = table({"en": TEXT}, {"zh": TEXT})
+#: What people see in a log: texts that all stand in it, an example, and where people showed one.
+SYMPTOM = table(
+    {
+        "lines": TEXTS,
+        "seen": TEXT,
+        "source": text(
+            "https://..., or 'not opened'", lambda given: given.startswith("https://") or given == "not opened"
+        ),
+    }
+)
 SCHEMA_1 = value("schema = 1", lambda given: given == 1 and not isinstance(given, bool))

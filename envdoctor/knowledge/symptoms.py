@@ -1,11 +1,14 @@
 """Symptoms of rules: what people see in a log when the rule is the cause.
 
 A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
-pieces; case, quotes and blanks do not count. All of them must be there. Nothing is a regular expression, so a log takes
-time in proportion to its length whatever stands in it.
+pieces; case, quotes and blanks do not count. All of them must be there. A long line may go on in the next one, because
+terminals and mail break them. Nothing is a regular expression, so a log takes time in proportion to its length whatever
+stands in it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 __all__ = ["Log", "Seen", "faults_of", "letters", "seen_in"]
@@ -14,19 +17,21 @@ __all__ = ["Log", "Seen", "faults_of", "letters", "seen_in"]
 _LEAST, _LEAST_LINE = 10, 4
 #: Lines that hold the first piece of a text and are looked at to the end.
 _LOOKS = 200
+#: Characters from which on a line may have been broken: its text may go on in the next one.
+_WRAPPED = 50
 
 
 class Log(NamedTuple):
-    """A log as lower-case lines, and all of them joined."""
+    """A log in lower case, its lines joined by blanks, and where each of them begins."""
 
-    lines: Sequence[str]
     text: str
+    starts: Sequence[int]
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> "Log":
         """Of the lines as they were written."""
         lowered = [_plain(line) for line in lines]
-        return cls(lowered, "\n".join(lowered))
+        return cls(" ".join(lowered), [0, *accumulate(len(line) + 1 for line in lowered)])
 
 
 class Seen(NamedTuple):
@@ -70,16 +75,17 @@ def _plain(text: str) -> str:
 
 def _last(log: Log, pieces: Sequence[str]) -> int | None:
     """The last line in which the pieces stand one behind the other."""
-    end = len(log.text)
+    end, starts = len(log.text), log.starts
     for _ in range(_LOOKS):
         start = log.text.rfind(pieces[0], 0, end)
         if start < 0:
             return None
-        line_start = log.text.rfind("\n", 0, start) + 1
-        line_end = log.text.find("\n", start)
-        if _in_order(log.text[line_start : line_end if line_end >= 0 else len(log.text)], pieces):
-            return log.text.count("\n", 0, line_start)
-        end = line_start
+        number = bisect_right(starts, start) - 1
+        wrapped = starts[number + 1] - starts[number] > _WRAPPED
+        last = min(number + 1 + wrapped, len(starts) - 1)
+        if _in_order(log.text[starts[number] : starts[last] - 1], pieces):
+            return number
+        end = start if wrapped else starts[number]
     return None
 
 

@@ -17,6 +17,7 @@ from envdoctor.knowledge.schema import (
     SCHEMA_1,
     SOURCE,
     SPECIFIER,
+    SYMPTOM,
     TEXT,
     TEXTS,
     VERSION,
@@ -39,6 +40,8 @@ _LEVEL = one_of("observed", "declared", "reported", "inferred")
 _PROOF = {"level": _LEVEL, "source": SOURCE}
 _NAME = text("a normalised name of a package", lambda given: given == normalise(given))
 _ANY_TEXT = text("a text", lambda given: True)
+#: Texts in both languages.
+_BOTH = table({"en": TEXT, "zh": TEXT})
 _CC = text('a compute capability such as "8.6"', re.compile(r"\d{1,2}\.\d\Z").match)
 _ARCH = text('an architecture such as "sm_90" or "compute_90"', re.compile(r"(sm|compute)_\d{2,3}[af]?\Z").match)
 _STATEMENT = text("`import module` or `from module import name`", parse_statement)
@@ -70,6 +73,15 @@ _TAKEN = table({"by": _NAME, "name": TEXT}, {"through": TEXTS})
 _SPAN = {"releases": RELEASES}
 _WHEELS = table({"torch": DOTTED, "cuda": list_of(DOTTED), "python": list_of(DOTTED), "machine": TEXTS})
 _MEANING = either(TEXT, table({"field": TEXT}, {"words": mapping(_ANY_TEXT, _ANY_TEXT), "add": FLAG}))
+_KNOWN = {
+    "id": TEXT,
+    "title": _BOTH,
+    "why": _BOTH,
+    "fix": _BOTH,
+    "source": SOURCE,
+    "checked": DATE,
+    "symptom": tables(SYMPTOM),
+}
 _NEW = {"new": TEXT, "new_package": _NAME, "new_releases": RELEASES, "write": WORDS}
 
 #: By table: its parts beside the head, each with its check.
@@ -236,6 +248,7 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
         "prose": table({"allowed": TEXTS, "doubt": TEXTS}),
     },
     "ordinary-log": {"log": table({"lines": TEXTS})},
+    "known-errors": {"error": tables(table(_KNOWN), ["id"])},
     "module-distributions": {"row": _rows({"module": TEXT, "name": _NAME}, key="module")},
     "run-needs": {
         "row": _rows({"key": TEXT, "asks": TEXTS}, {"when": mapping(TEXT, ANY), "built": FLAG, "others": TEXTS})

@@ -48,7 +48,13 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
 
 def _suspect(suspect: Suspect, page: Page) -> Iterator[str]:
     title = suspect.title.in_language(page.lang)
-    yield from page.lines(page.say("{name}: {value}", name=f"rule[{suspect.id}]", value=title), "", "  ")
+    yield from page.lines(
+        page.say(
+            "{name}: {value}", name=f"rule[{suspect.id}]" if suspect.rule else page.say("known error"), value=title
+        ),
+        "",
+        "  ",
+    )
     said = page.say("{name}: {value}", name=page.say("line {n}", suspect.line), value=shortened(suspect.said, 200))
     yield from page.labelled("  " + page.say("seen"), said)
     yield from page.labelled("  " + page.say("why"), suspect.why.in_language(page.lang))
@@ -66,7 +72,8 @@ def _suspect(suspect: Suspect, page: Page) -> Iterator[str]:
 def _not_known(answer: Answer, page: Page) -> str:
     if answer.reading.failure is None:
         return page.say(
-            "Not known: no symptom of a rule, and none of ImportError, AttributeError and unexpected keyword argument"
+            "Not known: no symptom of a rule or a known error, and none of ImportError, AttributeError and unexpected "
+            "keyword argument"
         )
     return page.say("Not known: nothing about this is known of released packages")
 

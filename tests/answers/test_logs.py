@@ -58,12 +58,44 @@ def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_
     }
     model = explain_error(f"--model_name_or_path THUDM/glm-4-9b-chat --fp16\n{log}", matrix).answer.suspects
     assert "glm4-fp16-training-nan" in {one.id for one in model}
+    sampling = "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"
+    bare = explain_error(sampling, matrix).answer.suspects
+    assert [one.id for one in bare] == ["logits-not-finite-while-sampling"]
+    qwen = explain_error(f"model: Qwen/Qwen2-7B-Instruct\n{sampling}", matrix).answer.suspects
+    assert [one.id for one in qwen] == ["qwen2-eager-fp16-overflow", "logits-not-finite-while-sampling"]
 
 
 def test_kernels_that_are_missing_in_an_extension_are_not_torchs(matrix):
     place = "/x/xformers/third_party/flash-attention/hopper/flash_fwd_launch_template.h:175"
     log = f"CUDA error ({place}): no kernel image is available for execution on the device"
-    assert explain_error(log, matrix).answer.suspects == ()
+    assert [one.id for one in explain_error(log, matrix).answer.suspects] == ["xformers-has-no-kernel-for-this-gpu"]
     assert explain_error(
         "RuntimeError: CUDA error: no kernel image is available for execution on the device", matrix
     ).answer.suspects
+
+
+def test_a_known_error_is_told_beside_rules_and_is_none(matrix):
+    """What the message says most about comes first, whether it is a rule's symptom or a known error's."""
+    log = "Assertion `srcIndex < srcSelectDimSize` failed.\nRuntimeError: CUDA error: device-side assert triggered"
+    told = explain_error(log, matrix).answer.suspects
+    assert [(one.id, one.rule, one.missing) for one in told] == [
+        ("token-or-position-beyond-the-embeddings", False, ()),
+        ("assertion-on-the-gpu", False, ()),
+    ]
+    rule = explain_error("ValueError: Attempting to unscale FP16 gradients.", matrix).answer.suspects[0]
+    assert rule.rule and rule.missing
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("[rank0]: RuntimeError: element 0 of tensors does not require grad and does\nnot have a grad_fn", True),
+        ("RuntimeError: element 0 of tensors does\nnot require grad", False),
+        (f"{'x' * 20} RuntimeError: element 0 of tensors does\nnot require grad", True),
+        (f"{'x' * 20} RuntimeError: element 0 of tensors does\n\nnot require grad", False),
+    ],
+    ids=["after it", "short line", "long line", "a line between"],
+)
+def test_a_long_line_may_be_broken(matrix, log, told):
+    ids = {one.id for one in explain_error(log, matrix).answer.suspects}
+    assert ("loss-reaches-no-trainable-weight" in ids) is told

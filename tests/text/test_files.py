@@ -213,4 +213,5 @@ def test_pipes_devices_and_folders_are_no_files_and_hold_nobody_up(tmp_path: Pat
 
 
 def test_a_name_that_no_file_can_have_is_an_error_like_any_other() -> None:
-    assert reason(Files().head, "a\0b", 1) == reason(Files().whole, "a\0b", 1) == "embedded null byte"
+    said = reason(Files().head, "a\0b", 1)
+    assert said == reason(Files().whole, "a\0b", 1) and "embedded null" in said  # newer Pythons say more around it
