@@ -30,6 +30,11 @@ def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for torch comes first: at the end there are only short ones, and no worker waits for another."""
+    items.sort(key=lambda item: item.path.parent.name not in ("probe", "memory"))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """From here on it works, but rarely: tests read and parse much, and most of what they make is in no cycle."""
     gc.freeze()
