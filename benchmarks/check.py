@@ -135,17 +135,16 @@ def synthetic_package(installed: Path, folder: Path, count: int) -> Path:
     index = package / "_matrix" / "index.jsonl"
     head, *lines = map(json.loads, index.read_text().splitlines())
     texts = (package / "_matrix" / "texts.jsonl").read_bytes()
-    shipped = [rule for rules in lines for rule in rules]
-    rules, copies, end = [], [], 0
+    shipped = [(line, rule) for line, rules in enumerate(lines) for rule in rules]
+    shipped.sort(key=lambda one: one[1][0])  # of every scope its share, however many there are to be
+    parts: list[list[Any]] = [head, *([] for _ in lines)]
+    copies, end = [], 0
     for number in range(count):
-        rule = list(shipped[number % len(shipped)])
+        line, rule = shipped[number % len(shipped)]
         offset, length = rule[-1]
-        rule[0], rule[-1] = f"{rule[0]}-{number}", [end, length]
+        parts[1 + line].append([f"{rule[0]}-{number}", *rule[1:-1], [end, length]])
         copies.append(texts[offset : offset + length] + b"\n")
         end += length + 1
-        rules.append(rule)
-    # All in the line that check reads, as every one was before there were lines; of other scopes they are not judged.
-    parts = (head, rules, *([] for _ in lines[1:]))
     index.write_text("".join(json.dumps(part, separators=(",", ":")) + "\n" for part in parts))
     (package / "_matrix" / "texts.jsonl").write_bytes(b"".join(copies))
     return folder
