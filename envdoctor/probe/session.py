@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Job, Probe
 from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
 from envdoctor.sandbox.target import Place
+from envdoctor.sandbox.two import processors
 
 __all__ = ["Session", "Wishes", "in_use", "run_session"]
 
@@ -138,10 +138,9 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
 
 def _workers(jobs: Sequence[Job]) -> int:
     """Children at a time on a CPU: each computes with one thread, so two cores run two, when memory allows."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     needed = 2 * max((job.memory_mib for job in jobs), default=0) + _SPARE_MIB
     free = _free_mib()
-    return 2 if cores >= 2 and free is not None and free >= needed else 1
+    return 2 if processors() >= 2 and free is not None and free >= needed else 1
 
 
 def _free_mib() -> int | None:

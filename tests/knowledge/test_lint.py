@@ -127,6 +127,16 @@ def test_the_registry_of_facts_has_a_schema_too(complaints, home, old, new, comp
     assert found and all(origin == "facts.toml" and complaint in text for origin, text in found), found
 
 
+def about_transformers(rule, affects, unless):
+    """A rule about transformers before 5.0 with these conditions more."""
+
+    def clause(conditions):
+        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
+
+    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
+    return text + (f"unless = [{clause(unless)}]\n" if unless else "")
+
+
 @pytest.mark.parametrize(
     ("rule", "affects", "unless", "forgotten"),
     [
@@ -144,11 +154,7 @@ def test_the_registry_of_facts_has_a_schema_too(complaints, home, old, new, comp
 def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_serving_engines(
     complaints, home, write_rule, rule, affects, unless, forgotten
 ):
-    def clause(conditions):
-        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
-
-    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
-    write_rule(home / "rules" / "a.toml", text + (f"unless = [{clause(unless)}]\n" if unless else ""))
+    write_rule(home / "rules" / "a.toml", about_transformers(rule, affects, unless))
     assert forgotten is any("vLLM, SGLang and LMDeploy" in text for _, text in complaints())
 
 
@@ -167,9 +173,5 @@ def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_serving_en
 def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_trainers_with_models_of_their_own(
     complaints, home, write_rule, rule, affects, unless, forgotten
 ):
-    def clause(conditions):
-        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
-
-    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
-    write_rule(home / "rules" / "a.toml", text + (f"unless = [{clause(unless)}]\n" if unless else ""))
+    write_rule(home / "rules" / "a.toml", about_transformers(rule, affects, unless))
     assert forgotten is any("torchtune and other trainers" in text for _, text in complaints())
