@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["attributes_of", "blocks", "last_name", "methods_of", "siblings_of"]
+__all__ = ["attributes_of", "blocks", "is_generator", "last_name", "methods_of", "siblings_of"]
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -19,6 +19,11 @@ def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 def last_name(node: ast.AST | None) -> str:
     """``cuda`` of ``torch.cuda``; nothing for what is no dotted name."""
     return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+def is_generator(function: ast.FunctionDef) -> bool:
+    """Whether a function, or one inside it, yields."""
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
 def methods_of(tree: ast.Module) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from envdoctor.source.calling import demanded
 from envdoctor.source.deciding import evaluate
+from envdoctor.source.definitions import is_generator
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
 from envdoctor.source.signatures import accepts
@@ -250,11 +251,11 @@ class Importing(Statements):
         """A function with its parameters and its body; None for one that yields, or cannot be read."""
         key = function.module, function.node.lineno
         if key not in self._functions:
-            node: ast.FunctionDef | None = function.node
             if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
-                node = self.library.function(function.module, function.node.lineno) if function.at_top else None
-            yields = node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node))
-            self._functions[key] = None if yields else node
+                whole = self.library.function(function.module, function.node.lineno) if function.at_top else None
+            else:
+                whole = None if is_generator(function.node) else function.node
+            self._functions[key] = whole
         return self._functions[key]
 
     def _frame(self, module: str) -> Frame:

@@ -7,9 +7,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+from envdoctor.source.definitions import is_generator
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import definition, trimmed
@@ -24,7 +26,7 @@ _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
 
 
-Signatures = tuple[Mapping[str, tuple[str, ...] | None], Mapping[str, tuple[str, ...]]]
+_Read = TypeVar("_Read")
 
 
 class Unreadable(Exception):
@@ -59,7 +61,8 @@ class Library:
         self._trees: dict[str, ast.Module] = {}
         self._given: set[str] = set()
         self._sources: dict[str, bytes] = {}
-        self._called: dict[str, Signatures | None] = {}
+        self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
+        self._calls: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
         self.exported: dict[str, dict[str, str]] = {}
 
     def find(self, name: str) -> Found | None:
@@ -99,7 +102,7 @@ class Library:
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """A function at the top of a module with its body, by the line of its definition; None where that cannot be
-        parsed."""
+        parsed, and for one that yields."""
         found = self.find(module)
         assert found is not None
         try:
@@ -111,31 +114,34 @@ class Library:
                 body = _parsed(source).body
         except Unreadable:
             return None
-        return next((one for one in statements(body) if isinstance(one, ast.FunctionDef) and one.lineno == line), None)
+        functions = (one for one in statements(body) if isinstance(one, ast.FunctionDef) and one.lineno == line)
+        node = next(functions, None)
+        return None if node is None or (b"yield" in (text or source) and is_generator(node)) else node
 
     def parameters(self, place: str) -> tuple[str, ...] | None:
         """What ``module:Class`` or a function can be called with; None when that is not known."""
         module, _, name = place.partition(":")
-        signatures = self._signatures(module)
-        return signatures[0].get(name) if signatures is not None else None
+        if module not in self._parameters:
+            self._parameters[module] = self._signatures(module, parameters, partial(self._parsed, signatures=True)) or {}
+        return self._parameters[module].get(name)
 
     def calls(self, module: str) -> Mapping[str, tuple[str, ...]] | None:
         """How the classes of a module call their own methods; None when that is not known."""
-        signatures = self._signatures(module)
-        return signatures[1] if signatures is not None else None
+        if module not in self._calls:
+            self._calls[module] = self._signatures(module, calls, _parsed)
+        return self._calls[module]
 
-    def _signatures(self, module: str) -> Signatures | None:
-        """What :mod:`~envdoctor.source.signatures` tells of a module, which is read whole for that, once."""
-        if module not in self._called:
-            self._called[module] = None
-            try:
-                offers, found = self.offers(module), self.find(module)
-                if offers is not None and found is not None:
-                    tree = _parsed(self.text(found.path))
-                    self._called[module] = parameters(tree, module, offers.names), calls(tree, module, offers.names)
-            except (Unreadable, RecursionError):
-                pass
-        return self._called[module]
+    def _signatures(
+        self, module: str, read: Callable[[ast.Module, str, Mapping[str, str]], _Read], parsed: Callable[[bytes], ast.Module]
+    ) -> _Read | None:
+        """What :mod:`~envdoctor.source.signatures` tells of a module; None when it cannot be read."""
+        try:
+            offers, found = self.offers(module), self.find(module)
+            if offers is not None and found is not None:
+                return read(parsed(self.text(found.path)), module, offers.names)
+        except (Unreadable, RecursionError):
+            pass
+        return None
 
     def mentions(self, module: str, name: str) -> bool:
         """Whether the name stands anywhere in the source of a module: otherwise nothing binds it there by name."""
@@ -195,11 +201,11 @@ class Library:
             self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
         return name in self._compiled[folder]
 
-    def _parsed(self, source: bytes) -> ast.Module:
+    def _parsed(self, source: bytes, *, signatures: bool = False) -> ast.Module:
         if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
             raise Unreadable("is too large to be parsed safely by Python before 3.11")
         try:
-            return _parsed(trimmed(source))
+            return _parsed(trimmed(source, signatures=signatures))
         except Unreadable:
             return _parsed(source)
 

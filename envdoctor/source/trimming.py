@@ -19,10 +19,9 @@ def _balanced(inside: bytes, depth: int) -> bytes:
     return rb"%b(?:(?:[(\[{]%b[)\]}]|\"[^\"\\\n]*\"|'[^'\\\n]*')%b){0,200}" % (inside, within, inside)
 
 
-#: A function, from the line feed before it (the search then leaps from line to line) to the end of its name; and the
-#: rest of a header in which nothing deceives.
+#: A function up to the end of its name, and the rest of a header in which nothing deceives.
 _DEFINITION = re.compile(
-    rb"(\n([ ]*)(?:async[ ]+)?def[ ]+[^\s(\[:]+)(\(%b\)%b:[ ]*\r?\n)?"
+    rb"def[ ]+[^\s(\[:]+(\(%b\)%b:[ ]*\r?\n)?"
     % (_balanced(_PLAIN, 1), _balanced(rb"[^()\[\]{}#\"':\n]*", 1))
 )
 _HEADER_END = re.compile(rb":[ ]*(?:#[^\n]*)?\r?\n")
@@ -37,9 +36,9 @@ _ODD = re.compile(rb"\n[ ]*[\t\f]|\r(?!\n)")
 _ENCODED = re.compile(rb"(?:[^\n]*\n)?[^\n]*coding[:=](?![ ]*[uU][tT][fF]-?8)")
 
 
-def trimmed(source: bytes) -> bytes:
-    """The source with ``pass`` for the body of every function, and without the parameters where their defaults say
-    nothing to an import; line numbers kept.
+def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
+    """The source with ``pass`` for the body of every function, and unless ``signatures`` are wanted without the
+    parameters where their defaults say nothing to an import; line numbers kept.
 
     It goes by indentation, brackets and quotes alone. Where these deceive, what comes out is either no Python, and the
     whole source is to be parsed, or has the same statements outside of functions.
@@ -49,23 +48,20 @@ def trimmed(source: bytes) -> bytes:
     source = b"\n" + source
     parts: list[bytes] = []
     done = 1
-    found = _DEFINITION.search(source)
-    while found:
-        name = found.end(1)
-        colon = _colon(source, name) if found[3] is None else source.rfind(b":", name, found.end())
+    at = source.find(b"def ")  # ten times as fast as any pattern
+    while at >= 0:
+        indent, name, colon, body = _function(source, at)
         if colon < 0:
             break
-        header = _HEADER_END.match(source, colon) if found[3] is None else found
-        if header is None:  # its body stands on the same line
-            found = _DEFINITION.search(source, colon)
+        if body < 0:
+            at = source.find(b"def ", colon)
             continue
-        end = _body_end(source, header.end() - 1, len(found[2]))
-        valued = found[3] is None or b"=" in found[3]
-        kept = colon if valued and _DEFAULT.search(source, name, colon) else name
+        end = _body_end(source, body, indent)
+        kept = colon if signatures or _is_valued(source, name, colon) else name
         parts.append(source[done:kept])
         parts.append((b": pass" if kept == colon else b"(): pass") + b"\n" * source.count(b"\n", kept, end))
         done = end
-        found = _DEFINITION.search(source, end - 1)
+        at = source.find(b"def ", end)
     parts.append(source[done:])
     return b"".join(parts)
 
@@ -77,13 +73,36 @@ def definition(source: bytes, line: int) -> bytes | None:
     if len(lines) <= line or _is_odd(source) or _ENCODED.match(source):
         return None
     source = b"\n" + lines[line]
-    found = _DEFINITION.match(source)
-    colon = _colon(source, found.end(1)) if found else -1
-    header = _HEADER_END.match(source, colon) if found and colon >= 0 else None
-    if found is None or header is None:
+    at = source.find(b"def ", 0, source.find(b"\n", 1))
+    indent, _, colon, body = _function(source, at) if at >= 0 else (0, -1, -1, -1)
+    if colon < 0 or body < 0:
         return None
-    text = source[: _body_end(source, header.end() - 1, len(found[2]))]
-    return b"\n" * (line - 2) + b"if 1:" + text if found[2] else b"\n" * (line - 1) + text[1:]
+    text = source[: _body_end(source, body, indent)]
+    return b"\n" * (line - 2) + b"if 1:" + text if indent else b"\n" * (line - 1) + text[1:]
+
+
+def _function(source: bytes, at: int) -> tuple[int, int, int, int]:
+    """Of the function whose ``def`` stands there: its indentation, where its name ends, the colon of its header, -1
+    where that is not found, and the line feed before its body, -1 where that stands on the same line, or the word begins
+    no function: then the colon is just a place behind it."""
+    line = source.rfind(b"\n", 0, at) + 1
+    before = source[line:at].split()
+    found = _DEFINITION.match(source, at) if not before or before == [b"async"] else None
+    if found is None:
+        return 0, -1, at + 1, -1
+    indent = at - line if not before else source.find(b"async", line) - line
+    name = found.end()
+    if found[1] is not None:
+        name, body = found.span(1)
+        return indent, name, source.rfind(b":", name, body), body - 1
+    colon = _colon(source, name)
+    header = _HEADER_END.match(source, colon) if colon >= 0 else None
+    return indent, name, colon, header.end() - 1 if header is not None else -1
+
+
+def _is_valued(source: bytes, start: int, end: int) -> bool:
+    """Whether the default of a parameter there is more than a name or a constant."""
+    return source.find(b"=", start, end) >= 0 and _DEFAULT.search(source, start, end) is not None
 
 
 def _is_odd(source: bytes) -> bool:

@@ -151,24 +151,25 @@ class Files:
 
     def status(self, path: str) -> os.stat_result:
         """``os.stat`` of what the path leads to. Raises ``OSError``."""
-        self._note(path)
-        return self._status(path)
+        try:
+            found = self._status(path)
+        except OSError as error:
+            self._note(path, (-2, error.errno or 0))
+            raise
+        self._note(path, _mark(found))
+        return found
 
-    def _note(self, path: str) -> None:
-        if self.looks is not None and path not in self.looks.files:
-            self.looks.files[path] = self.mark(path)
+    def _note(self, path: str, mark: Mark) -> None:
+        if self.looks is not None:
+            self.looks.files.setdefault(path, mark)
 
     def mark(self, path: str) -> Mark:
         """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
         the time that nobody can set). Of a folder only which one it is, of what cannot be looked at the reason."""
-        self.use()
         try:
-            found = os.stat(path) if self.root is None else self._status(path)
-        except (OSError, ValueError) as error:
-            return (-2, getattr(error, "errno", None) or 0)
-        if found.st_mode & _KIND == stat.S_IFDIR:
-            return (-1, found.st_ino & _WORD)
-        return (found.st_size, _changed(found))
+            return _mark(self._status(path))
+        except OSError as error:
+            return (-2, error.errno or 0)
 
     def unchanged(self, folder: str, names: Sequence[str], marks: Iterator[int]) -> bool:
         """Whether :meth:`mark` says of each of these files what it said then: ``marks`` has two numbers for each, one
@@ -262,15 +263,10 @@ class Files:
     def open(self, path: str) -> int:
         """A descriptor of a regular file for reading. The caller closes it. Raises ``OSError``, also for anything else
         than a regular file: to open a device may already be an act."""
-        self._note(path)
-        if self.budget is not None:
-            self.budget.use()
-        if self.root is None:
-            _demand_regular(os.stat(path))
-            return os.open(path, _OPEN)
-        if not _BY_STEPS:
-            _demand_regular(os.lstat(self.real(path)))
-            return os.open(self.real(path), _OPEN | _NO_FOLLOW)
+        found = self.status(path)
+        if self.root is None or not _BY_STEPS:
+            _demand_regular(found)
+            return os.open(self.real(path), _OPEN if self.root is None else _OPEN | _NO_FOLLOW)
         folder, name = self._holder(path)
         try:
             _demand_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
@@ -378,7 +374,8 @@ class Files:
     def whole(self, path: str, limit: int) -> bytes:
         """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
         with self._opened(path) as descriptor:
-            content = read_regular(descriptor, limit + 1) if os.fstat(descriptor).st_size <= limit else None
+            status = os.fstat(descriptor)
+            content = _content(descriptor, status, limit + 1) if status.st_size <= limit else None
         if content is None or len(content) > limit:
             raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
         self.use(0, len(content))
@@ -405,6 +402,12 @@ def _size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
 
 
+def _mark(found: os.stat_result) -> Mark:
+    if found.st_mode & _KIND == stat.S_IFDIR:
+        return (-1, found.st_ino & _WORD)
+    return (found.st_size, _changed(found))
+
+
 def _demand_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         what = "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file"
@@ -413,7 +416,10 @@ def _demand_regular(status: os.stat_result) -> None:
 
 def read_regular(descriptor: int, limit: int) -> bytes:
     """Up to ``limit`` bytes from where the descriptor stands. Raises ``OSError`` unless it is a regular file."""
-    status = os.fstat(descriptor)
+    return _content(descriptor, os.fstat(descriptor), limit)
+
+
+def _content(descriptor: int, status: os.stat_result, limit: int) -> bytes:
     _demand_regular(status)
     parts: list[bytes] = []
     expected = status.st_size + 1  # so that the first read takes it whole, and sees that it grew
