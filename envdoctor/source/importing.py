@@ -226,13 +226,16 @@ class Importing(Statements):
         """Import a module and the packages around it. Raises :class:`Failed`."""
         if module in self._loaded:
             return
-        parts = module.split(".")
-        top = parts[0]
-        if top in self.world.standard or top == "__main__" or (not module and not top):
+        top = module.partition(".")[0]
+        if not module or top == "__main__" or top in self.world.standard:
+            self._loaded.add(module)
             return
-        running = False
-        for length in range(1, len(parts) + 1):
-            name = ".".join(parts[:length])
+        running, length = False, 0
+        while length < len(module):
+            length = module.find(".", length + 1) % (len(module) + 1)  # behind the last one: all of it
+            name = module[:length]
+            if name in self._loaded:
+                continue
             there = self.names.exists(name)
             if there is False:
                 self._stopped("ModuleNotFoundError", Stop("module", consumer, line, name, ""))

@@ -48,7 +48,8 @@ class Found(NamedTuple):
 class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
-    ``exported`` is for who follows imports: what the modules in a folder export, found once.
+    ``exported`` is for who follows imports: what the modules in a folder export, found once. ``ahead`` may know what
+    :meth:`short` gives for a file.
     """
 
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
@@ -64,6 +65,7 @@ class Library:
         self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
         self._calls: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
         self.exported: dict[str, dict[str, str]] = {}
+        self.ahead: Callable[[str], bytes | None] = lambda path: None
 
     def find(self, name: str) -> Found | None:
         """The module of that dotted name; None when there is none below the folders."""
@@ -94,7 +96,7 @@ class Library:
         """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
-        tree = self._trees.pop(name, None) or self._parsed(self.text(found.path))
+        tree = self._trees.pop(name, None) or self._done_ahead(found.path) or self._parsed(self.text(found.path))
         self._given.add(name)
         if found.paths and name not in self._offers:
             self._trees[name] = tree  # of packages it is asked what they offer
@@ -122,7 +124,9 @@ class Library:
         """What ``module:Class`` or a function can be called with; None when that is not known."""
         module, _, name = place.partition(":")
         if module not in self._parameters:
-            self._parameters[module] = self._signatures(module, parameters, partial(self._parsed, signatures=True)) or {}
+            self._parameters[module] = (
+                self._signatures(module, parameters, partial(self._parsed, signatures=True)) or {}
+            )
         return self._parameters[module].get(name)
 
     def calls(self, module: str) -> Mapping[str, tuple[str, ...]] | None:
@@ -132,7 +136,10 @@ class Library:
         return self._calls[module]
 
     def _signatures(
-        self, module: str, read: Callable[[ast.Module, str, Mapping[str, str]], _Read], parsed: Callable[[bytes], ast.Module]
+        self,
+        module: str,
+        read: Callable[[ast.Module, str, Mapping[str, str]], _Read],
+        parsed: Callable[[bytes], ast.Module],
     ) -> _Read | None:
         """What :mod:`~envdoctor.source.signatures` tells of a module; None when it cannot be read."""
         try:
@@ -201,13 +208,30 @@ class Library:
             self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
         return name in self._compiled[folder]
 
-    def _parsed(self, source: bytes, *, signatures: bool = False) -> ast.Module:
-        if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
-            raise Unreadable("is too large to be parsed safely by Python before 3.11")
+    def short(self, path: str) -> bytes:
+        """A source file as it is parsed first: without what imports do not feel. Raises :class:`Unreadable`."""
+        return _short(self.text(path))
+
+    def _done_ahead(self, path: str) -> ast.Module | None:
+        source = self.ahead(path)
         try:
-            return _parsed(trimmed(source, signatures=signatures))
+            return _parsed(source) if source is not None else None
+        except Unreadable:
+            return None
+
+    def _parsed(self, source: bytes, *, signatures: bool = False) -> ast.Module:
+        short = _short(source, signatures=signatures)
+        try:
+            return _parsed(short)
         except Unreadable:
             return _parsed(source)
+
+
+def _short(source: bytes, *, signatures: bool = False) -> bytes:
+    """Raises :class:`Unreadable`."""
+    if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
+        raise Unreadable("is too large to be parsed safely by Python before 3.11")
+    return trimmed(source, signatures=signatures)
 
 
 def _parsed(source: bytes) -> ast.Module:

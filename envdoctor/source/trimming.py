@@ -21,8 +21,7 @@ def _balanced(inside: bytes, depth: int) -> bytes:
 
 #: A function up to the end of its name, and the rest of a header in which nothing deceives.
 _DEFINITION = re.compile(
-    rb"def[ ]+[^\s(\[:]+(\(%b\)%b:[ ]*\r?\n)?"
-    % (_balanced(_PLAIN, 1), _balanced(rb"[^()\[\]{}#\"':\n]*", 1))
+    rb"def[ ]+[^\s(\[:]+(\(%b\)%b:[ ]*\r?\n)?" % (_balanced(_PLAIN, 1), _balanced(rb"[^()\[\]{}#\"':\n]*", 1))
 )
 _HEADER_END = re.compile(rb":[ ]*(?:#[^\n]*)?\r?\n")
 _LONGEST = 200_000
@@ -82,9 +81,9 @@ def definition(source: bytes, line: int) -> bytes | None:
 
 
 def _function(source: bytes, at: int) -> tuple[int, int, int, int]:
-    """Of the function whose ``def`` stands there: its indentation, where its name ends, the colon of its header, -1
-    where that is not found, and the line feed before its body, -1 where that stands on the same line, or the word begins
-    no function: then the colon is just a place behind it."""
+    """Of the function whose ``def`` stands there: its indentation, where its name ends, the colon of its header (-1
+    where that is not found), and the line feed before its body (-1 where that stands on the same line). Of any other
+    ``def `` only a place behind it, for the colon."""
     line = source.rfind(b"\n", 0, at) + 1
     before = source[line:at].split()
     found = _DEFINITION.match(source, at) if not before or before == [b"async"] else None

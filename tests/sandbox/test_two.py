@@ -1,4 +1,4 @@
-"""Work that this process and a copy of it divide."""
+"""Work that this process and a copy of it divide, or that the copy does ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.sandbox.two import by_two
+from envdoctor.sandbox.two import Ahead, by_two
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
 
@@ -55,3 +55,54 @@ def test_without_a_copy_it_is_all_done_here(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(os, "fork", raising=False)
     assert by_two(3, str, lambda: "never") == ({0: "0", 1: "1", 2: "2"}, None)
     assert by_two(0, str, lambda: "never") == ({}, None)
+
+
+def run_ahead(work: str, then: str) -> Any:
+    """``Ahead(work)`` in an interpreter of its own, without other threads, and what is done with it."""
+    code = (
+        "import json, os\n"
+        "from envdoctor.sandbox.two import Ahead\n"
+        f"def work():\n    {work}\n"
+        "ahead = Ahead(work)\n"
+        "def wait(name):\n"
+        "    while (found := ahead.take(name)) is None: pass\n"
+        "    return len(found), found[:3].decode()\n"
+        f"{then}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@forks
+def test_what_is_done_ahead_comes_once_and_whole() -> None:
+    found = run_ahead(
+        "yield from ((f'\\udcff{size}', b'abc' * size) for size in (0, 1, 1_000_000, 7))",
+        "sizes = [wait(f'\\udcff{size}') for size in (1_000_000, 1, 0, 7)]\n"
+        "print(json.dumps([sizes, ahead.take('\\udcff7'), ahead.take('never')]))",
+    )
+    assert found == [[[3_000_000, "abc"], [3, "abc"], [0, ""], [21, "abc"]], None, None]
+
+
+@forks
+@pytest.mark.parametrize("end", ["os._exit(9)", "os.kill(os.getpid(), 9)", "raise RuntimeError"])
+def test_a_copy_that_breaks_off_tells_no_more(end: str) -> None:
+    then = "while ahead._copy: ahead.take('b')\nprint(json.dumps([ahead.take('b'), ahead.end()]))"
+    assert run_ahead(f"yield 'a', b'1'; {end}", then) == [None, None]
+
+
+@forks
+def test_nothing_of_the_copy_is_left() -> None:
+    then = (
+        "wait('0')\nahead.end()\n"
+        "try: os.waitpid(-1, 0)\n"
+        "except ChildProcessError: print(json.dumps([ahead.take('x' * 9)]))"
+    )
+    assert run_ahead("yield from ((str(number), bytes(9)) for number in range(10 ** 9))", then) == [None]
+
+
+def test_nothing_is_done_ahead_where_no_process_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork", raising=False)
+    ahead = Ahead(lambda: [("a", b"1")])
+    assert ahead.take("a") is None
+    ahead.end()
