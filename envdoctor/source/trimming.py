@@ -46,20 +46,20 @@ def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
         return source
     source = b"\n" + source
     parts: list[bytes] = []
-    done = 1
+    done, above = 1, 0
     at = source.find(b"def ")  # ten times as fast as any pattern
     while at >= 0:
-        indent, name, colon, body = _function(source, at)
+        indent, name, colon, body = _function(source, above, at)
         if colon < 0:
             break
         if body < 0:
-            at = source.find(b"def ", colon)
+            above, at = at, source.find(b"def ", colon)
             continue
         end = _body_end(source, body, indent)
         kept = colon if signatures or _is_valued(source, name, colon) else name
         parts.append(source[done:kept])
         parts.append((b": pass" if kept == colon else b"(): pass") + b"\n" * source.count(b"\n", kept, end))
-        done = end
+        done, above = end, end - 1
         at = source.find(b"def ", end)
     parts.append(source[done:])
     return b"".join(parts)
@@ -73,19 +73,19 @@ def definition(source: bytes, line: int) -> bytes | None:
         return None
     source = b"\n" + lines[line]
     at = source.find(b"def ", 0, source.find(b"\n", 1))
-    indent, _, colon, body = _function(source, at) if at >= 0 else (0, -1, -1, -1)
+    indent, _, colon, body = _function(source, 0, at) if at >= 0 else (0, -1, -1, -1)
     if colon < 0 or body < 0:
         return None
     text = source[: _body_end(source, body, indent)]
     return b"\n" * (line - 2) + b"if 1:" + text if indent else b"\n" * (line - 1) + text[1:]
 
 
-def _function(source: bytes, at: int) -> tuple[int, int, int, int]:
-    """Of the function whose ``def`` stands there: its indentation, where its name ends, the colon of its header (-1
-    where that is not found), and the line feed before its body (-1 where that stands on the same line). Of any other
-    ``def `` only a place behind it, for the colon."""
-    line = source.rfind(b"\n", 0, at) + 1
-    before = source[line:at].split()
+def _function(source: bytes, above: int, at: int) -> tuple[int, int, int, int]:
+    """Of the function whose ``def`` stands there, in a line that begins behind ``above``: its indentation, where its
+    name ends, the colon of its header (-1 where that is not found), and the line feed before its body (-1 where that
+    stands on the same line). Of any other ``def `` only a place behind it, for the colon."""
+    line = source.rfind(b"\n", above, at) + 1
+    before = source[line:at].split() if line else [b""]
     found = _DEFINITION.match(source, at) if not before or before == [b"async"] else None
     if found is None:
         return 0, -1, at + 1, -1

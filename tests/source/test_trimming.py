@@ -67,6 +67,12 @@ def test_texts_and_one_line_bodies(source: bytes) -> None:
     assert trimmed(source).count(b"\n") == source.count(b"\n")
 
 
+@pytest.mark.parametrize("line", [b"def ", b"def f(", b"x def f():\n", b"def f(): def ", b"\n def", b"def f(a='"])
+def test_words_that_begin_nothing_are_passed_in_one_go(line: bytes) -> None:
+    source = line * 500_000  # a square of it would take hours
+    assert len(trimmed(source)) <= len(source)
+
+
 @pytest.mark.parametrize("path", STANDARD[1::12], ids=lambda path: path.name)
 def test_a_function_is_cut_out_whole(path: Path) -> None:
     source = path.read_bytes()

@@ -37,9 +37,9 @@ _LONGEST = 300
 _FIRST = ("torch", "transformers")
 _MARK = Struct("<qq")
 #: What stands in a module for tools that check types, and imports.
-_FOR_TYPES = re.compile(rb"^if (?:\w+\.)?TYPE_CHECKING:[^\n]*\n(?:[ ]+[^\n]*\n|\n)*", re.MULTILINE)
+_FOR_TYPES = re.compile(rb"^if (?:\w+\.)?TYPE_CHECKING:[^\n]*\n(?:[ ]+[^\n]*\n|\n){0,20000}", re.MULTILINE)
 _IMPORTS = re.compile(
-    rb"^[ ]*(?:import[ ]+([\w.]+)|from[ ]+(\.*)([\w.]*)[ ]+import[ ]+(?:\(([\w\s,]*)|([\w ,]*)))", re.MULTILINE
+    rb"^[ ]*(?:import[ ]+([\w.]+)|from[ ]+(\.*)(\w[\w.]*)?[ ]+import[ ]+(?:\(([\w\s,]*)|([\w ,]*)))", re.MULTILINE
 )
 
 #: A statement, its module, the name in it or None, and whether that is a class to be compared with its base classes.
