@@ -56,11 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deep, unread, thin = (tuple(settings["changes"][key]) for key in ("deep", "unread", "thin"))
 
     def depth(module: str) -> int:
-        place = f"{module}."
-        if place.startswith(deep):
+        if f"{module}.".startswith(deep):
             return 2
         return (
-            -1 if place.startswith(unread) else 0 if place.startswith(shallow) else 1 if place.startswith(thin) else 2
+            -1
+            if module.startswith(unread)
+            else 0
+            if module.startswith(shallow)
+            else 1
+            if module.startswith(thin)
+            else 2
         )
 
     ledger = Ledger(asked.ledger)

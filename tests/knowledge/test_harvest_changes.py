@@ -17,6 +17,7 @@ OLD = {
     ),
     "pond/fish.py": "class Carp: ...\n",
     "pond/lazy.py": "def __getattr__(name): ...\n",
+    "pond/swan.py": "class Swan: ...\n",
     "pond/tests/test_bank.py": "def test(): ...\n",
 }
 NEW = {
@@ -28,6 +29,10 @@ NEW = {
     ),
     "pond/lazy.py": "def __getattr__(name): ...\ndef swim(): ...\n",
     "pond/frog.py": "def leap(): ...\n",
+    "pond/swan.py": (
+        "class Swan:\n    def __init__(self): self._grow(); self.register_buffer('down', 1)\n"
+        "    def _grow(self): self.neck = 1\n    def land(self): self.speed = 0\n"
+    ),
 }
 
 
@@ -59,9 +64,11 @@ def test_what_differs_between_releases_is_told(lines):
         "pond.fish\tA..",
         "pond.frog\tB..",
         "pond.lazy\tA..",
+        "pond.swan\tA..",
         "[members]",
         "pond.bank:Bird\tB..\tbeak",
         "pond.bank:Heron\tA..A\tlegs",
+        "pond.swan:Swan\tB..\t__init__\t_grow\tdown\tland\tneck",
         "[parameters]",
         "pond.bank:Bird\tB..\tbeak\tbeak!",
         "pond.bank:Heron\tB..\tbeak",

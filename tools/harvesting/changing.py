@@ -174,16 +174,22 @@ def _is_told(offers: Offers, name: str, standard: Collection[str], is_package: b
 
 
 def _members(node: ast.ClassDef) -> Iterator[str]:
-    """Methods, attributes of the class, and what its methods set on ``self``."""
-    for inner in ast.walk(node):
-        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield inner.name
-        elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and _is_self(inner.value):
-            yield inner.attr
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _is_self(inner.func.value):
-            named = inner.args[0] if inner.args and inner.func.attr in _MAKING else None
-            if isinstance(named, ast.Constant) and isinstance(named.value, str):
-                yield named.value
+    """Methods, attributes of the class, and what is set on ``self`` when an object is made: by ``__init__`` and by the
+    methods that it calls. What others set may not be there yet."""
+    methods = {one.name: one for one in ast.walk(node) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    yield from methods
+    making = [name for name in ("__init__", "__post_init__") if name in methods]
+    for name in making:  # it grows
+        for inner in ast.walk(methods[name]):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and _is_self(inner.value):
+                yield inner.attr
+            elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _is_self(inner.func.value):
+                called = inner.func.attr
+                named = inner.args[0] if inner.args and called in _MAKING else None
+                if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                    yield named.value
+                if called in methods and called not in making:
+                    making.append(called)
     for statement in node.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         yield from (target.id for target in targets if isinstance(target, ast.Name))
