@@ -199,7 +199,7 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Iterable
 
 
 def _is_made(released: Released, called: Called) -> bool:
-    """Whether a class of settings is all that it is given: it takes several things, and inherits from no other package."""
+    """Whether a class of settings is all that it is given: it takes several things, and inherits within its package."""
     taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
     return len(taken) > 1 and all(package == called.package for package, _ in called.places)
 
