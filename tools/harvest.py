@@ -112,14 +112,15 @@ class Package:
         yield "\t".join(["modules", *sorted(self.modules)])
         yield "depth\t" + ("names" if self.by_names else "metadata")
         yield "[releases]"
+        before = ""
         for release in self.releases:
-            flags = [
-                *(["metadata"] if release in self.sections["requires"] else []),
-                *(["read"] if release in self.sections["offers"] else []),
-                *(["yanked"] if release.yanked else []),
-            ]
+            flags = "m" * (release in self.sections["requires"]) + "r" * (release in self.sections["offers"])
+            flags += "y" * release.yanked
             python = release.python.replace(" ", "") or "-"
-            yield "\t".join([str(release.version), release.day, python, *flags])
+            yield "\t".join(
+                [str(release.version), release.day, "." if python == before else python, *filter(None, [flags])]
+            )
+            before = python
         for section, by_release in self.sections.items():
             yield f"[{section}]"
             basis = list(self.sections[{"wheels": "wheels", "requires": "requires"}.get(section, "offers")])

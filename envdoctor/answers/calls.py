@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envdoctor.answers.answer import Answer, Home, Way
+from envdoctor.answers.changed import changed_keyword, changed_member, changed_required, keyword_of_any
 from envdoctor.answers.history import Found, found_by_table, spans_history, usable_releases
 from envdoctor.answers.keywords import (
+    anybodys,
     as_moved,
     called_of,
     keyword_homes,
@@ -26,7 +28,12 @@ def keyword_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
     moves = keyword_moved(situation, failure.callee, called, failure.name)
-    found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
+    found = [
+        home
+        for one in called
+        for home in keyword_homes(situation, one, failure.name, moves)
+        if home.home.releases is not None or not anybodys(situation, one, question.likely)
+    ]
     taking = [one for one in found if one.home.releases is not None]
     if not taking and not failure.callee.endswith(("__init__", "__new__")):
         owners = called_of(situation, failure.callee.rpartition(".")[0], question.likely)
@@ -34,6 +41,10 @@ def keyword_answer(question: Question) -> Answer:
         passing = list(passing_homes(situation, failure.callee, f"{failure.name}=", among))
         if passing:
             return _accepting(question, passing)
+    if not taking and not moves:
+        callees = (failure.callee, *question.calling) if failure.callee else ()
+        taking = changed_keyword(situation, callees, failure.name, question.likely)
+        taking = taking or ([] if failure.callee else keyword_of_any(situation, failure.name, question.likely))
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
@@ -66,6 +77,7 @@ def missing_answer(question: Question) -> Answer:
         history = spans_history(released, ()).also(moves)
         there = moves[0].has(situation.version(released.name))
         found = [Found.read(situation, history, "asks", f"{callee}({failure.name}=)", there)]
+    found = found or changed_required(situation, callee, failure.name, question.likely)
     homes: list[Home] = []
     ways: list[Way | None] = []
     for one in distinct(found):
@@ -84,5 +96,8 @@ def member_answer(question: Question) -> Answer:
     moves = member_moved(situation, failure.callee, called, failure.name)
     if not found and moves:
         found = [found_by_table(situation, moves[0], "member", f"{failure.callee}.{failure.name}")]
+    if not any(one.home.releases is not None for one in found):
+        defined = {one.package for one in called}
+        found = changed_member(situation, failure.callee, failure.name, question.likely, defined) or found
     moved = [moved_to(move) for move in moves if move.new or move.write][:1]
     return with_ways(question, distinct(found), moved, caller(question))

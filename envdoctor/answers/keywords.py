@@ -19,6 +19,7 @@ from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
 
 __all__ = [
     "Called",
+    "anybodys",
     "as_moved",
     "called_of",
     "keyword_homes",
@@ -78,6 +79,13 @@ def called_of(situation: Situation, callee: str, likely: Iterable[str]) -> list[
     meant = _offered(situation, meant) or meant
     meant = [one for one in meant if not any(set(one.bases) & set(other.own) for other in meant)]
     return sorted(meant, key=lambda one: -_users(situation, one.package)) if len(meant) > 1 else meant
+
+
+def anybodys(situation: Situation, called: Called, likely: Iterable[str]) -> bool:
+    """Whether a class's name is one that anybody gives (``Config``, ``Trainer``), and nothing else speaks of its
+    package: that no release has something proves nothing then."""
+    is_word = re.fullmatch("[A-Z][a-z]*", called.name) is not None
+    return is_word and called.package not in likely and not situation.version(called.package)
 
 
 def _users(situation: Situation, package: str) -> int:
@@ -185,9 +193,15 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Iterable
             history = reduce(or_, taking, history)
             known += [released.has("parameters", one, member, version) for one in own if version]
         there = _any(known) if known else None
-        if settings or any(history.has):
+        if any(history.has) or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
             doubt = "attributes of objects are not in the ledger"
             yield Found.read(situation, history._replace(doubt=doubt), "member", f"{owner}.{member}", there)
+
+
+def _is_made(released: Released, called: Called) -> bool:
+    """Whether a class of settings is all that it is given: it takes several things, and inherits within its package."""
+    taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
+    return len(taken) > 1 and all(package == called.package for package, _ in called.places)
 
 
 def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -> Iterator[Moved]:

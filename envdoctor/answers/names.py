@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from envdoctor.answers.answer import Moved
+from envdoctor.answers.changed import changed_place
 from envdoctor.answers.history import Found, History, found_by_table, module_history, name_history
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
@@ -32,17 +33,24 @@ def history_of(released: Released, module: str, name: str = "") -> History:
 
 
 def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
-    """The releases of a package that have it, by the ledger where it has read names, else by the table of moved names;
-    None when neither says anything."""
+    """The releases of a package that have it, by what changed between them, else by the ledger where it has read names,
+    else by the table of moved names; None when none says anything."""
     released, installed = situation.by_names(package), situation.version(package)
+    changed = changed_place(situation, package, module, name)
     kind, thing = ("name" if name else "module"), place_text(module, name)
     moves = [move for move in name_moves(situation.matrix, module, name) if move.package == package]
     if released is not None:
         history = history_of(released, module, name)
+        if changed is not None and (not any(history.has) or _is_finer(changed, history)):
+            return changed
         if any(history.has) or not moves:
             there = released.offers(module, name, installed) if name else released.exists(module, installed)
             return Found.read(situation, history, kind, thing, there)
-    return found_by_table(situation, moves[0], kind, thing) if moves else None
+    return found_by_table(situation, moves[0], kind, thing) if moves else changed
+
+
+def _is_finer(changed: Found, history: History) -> bool:
+    return changed.history is not None and len(changed.history.versions) > len(history.versions)
 
 
 def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
@@ -51,7 +59,7 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     told = [moved_to(move) for move in name_moves(situation.matrix, module, name) if move.new or move.write]
     if told:
         return told[:1]
-    released = situation.by_names(package)
+    released = situation.by_names(package) or situation.changes(package)
     if released is None:
         return []
     version = _judged(released, situation.version(package))
@@ -66,7 +74,7 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
 
 def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
     """Whether what is no attribute of a module is a module below it, which an import of its own makes one."""
-    released = situation.by_names(package)
+    released = situation.by_names(package) or situation.changes(package)
     if released is None:
         return False
     version = _judged(released, situation.version(package))

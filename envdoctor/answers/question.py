@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,14 @@ class Question(NamedTuple):
         """The packages that the text itself shows."""
         modules = [*self.reading.statements, *(frame.module for frame in self.reading.frames if frame.module)]
         return [owner for module in dict.fromkeys(modules) if (owner := self.situation.ledger.owner(module))]
+
+    @property
+    def calling(self) -> list[str]:
+        """What the lines of source on the way to the error call, the innermost first: one of them may have handed on
+        what it was given."""
+        lines = reversed([frame.code for frame in self.reading.frames])
+        called = [name for line in lines for name in re.findall(r"([^\W\d][\w.]{0,200})\(", line[:500])]
+        return [name.rpartition(".")[2] for name in called if name.rpartition(".")[2] not in ("super", "__init__")]
 
 
 def within(released: Released | None, specifier: str) -> list[str]:

@@ -44,7 +44,7 @@ def compile_matrix(source: Path, target: Path) -> None:
         if path.name != "facts.toml":
             (target / f"{path.stem}.json").write_bytes(_dump(load_toml(path)))
     (target / "ledger").mkdir(exist_ok=True)
-    for path in (source / "ledger").glob("*.txt"):
+    for path in (source / "ledger").glob("*.[tx]*"):
         (target / "ledger" / path.name).write_bytes(path.read_bytes())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +17,11 @@ from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
-__all__ = ["Ledger", "Release", "Released"]
+__all__ = ["Ledger", "Release", "Released", "letters", "places_of", "release_rows"]
 
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
+_LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
 _HEAD = 4096
 _NOT_BY_NAMES = Unknown("the ledger has no names of this package")
 
@@ -45,6 +46,7 @@ class Ledger:
         self._known: dict[str, Released | None] = {}
         self._owners: dict[str, str] | None = None
         self._packages: tuple[str, ...] | None = None
+        self._changes: dict[str, Released | None] = {}
 
     def package(self, name: str) -> Released | None:
         """The releases of a distribution; None for one that the ledger does not know."""
@@ -57,6 +59,19 @@ class Ledger:
             else:
                 self._known[name] = Released(name, data)
         return self._known[name]
+
+    def changes(self, name: str) -> Released | None:
+        """What changed between the releases of a distribution, of which other modules and names than those that changed
+        are not listed (``[members]``: of classes). None where that is not in the ledger."""
+        name = normalise(name)
+        if name not in self._changes:
+            released = self.package(name)
+            try:
+                packed = (self.home / f"{name}.xz").read_bytes()
+            except (OSError, ValueError):
+                packed = b""
+            self._changes[name] = _changes(released, packed) if released is not None and packed else None
+        return self._changes[name]
 
     def packages(self) -> tuple[str, ...]:
         """The names of all distributions in the ledger, sorted."""
@@ -293,7 +308,7 @@ class Released:
     def beginning(self, section: str, start: str) -> Iterator[tuple[str, str, str, str | None]]:
         """Every item of a section that begins so, with its subject and the first and last release that have it there
         (None: the newest that was read), in the order of the file."""
-        versions = self._of(section)[0]
+        versions, _, places = self._of(section)
         first, end = self._place(section)
         sought = b"\t" + start.encode()
         at = self._data.find(sought, first, end)
@@ -302,24 +317,23 @@ class Released:
             stop = self._data.find(b"\n", line)
             subject, span, *items = self._data[line:stop].decode().split("\t")
             since, _, until = span.partition("..")
+            last = places[until] if until else len(versions) - 1
             for item in items:
                 if item.startswith(start):
-                    yield subject, item, since, None if until in ("", versions[-1]) else until
+                    yield subject, item, versions[places[since]], versions[last] if last < len(versions) - 1 else None
             at = self._data.find(sought, stop, end)
 
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
         start, end = self._place("releases")
-        for line in self._data[start:end].decode().splitlines():
-            version, day, python, *flags = line.split("\t")
-            yield version, day, python, flags
+        return release_rows(self._data[start:end].decode().splitlines())
 
     def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
-        """The versions that a section speaks of, what they are ordered by, and their places."""
+        """The versions that a section speaks of, what they are ordered by, and their places, also by letters."""
         flag = BASIS.get(section, "read")
         if flag not in self._basis:
             versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
             orders = [key for version in versions if (key := order(version)) is not None]
-            self._basis[flag] = versions, orders, {version: place for place, version in enumerate(versions)}
+            self._basis[flag] = versions, orders, places_of(versions)
         return self._basis[flag]
 
     def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
@@ -368,8 +382,8 @@ class Released:
             line = self._data[at + len(head) : stop]
             if not sought or sought + b"\t" in line or line.endswith(sought):
                 since, _, until = line.partition(b"\t")[0].decode().partition("..")
-                places = self._of(section)[2]
-                yield (places[since], places[until] if until else len(places) - 1), line
+                versions, _, places = self._of(section)
+                yield (places[since], places[until] if until else len(versions) - 1), line
             at = stop
 
     def _place(self, section: str) -> tuple[int, int]:
@@ -384,6 +398,45 @@ class Released:
                 end = self._data.find(b"\n[", start - 1)
                 self._places[section] = (start, max(start, len(self._data) - 1 if end < 0 else end))
         return self._places[section]
+
+
+def release_rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, list[str]]]:
+    """The lines of releases as version, day, Python and flags: a Python like the one before is written ``.``, and flags
+    by their first letters (``mr``)."""
+    before = ""
+    for line in lines:
+        version, day, python, *flags = line.split("\t")
+        before = python = before if python == "." else python
+        if flags and _LETTERS.keys() >= set(flags[0]):
+            flags = [_LETTERS[letter] for letter in flags[0]]
+        yield version, day, python, flags
+
+
+def letters(place: int) -> str:
+    """The places of releases as files write them: A, B, … Z, BA, BB."""
+    rest, last = divmod(place, 26)
+    return (letters(rest) if rest else "") + chr(ord("A") + last)
+
+
+def places_of(versions: Sequence[str]) -> dict[str, int]:
+    """What the ends of spans mean: letters, or in files written by hand the versions themselves."""
+    return {end: place for place, version in enumerate(versions) for end in (version, letters(place))}
+
+
+def _changes(released: Released, packed: bytes) -> Released | None:
+    """A file of changes begins with the releases that were read for it; the rest is as in other files."""
+    try:
+        from lzma import decompress
+    except ImportError:  # a Python that was built without it
+        return None
+    read, _, sections = decompress(packed).partition(b"\n")
+    versions = set(read.decode().split("\t"))
+    lines = ["envdoctor-ledger\t1", f"package\t{released.name}", "\t".join(["modules", *released.modules])]
+    lines += ["depth\tnames", "[releases]"]
+    for one in released.releases:
+        flags = ["read"] * (one.version in versions) + ["yanked"] * one.yanked
+        lines.append("\t".join([one.version, one.date, one.requires_python or "-", *flags]))
+    return Released(released.name, "\n".join(lines).encode() + b"\n" + sections)
 
 
 def _head(data: bytes, key: bytes) -> tuple[str, ...]:

@@ -8,8 +8,8 @@
     depth	names                   or metadata: then the files were not read for names
     [releases]                          every release that is not a pre-release, in order
     0.4.0	2023-07-18	>=3.8.0	metadata	read
-                                        day, Python ("-": any), flags: metadata (its requirements were read), read (its
-                                        files were read), yanked
+                                        day, Python ("-": any; ".": as before), flags: metadata (its requirements were
+                                        read), read (its files were read), yanked; or their first letters (mr)
     [requires]                          subject *; items: requirements by PEP 508
     [wheels]                            subject *; items: tags as in file names (py3-none-any), sdist; builds of other
                                         indexes with their local version before (+cu121 cp311-cp311-linux_x86_64)
@@ -34,24 +34,33 @@
 
 Every line from [requires] on is ``subject, span, item, item, …``: the items hold in all releases of the span
 (``0.4.0..0.6.2``, to the last known one ``0.4.0..``), among those that the section speaks of: all for wheels, those
-with the flag metadata for requires, those with the flag read for the rest. Lines are sorted by subject, then by the
+with the flag metadata for requires, those with the flag read for the rest. The harvest writes the places of releases
+among these as letters (``A`` for the first, ``Z..BC``). Lines are sorted by subject, then by the
 places of the span's ends; the items of a line are sorted. A line without items says that its subject is there.
+
+``ledger/<name>.xz``: what changed between the releases of a package, for the answers to errors; compressed text, whose
+first line names the releases that were read for it. Then sections as above, of modules, classes and functions at any
+depth. Only those items are listed that are not there whenever their subject is; of top-level modules all names::
+
+    [offers]                            subject: module; items: names that it binds
+    [members]                           subject: module:Class; items: methods and attributes
+    [parameters]                        subject: module:Qualified.name; items: keywords, with ! where they must be given
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date
 from itertools import pairwise
 from typing import Any
 
-from envdoctor.knowledge.ledger import BASIS
+from envdoctor.knowledge.ledger import BASIS, places_of, release_rows
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["HISTORIES", "LARGEST", "complaints"]
+__all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes"]
 
 #: Bytes that all files of the ledger may have together (DESIGN §9).
 LARGEST = 4_000_000
@@ -105,6 +114,30 @@ HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "moved": (_like(_PLACE), _like(_PLACE)),
 }
 
+#: The same of a file of changes.
+CHANGES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
+    "offers": (_like(_MODULE), _like(_NAME)),
+    "members": (_like(_PLACE), _like(_NAME)),
+    "parameters": (_like(_PLACE), _like(rf"{_NAME}!?")),
+}
+
+
+def complaints_of_changes(text: str, releases: Collection[str]) -> Iterator[str]:
+    """What is wrong with the text of a file of changes, of a package with these releases."""
+    head, *parts = text.split("\n[")
+    versions = head.split("\t")
+    if not set(versions) <= set(releases):
+        yield "line 1: releases of the package are expected"
+    if [part.partition("]")[0] for part in parts] != list(CHANGES):
+        yield f"the sections are {', '.join(CHANGES)}"
+        return
+    start = 2
+    for section, part in zip(CHANGES, parts, strict=True):
+        body = part.split("\n")[1:]
+        body = body[:-1] if body[-1:] == [""] else body
+        yield from _history(section, start, body, versions, CHANGES[section])
+        start += len(body) + 1
+
 
 def complaints(name: str, data: bytes) -> Iterator[str]:
     """What is wrong with a file of the ledger, whose name was ``name``; each begins with the line's number."""
@@ -130,7 +163,11 @@ def complaints(name: str, data: bytes) -> Iterator[str]:
     if len(parts) < 2 or parts[1][0] != "releases":
         yield "[releases]: missing"
         return
-    rows = [line.split("\t") for line in parts[1][2]]
+    short = [number for number, line in enumerate(parts[1][2], parts[1][1] + 1) if line.count("\t") < 2]
+    if short:
+        yield f"line {short[0]}: releases: version, day and Python are expected"
+        return
+    rows = [[version, day, python, *flags] for version, day, python, flags in release_rows(parts[1][2])]
     yield from _numbered(parts[1][1], (list(_release(row)) for row in rows))
     for row, later_row in pairwise(rows):
         one, other = order(row[0]), order(later_row[0])
@@ -138,8 +175,8 @@ def complaints(name: str, data: bytes) -> Iterator[str]:
             yield f"releases: {later_row[0]} stands behind {row[0]}"
     for section, start, body in parts[2:]:
         flag = BASIS.get(section, "read")
-        places = {row[0]: place for place, row in enumerate([row for row in rows if not flag or flag in row[3:]])}
-        yield from _history(section, start, body, places)
+        versions = [row[0] for row in rows if not flag or flag in row[3:]]
+        yield from _history(section, start, body, versions, HISTORIES[section])
 
 
 def _head(name: str, lines: list[str]) -> Iterator[str]:
@@ -159,9 +196,6 @@ def _head(name: str, lines: list[str]) -> Iterator[str]:
 
 
 def _release(row: list[str]) -> Iterator[str]:
-    if len(row) < 3:
-        yield "version, day and Python are expected"
-        return
     version = order(row[0])
     if version is None or version.is_pre or "+" in row[0]:
         yield f"{row[0]!r} is no release"
@@ -177,8 +211,11 @@ def _release(row: list[str]) -> Iterator[str]:
         yield f"the flags are {', '.join(FLAGS)}, in this order"
 
 
-def _history(section: str, start: int, lines: list[str], places: dict[str, int]) -> Iterator[str]:
-    is_subject, is_item = HISTORIES[section]
+def _history(
+    section: str, start: int, lines: list[str], versions: Sequence[str], like: tuple[Callable[[str], bool], ...]
+) -> Iterator[str]:
+    is_subject, is_item = like
+    places, newest = places_of(versions), len(versions) - 1
     before: tuple[Any, ...] = ()
     held: dict[str, int] = {}
     for number, line in enumerate(lines, start + 1):
@@ -191,8 +228,8 @@ def _history(section: str, start: int, lines: list[str], places: dict[str, int])
         if not dots or since not in places or (until and until not in places):
             yield f"{where}: {span}: a span of releases that the section speaks of is expected"
             continue
-        ends = places[since], places[until] if until else len(places) - 1
-        if ends[0] > ends[1] or until == list(places)[-1]:
+        ends = places[since], places[until] if until else newest
+        if ends[0] > ends[1] or (until and ends[1] == newest):
             yield f"{where}: {span} ends before it begins, or its end is the last release, which stays unsaid"
         if before and (subject, *ends) <= before:
             yield f"{where}: lines are sorted by subject and span, each once"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge.conditions import Condition, ConditionError, bounds, parse_condition
-from envdoctor.knowledge.ledger_schema import LARGEST, complaints
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger_schema import LARGEST, complaints, complaints_of_changes
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.schema import SOURCE
@@ -99,9 +101,23 @@ def _ledger(home: Path) -> Iterator[tuple[str, str]]:
     for path in sorted((home / "ledger").glob("*")):
         data = path.read_bytes()
         size += len(data)
-        yield from ((f"ledger/{path.name}", problem) for problem in complaints(path.name.removesuffix(".txt"), data))
+        found = _changes(path, data) if path.suffix == ".xz" else complaints(path.name.removesuffix(".txt"), data)
+        yield from ((f"ledger/{path.name}", problem) for problem in found)
     if size > LARGEST:
         yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
+
+
+def _changes(path: Path, data: bytes) -> Iterator[str]:
+    released = Ledger(path.parent).package(path.stem)
+    if released is None:
+        yield f"there is no {path.stem}.txt beside it"
+        return
+    try:
+        text = lzma.decompress(data).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        yield f"cannot be read: {error}"
+        return
+    yield from complaints_of_changes(text, [one.version for one in released.releases])
 
 
 def _registry(matrix: Matrix) -> Iterator[str]:

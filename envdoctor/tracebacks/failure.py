@@ -66,12 +66,14 @@ _FORMS = (
         "module",
         rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?",
     ),
+    ("seems to be not installed", "module", r"package (?P<module>\w{1,100}) seems to be not installed"),
     ("was removed in the NumPy", "attribute", r"'(?P<module>np)\.(?P<name>\w{1,60})' was removed in the NumPy"),
     ("has no attribute", "attribute", rf"module '?(?P<module>{_DOTTED})'? has no attribute '?(?P<name>{_NAME})'?"),
     (
         "has no attribute",
         "member",
-        rf"(?:'(?P<callee1>{_DOTTED})' object|(?:type object|class) '(?P<callee2>{_DOTTED})')"
+        rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
+        rf"'(?P<callee2>{_DOTTED})')"
         r" has no attribute '(?P<name>\w{1,200})'",
     ),
     # The tokenizers of transformers say it without quotes; a class is written with a capital.
@@ -85,10 +87,10 @@ _FORMS = (
     (
         "unexpected keyword argument",
         "keyword",
-        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) got (?:some |an )?"
+        r"(?<![A-Za-z0-9_.<>])(?P<callee>[A-Za-z0-9_.<>]{1,200})\(\) got (?:some |an )?"
         r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?",
     ),
-    ("unexpected keyword argument", "keyword", r"unexpected keyword arguments?:? '(?P<name>\w{1,200})'"),
+    ("nexpected keyword argument", "keyword", r"[Uu]nexpected keyword arguments?:? '(?P<name>\w{1,200})'"),
     (
         "invalid keyword argument",
         "keyword",
@@ -121,10 +123,12 @@ _FORMS = (
     ("require", "demand", rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}'?"),
     ("require", "demand", rf"{_REQUIREMENT} is required"),
     ("require", "demand", rf"'{_REQUIREMENT}'"),
+    # Not to bring a release up to date: that says nothing of what is missing.
     (
-        "require",
+        "pip install ",
         "demand",
-        r"requires? [^']{1,120}'(?:python -m )?pip install (?:-U )?(?P<requirement>[A-Za-z][\w.-]{0,60})'",
+        r"(?:requires?|needs?|not (?:installed|found|available)|[Pp]lease install)\b[^']{0,120}"
+        r"['(:]{1,3}(?:!|python3? -m )?pip3? install (?P<requirement>[A-Za-z][\w.-]{0,60})['!).,]{0,3}(?: |\Z)",
     ),
 )
 

@@ -195,6 +195,13 @@ def test_settings_have_what_they_are_given(answer, member, releases):
     assert home.doubt
 
 
+def test_that_no_release_takes_it_says_nothing_of_a_class_that_anybody_may_have(answer):
+    text = "Bed.__init__() got an unexpected keyword argument 'cushion'"
+    assert not answer(text).known
+    assert answer(text, garden="2.0.0").homes[0].releases is None
+    assert answer(f"from garden import Bed\nTypeError: {text}").homes[0].releases is None
+
+
 def test_a_name_that_most_releases_are_known_to_lack(answer):
     (home,) = answer("cannot import name 'Axe' from 'garden.mixed'").homes
     assert home.releases is None and "makes names" in home.doubt

@@ -226,7 +226,7 @@ def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(first: First, tm
     index.wheel("spade", "1.2.0", "2023-05-05", NEW)
     assert harvest(index, folder, "spade", "--fresh").returncode == 0
     assert {asked.rpartition("/")[2] for asked in index.asked} == {"", "spade-1.2.0-py3-none-any.whl"}
-    assert b"\n1.2.0\t2023-05-05\t-\tmetadata\tread\n" in written(folder)["spade.txt"]
+    assert b"\n1.2.0\t2023-05-05\t.\tmr\n" in written(folder)["spade.txt"]
 
 
 def test_an_interrupted_harvest_goes_on_where_it_was(first: First, index: SmallIndex, tmp_path: Path):
@@ -248,7 +248,9 @@ def test_a_package_that_nobody_listed_is_refused(index: SmallIndex, tmp_path: Pa
 def test_the_shipped_settings_name_each_package_once():
     settings = load_toml(ROOT / "tools" / "harvest.toml")
     known = [*settings["names"], *settings["metadata"]]
-    assert len(known) == len(set(known)) == len(list((ROOT / "matrices" / "ledger").iterdir()))
+    assert len(known) == len(set(known)) == len(list((ROOT / "matrices" / "ledger").glob("*.txt")))
+    changes = {path.stem for path in (ROOT / "matrices" / "ledger").glob("*.xz")}
+    assert changes == set(settings["changes"]["packages"]) <= set(known)
     assert set(settings["patches"]) <= set(known) and set(settings["patches"].values()) <= {"all", "last"}
     tried = parse_toml(SETTINGS.encode(), "")
     assert [set(settings[part]) for part in ("reading", "selection")] == [
@@ -344,8 +346,8 @@ def test_a_release_is_read_from_a_pure_wheel_or_one_for_linux():
 
 def test_histories_have_a_line_for_each_span():
     found = [{"m": {"a", "b"}}, {"m": {"a"}, "n": set()}, {"m": {"a", "b", "c"}}, {"m": {"b", "c"}}]
-    assert list(history(["1", "2", "3", "4"], found)) == ["m\t1..1\tb", "m\t1..3\ta", "m\t3..\tb\tc", "n\t2..2"]
-    assert list(history(["1", "2"], [{}, {"m": set()}])) == ["m\t2.."]
+    assert list(history(["1", "2", "3", "4"], found)) == ["m\tA..A\tb", "m\tA..C\ta", "m\tC..\tb\tc", "n\tB..B"]
+    assert list(history(["1", "2"], [{}, {"m": set()}])) == ["m\tB.."]
     assert list(history([], [])) == []
 
 

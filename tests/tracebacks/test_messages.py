@@ -160,3 +160,39 @@ def test_lazy_packages_pass_on_what_happened():
 )
 def test_other_messages_are_none_of_these(message):
     assert failure_of(message) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "callee", "name"),
+    [
+        ("Unexpected keyword argument 'use_beam_search'", "keyword", "", "use_beam_search"),
+        ("出现错误Chat.infer() got an unexpected keyword argument 'x'", "keyword", "Chat.infer", "x"),
+        ("'ModelType' has no attribute 'llama3'", "member", "ModelType", "llama3"),
+        ("module 'Garden' has no attribute 'x'", "attribute", "", "x"),
+    ],
+)
+def test_what_is_said_in_other_words(message, kind, callee, name):
+    failure = failure_of(message)
+    assert (failure.kind, failure.callee, failure.name) == (kind, callee, name)
+
+
+@pytest.mark.parametrize(
+    ("message", "requirement"),
+    [
+        ("Loading an AWQ quantized model requires auto-awq library (pip install autoawq)", "autoawq"),
+        ("Unsloth: Please install unsloth_zoo via 'pip install unsloth-zoo'", "unsloth-zoo"),
+        ("packages that were not found in your environment: tiktoken. Run 'pip install tiktoken'", "tiktoken"),
+    ],
+)
+def test_a_package_that_should_be_installed(message, requirement):
+    failure = failure_of(message)
+    assert (failure.kind, failure.requirement) == ("demand", requirement)
+
+
+def test_a_package_that_should_be_upgraded_is_not_missing():
+    assert failure_of("unknown architecture. You can update it with 'pip install --upgrade transformers'") is None
+
+
+def test_a_package_that_seems_to_be_not_installed():
+    failure = failure_of("it cannot be used: the package flash_attn seems to be not installed. Please refer to ...")
+    assert (failure.kind, failure.module) == ("module", "flash_attn")

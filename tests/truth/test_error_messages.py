@@ -32,10 +32,13 @@ def within(version: str, releases: str) -> bool:
 
 
 def claimed(home: Home, ledger: Ledger) -> list[str]:
-    """The releases that an answer speaks of: those that were read for names, or that the metadata lists."""
-    released = ledger.package(home.package)
+    """The releases that an answer speaks of: those that were read for names or for what changed, or that the metadata
+    lists."""
+    released, changes = ledger.package(home.package), ledger.changes(home.package)
     if released is None:
         return []
+    if changes is not None and (home.first, home.last) == (changes.read[0], changes.read[-1]):
+        released = changes
     listed = [one.version for one in released.releases if one.read or (not home.first and one.date >= SINCE)]
     if not home.first:
         return listed

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from envdoctor.knowledge.ledger import letters
+
 __all__ = ["history"]
 
 #: A subject that is there without items.
@@ -24,8 +26,8 @@ def history(versions: Sequence[str], found: Sequence[Mapping[str, Collection[str
             for span in _runs(where):
                 spans[span].append(item)
         for (since, until), items in sorted(spans.items()):
-            end = "" if until == len(versions) - 1 else versions[until]
-            yield "\t".join([subject, f"{versions[since]}..{end}", *sorted(filter(None, items))])
+            end = "" if until == len(versions) - 1 else letters(until)
+            yield "\t".join([subject, f"{letters(since)}..{end}", *sorted(filter(None, items))])
 
 
 def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:

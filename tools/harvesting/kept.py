@@ -64,7 +64,7 @@ class Kept:
     def metadata(self, project: str, release: Release, *, sources: bool = False) -> tuple[str, list[str]] | None:
         """METADATA of a release (of an sdist PKG-INFO with its requirements) and the names of its members; None when no
         file of it says what it requires. With ``sources`` its Python files are fetched in the same go."""
-        path, archive = self._metadata_of(project, release), self._sources_of(project, release)
+        path, archive = self._metadata_of(project, release), self.sources(project, release)
         if not path.is_file() or (sources and not archive.is_file()):
             described = next((file for file in release.files if file.described), None)
             names, members, why = [], {}, ""
@@ -95,7 +95,7 @@ class Kept:
             if kept["key"] == key:
                 return kept["found"]
         found = None
-        with ZipFile(self._sources_of(project, release)) as sources, TemporaryDirectory(dir=self.work) as folder:
+        with ZipFile(self.sources(project, release)) as sources, TemporaryDirectory(dir=self.work) as folder:
             if sources.namelist():
                 sources.extractall(folder)  # noqa: S202  a zip of our own
                 found = read(folder, modules(sources.namelist()))
@@ -105,7 +105,7 @@ class Kept:
     def _metadata_of(self, project: str, release: Release) -> Path:
         return self.work / "metadata" / project / f"{release.version}.json"
 
-    def _sources_of(self, project: str, release: Release) -> Path:
+    def sources(self, project: str, release: Release) -> Path:
         """Python files, and empty ones for what is compiled, where they lie when they are installed."""
         return self.work / "sources" / project / f"{release.version}.zip"
 

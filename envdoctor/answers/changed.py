@@ -1,0 +1,161 @@
+"""Names, keywords and members by what changed between releases: of packages whose files the ledger did not read for
+all names, and of classes and functions below those that it did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import TypeVar
+
+from envdoctor.answers.history import Found, History, spans_history, subject_history
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+
+__all__ = ["changed_keyword", "changed_member", "changed_place", "changed_required", "keyword_of_any"]
+
+_T = TypeVar("_T")
+
+#: A name of a class that is not everybody's: of two words at least.
+_OWN = re.compile(r"[A-Z]\w*[a-z\d][A-Z]\w*\Z")
+#: A keyword that more classes take says nothing about which one was meant.
+_CLASSES = 3
+
+
+def changed_place(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
+    """The releases that have a name of a module, or the module; None when nothing about it changed."""
+    released = situation.changes(package)
+    if released is None:
+        return None
+    below = f"{module}.{name}" if name else module
+    history = subject_history(released, "offers", below)
+    installed = situation.version(package)
+    known = [released.listed("offers", below, installed)] if installed else []
+    if name:
+        history |= spans_history(released, released.spans("offers", module, name))
+        known += [released.has("offers", module, name, installed)] if installed else []
+    if not any(history.has):
+        return None
+    return Found.read(situation, history, "name" if name else "module", below, _any(known))
+
+
+def changed_keyword(
+    situation: Situation, callees: Iterable[str], keyword: str, likely: Sequence[str], *, required: bool = False
+) -> list[Found]:
+    """The releases in which the first of these classes and functions that changed so takes a keyword (or must be given
+    it): of the ``likely`` packages if there are any, else of those that are installed, else of all."""
+    item = f"{keyword}!" if required else keyword
+    names = [callee.removesuffix(".__init__").removesuffix(".__new__") for callee in callees]
+    for name in (one for one in names if re.match(r"[^\W\d][\w.]*\Z", one)):
+        found = []
+        for package, released in situation.all_changes():
+            named = released.subjects_named("parameters", name)
+            places = [one for one in named if released.spans("parameters", one, item)]
+            found += [(package, places)] if places else []
+        told = "asks" if required else "keyword", f"{name}({keyword}=)"
+        if found:
+            meant = _meant(situation, found, likely)
+            return [_found(situation, package, places, ("parameters", item), told) for package, places in meant]
+    return _refused(situation, names[:1], keyword, likely) if not required else []
+
+
+def _refused(situation: Situation, names: Iterable[str], keyword: str, likely: Sequence[str]) -> list[Found]:
+    """That no release takes it, of a class that only one package has, none of whose others takes it: what a class takes
+    in every release it would not have refused, and what others take it may have been handed."""
+    for name in filter(_OWN.match, names):
+        every = ((package, [*one.subjects_named("parameters", name)]) for package, one in situation.all_changes())
+        meant = _meant(situation, [(package, places) for package, places in every if places], likely)
+        if len(meant) == 1 and not any(_classes(situation, meant[0][0], keyword)):
+            package, places = meant[0]
+            return [_found(situation, package, places, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"))]
+    return []
+
+
+def _classes(situation: Situation, package: str, keyword: str) -> Iterator[str]:
+    """The places of the classes of a package that took a keyword in some releases."""
+    released = situation.changes(package)
+    for subject in released.subjects_with("parameters", keyword) if released is not None else ():
+        if re.search(r":[A-Z]\w*\Z", subject):
+            yield subject
+
+
+def changed_required(situation: Situation, callee: str, name: str, likely: Sequence[str]) -> list[Found]:
+    """The releases in which it must be given."""
+    return changed_keyword(situation, (callee,), name, likely, required=True)
+
+
+def keyword_of_any(situation: Situation, keyword: str, likely: Sequence[str]) -> list[Found]:
+    """The same where the message does not say who was called: classes of one package alone that take such a keyword."""
+    found = []
+    for package, _ in situation.all_changes():
+        classes: dict[str, list[str]] = {}
+        for subject in _classes(situation, package, keyword):
+            classes.setdefault(subject.partition(":")[2], []).append(subject)
+        if classes:
+            found.append((package, classes))
+    meant = _meant(situation, found, likely)
+    if len(meant) != 1 or len(meant[0][1]) > _CLASSES:
+        return []
+    package, classes = meant[0]
+    return [
+        _found(situation, package, places, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"))
+        for name, places in classes.items()
+    ]
+
+
+def changed_member(
+    situation: Situation, owner: str, member: str, likely: Sequence[str], defined: Collection[str] = ()
+) -> list[Found]:
+    """The releases in which a class has a member: of its own, or of a class beside it, from which it may inherit.
+    ``defined`` are the packages that are known to define the class; where there are none, it may be of any."""
+    found = []
+    for package, released in situation.all_changes():
+        if defined and package not in defined:
+            continue
+        having = list(released.subjects_with("members", member))
+        own = [subject for subject in having if subject.endswith(f":{owner}")]
+        if not own and having:
+            beside = {*_modules_of(situation, package, released, owner)}
+            own = [subject for subject in having if subject.partition(":")[0] in beside]
+        if own:
+            found.append((package, own))
+    return [
+        _found(situation, package, places, ("members", member), ("member", f"{owner}.{member}"))
+        for package, places in _meant(situation, found, likely)
+    ]
+
+
+def _modules_of(situation: Situation, package: str, released: Released, owner: str) -> Iterator[str]:
+    """The modules that define a class, as far as is known."""
+    for section in ("members", "parameters"):
+        yield from (subject.partition(":")[0] for subject in released.subjects_named(section, owner))
+    whole = situation.by_names(package)
+    if whole is not None:
+        yield from whole.subjects_with("offers", owner)
+
+
+def _meant(situation: Situation, found: Sequence[tuple[str, _T]], likely: Sequence[str]) -> list[tuple[str, _T]]:
+    near = [one for one in found if one[0] in likely]
+    installed = [one for one in found if situation.version(one[0])]
+    return near or installed or list(found)
+
+
+def _found(
+    situation: Situation, package: str, places: Sequence[str], listed: tuple[str, str], told: tuple[str, str]
+) -> Found:
+    """The releases in which any of the places has what is ``listed`` (section and item), ``told`` as kind and thing."""
+    released, (section, item) = situation.changes(package), listed
+    if released is None:
+        raise LookupError(package)
+    installed = situation.version(package)
+    history: History = reduce(or_, (spans_history(released, released.spans(section, one, item)) for one in places))
+    known = [released.has(section, one, item, installed) for one in places] if installed else []
+    return Found.read(situation, history, *told, _any(known))
+
+
+def _any(answers: Sequence[bool | Unknown]) -> bool | Unknown | None:
+    if not answers:
+        return None
+    return True if True in answers else next((one for one in answers if isinstance(one, Unknown)), False)

@@ -1,0 +1,131 @@
+"""Answers from a file of changes: packages whose other files were not read, and what lies below those that were."""
+
+from __future__ import annotations
+
+import lzma
+from copy import copy
+
+import pytest
+
+from envdoctor.answers.answering import answer_to
+from envdoctor.answers.situation import Situation
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger_schema import complaints, complaints_of_changes
+from envdoctor.tracebacks.reading import read_error
+
+POND = """envdoctor-ledger	1
+package	pond
+modules	pond
+depth	metadata
+[releases]
+1.0.0	2023-01-05	-	metadata
+1.1.0	2023-02-05	-	metadata
+1.2.0	2023-03-05	-	metadata
+2.0.0	2024-03-05	-	metadata
+[requires]
+[wheels]
+"""
+CHANGES = """1.0.0	1.1.0	2.0.0
+[offers]
+pond	A..	Water	lily
+pond	B..	frog
+pond._reed	A..B
+pond.bank	A..B	Newt
+pond.bank	C..	Toad
+pond.fish	C..
+[members]
+pond.bank:Heron	A..B	wade
+pond.bank:Stork	C..	nest
+[parameters]
+pond.bank:Bank	B..	slope
+pond.bank:Heron.fish	C..	depth	depth!
+pond.bank:dig	A..A	deep
+pond.swan:Swan	A..B	neck
+"""
+
+
+@pytest.fixture
+def answer(tmp_path, matrix):
+    """The answer to a text, for packages with their versions."""
+    assert list(complaints("pond", POND.encode())) == []
+    assert list(complaints_of_changes(CHANGES, ["1.0.0", "1.1.0", "1.2.0", "2.0.0"])) == []
+    (tmp_path / "pond.txt").write_text(POND)
+    (tmp_path / "pond.xz").write_bytes(lzma.compress(CHANGES.encode()))
+    small = copy(matrix)
+    small.ledger = Ledger(tmp_path)
+
+    def ask(text, **installed):
+        facts = FactSet(Fact(f"pkg.{name}", version, "test", "given") for name, version in installed.items())
+        return answer_to(read_error(text), Situation(small, facts))
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "releases"),
+    [
+        ("cannot import name 'frog' from 'pond'", "name", ">=1.1"),
+        ("cannot import name 'Newt' from 'pond.bank'", "name", "<2.0"),
+        ("module 'pond' has no attribute 'frog'", "name", ">=1.1"),
+        ("cannot import name 'lily' from 'pond'", "name", ""),
+        ("No module named 'pond._reed'", "module", "<2.0"),
+        ("module 'pond' has no attribute 'fish'", "name", ">=2.0"),
+        ("'Heron' object has no attribute 'wade'", "member", "<2.0"),
+        ("type object 'Heron' has no attribute 'wade'", "member", "<2.0"),
+        ("Bank.__init__() got an unexpected keyword argument 'slope'", "keyword", ">=1.1"),
+        ("Heron.fish() got an unexpected keyword argument 'depth'", "keyword", ">=2.0"),
+        ("dig() got an unexpected keyword argument 'deep'", "keyword", "<1.1"),
+        ("TypeError: Unexpected keyword argument 'neck'", "keyword", "<2.0"),
+        ("Heron.fish() missing 1 required positional argument: 'depth'", "asks", ">=2.0"),
+    ],
+)
+def test_what_changed_is_told(answer, text, kind, releases):
+    (home,) = answer(text).homes
+    assert (home.package, home.kind, home.releases) == ("pond", kind, releases)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot import name 'Carp' from 'pond.bank'",
+        "No module named 'pond.otter'",
+        "'Swan' object has no attribute 'wade'",
+        "Swan.__init__() got an unexpected keyword argument 'slope'",
+        "swim() got an unexpected keyword argument 'neck'",
+        "module 'lake' has no attribute 'frog'",
+    ],
+)
+def test_of_what_did_not_change_nothing_is_known(answer, text):
+    assert not answer(text).known
+
+
+def test_between_two_releases_that_differ_nothing_is_said(answer):
+    assert answer("cannot import name 'Newt' from 'pond.bank'", pond="1.2.0").homes[0].there is None
+    found = answer("cannot import name 'Newt' from 'pond.bank'", pond="2.0.0")
+    assert found.homes[0].there is False and found.ways[0].pins == ("pond==1.1.0",)
+
+
+def test_what_the_source_calls_may_have_handed_on_what_it_was_given(answer):
+    text = 'File "/x/zoo.py", line 3, in <module>\n    Bank(slope=3)\nTypeError: __new__() got an unexpected '
+    assert answer(f"{text}keyword argument 'slope'").homes[0].thing == "Bank(slope=)"
+
+
+def test_an_attribute_may_be_inherited_from_a_class_beside(answer):
+    (home,) = answer("'Stork' object has no attribute 'wade'").homes
+    assert (home.thing, home.releases, home.doubt) == ("Stork.wade", "<2.0", "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (CHANGES.replace("1.0.0", "0.9.0", 1), "releases of the package"),
+        (CHANGES.replace("[members]", "[calls]"), "the sections are"),
+        (CHANGES.replace("A..B\tNewt", "A..X\tNewt"), "a span of releases"),
+        (CHANGES.replace("depth!", "depth?"), "no item of the section"),
+    ],
+)
+def test_a_broken_file_of_changes_is_told(changed, said):
+    found = list(complaints_of_changes(changed, ["1.0.0", "1.1.0", "1.2.0", "2.0.0"]))
+    assert found and said in found[0]

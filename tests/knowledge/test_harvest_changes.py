@@ -1,0 +1,90 @@
+"""What is read of releases for a file of changes: what a file defines, and what differs between releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from harvesting.changing import lines_of, read
+
+OLD = {
+    "pond/__init__.py": "import os\nfrom .bank import Heron, dig\nfrom ._reeds import *\n",
+    "pond/_reeds.py": "def sway(): ...\ndef _hide(): ...\n",
+    "pond/bank.py": (
+        "from .fish import Carp\nclass Bird:\n    def __init__(self, wings): self.wings = wings\n"
+        "class Heron(Bird):\n    def wade(self, depth): ...\n    legs = 2\ndef dig(deep, wide=1): ...\n"
+    ),
+    "pond/fish.py": "class Carp: ...\n",
+    "pond/lazy.py": "def __getattr__(name): ...\n",
+    "pond/swan.py": "class Swan: ...\n",
+    "pond/tests/test_bank.py": "def test(): ...\n",
+}
+NEW = {
+    **OLD,
+    "pond/__init__.py": "from .bank import Heron\nfrom ._reeds import *\n",
+    "pond/bank.py": (
+        "class Bird(metaclass=Kind):\n    def __init__(self, wings, beak): self.wings = wings; self.beak = beak\n"
+        "class Heron(Bird):\n    def wade(self, depth=1): ...\nclass Nest(Struct):\n    eggs: int\ndef dig(deep): ...\n"
+    ),
+    "pond/lazy.py": "def __getattr__(name): ...\ndef swim(): ...\n",
+    "pond/frog.py": "def leap(): ...\n",
+    "pond/swan.py": (
+        "class Swan:\n    def __init__(self): self._grow(); self.register_buffer('down', 1)\n"
+        "    def _grow(self): self.neck = 1\n    def land(self): self.speed = 0\n"
+    ),
+}
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """The lines of two releases, for modules of the depths that a function gives."""
+
+    def make(depth=lambda module: 2):
+        found = []
+        for number, files in enumerate((OLD, NEW)):
+            path = Path(tmp_path / f"{number}.zip")
+            with ZipFile(path, "w") as archive:
+                for name, text in files.items():
+                    archive.writestr(name, text)
+            found.append(read(path, ["pond"], {"os"}, depth))
+        return list(lines_of(["1.0", "2.0"], found, ["pond"]))
+
+    return make
+
+
+def test_what_differs_between_releases_is_told(lines):
+    assert lines() == [
+        "[offers]",
+        "pond\tA..A\tdig",
+        "pond\tA..\tHeron\tsway",
+        "pond._reeds\tA..",
+        "pond.bank\tA..A",
+        "pond.bank\tB..\tNest",
+        "pond.fish\tA..",
+        "pond.frog\tB..",
+        "pond.lazy\tA..",
+        "pond.swan\tA..",
+        "[members]",
+        "pond.bank:Bird\tB..\tbeak",
+        "pond.bank:Heron\tA..A\tlegs",
+        "pond.swan:Swan\tB..\t__init__\t_grow\tdown\tland\tneck",
+        "[parameters]",
+        "pond.bank:Bird\tB..\tbeak\tbeak!",
+        "pond.bank:Heron\tB..\tbeak",
+        "pond.bank:Heron.wade\tA..A\tdepth!",
+        "pond.bank:dig\tA..A\twide",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("depth", "left"),
+    [
+        (1, ["pond.bank\tA..A", "pond.bank\tB..\tNest", "[members]", "[parameters]"]),
+        (0, ["pond.bank\tA..", "[members]", "[parameters]"]),
+        (-1, ["[members]", "[parameters]"]),
+    ],
+)
+def test_of_modules_that_are_not_deep_less_is_told(lines, depth, left):
+    found = lines(lambda module: depth if module == "pond.bank" else 2)
+    assert [line for line in found if "bank" in line or "[" in line[:1]] == ["[offers]", *left]

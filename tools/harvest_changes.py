@@ -1,0 +1,91 @@
+"""Write matrices/ledger/NAME.xz anew: python tools/harvest_changes.py --work DIR [NAME ...]
+
+What changed between the releases of a package: names of modules, members of classes, parameters. ``[changes]`` of
+tools/harvest.toml says of which packages, and from when on. As with tools/harvest.py everything that is fetched is kept
+in DIR, and started again it goes on there. ``--text`` prints what would be written, to be compared before a commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import lzma
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from harvesting.changing import lines_of, read
+from harvesting.kept import Kept
+from harvesting.releases import chosen, released
+
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.toml_files import load_toml
+
+HERE = Path(__file__).parent
+LEDGER = HERE.parent / "matrices" / "ledger"
+
+
+def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, object], depth: Callable[[str], int]) -> str:
+    """The file of one package, not yet compressed. The ledger has to know its modules and releases."""
+    package = ledger.package(name)
+    if package is None:
+        raise SystemExit(f"{name}: harvest it with tools/harvest.py first")
+    listed = {release.version for release in package.releases}
+    versions, found = [], []
+    for release in chosen(released(kept.files(name)), str(asked["since"]), str(asked["patches"])):
+        if str(release.version) not in listed or kept.metadata(name, release, sources=True) is None:
+            continue
+        one = read(kept.sources(name, release), package.modules, sys.stdlib_module_names, depth)
+        if one["offers"]:
+            versions.append(str(release.version))
+            found.append(one)
+    return "".join(f"{line}\n" for line in ["\t".join(versions), *lines_of(versions, found, package.modules)])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the packages that are named, or all, and write their files."""
+    parser = argparse.ArgumentParser(description="Write matrices/ledger/*.xz anew from the package index.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="packages of the settings; all when none is given")
+    parser.add_argument("--work", type=Path, required=True, help="folder for what is fetched, outside the repository")
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="folder that is written")
+    parser.add_argument("--settings", type=Path, default=HERE / "harvest.toml", help="which packages are read")
+    parser.add_argument("--text", action="store_true", help="print the text, write nothing")
+    asked = parser.parse_args(arguments)
+    settings = load_toml(asked.settings)
+    shallow = tuple(settings["changes"]["shallow"])
+    deep, unread, thin = (tuple(settings["changes"][key]) for key in ("deep", "unread", "thin"))
+
+    def depth(module: str) -> int:
+        if f"{module}.".startswith(deep):
+            return 2
+        return (
+            -1
+            if module.startswith(unread)
+            else 0
+            if module.startswith(shallow)
+            else 1
+            if module.startswith(thin)
+            else 2
+        )
+
+    ledger = Ledger(asked.ledger)
+    gc.disable()  # hundreds of thousands of syntax trees, none of them in a cycle
+    for name in asked.names or settings["changes"]["packages"]:
+        package = settings["changes"]["packages"][name]
+        text = text_of(
+            name,
+            Kept(asked.work),
+            ledger,
+            package,
+            depth,
+        )
+        if asked.text:
+            sys.stdout.write(text)
+            continue
+        data = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, preset=9 | lzma.PRESET_EXTREME)
+        (asked.ledger / f"{name}.xz").write_bytes(data)
+        print(f"{name}: {len(text):,} bytes of text, {len(data):,} compressed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
