@@ -113,8 +113,11 @@ class Formats:
 
     def _decided(self, form: Format, entries: Sequence[Entry]) -> bool:
         """Whether the keys may be those of the format that a name speaks for."""
-        known = self._count(form, entries) if "keys_decide" in form.row else 0
-        return {"most": 2 * known > len(entries), "all": known == len(entries)}.get(form.row.get("keys_decide"), True)
+        deciding = form.row.get("keys_decide")
+        if deciding is None:
+            return True
+        known = self._count(form, entries)
+        return known == len(entries) if deciding == "all" else 2 * known > len(entries)
 
     def _count(self, form: Format, entries: Sequence[Entry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
