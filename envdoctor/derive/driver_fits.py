@@ -7,7 +7,7 @@ from typing import Any
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.knowledge.gpu_names import gpu_row, is_one_of
+from envdoctor.knowledge.gpu_names import gpu_named, is_one_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted
 
@@ -119,9 +119,10 @@ def _may_use_compat(gpus: Value, matrix: Matrix, rule: Mapping[str, Any]) -> boo
 
 
 def _one_may(name: str, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
-    row = gpu_row(name, matrix)
+    known = gpu_named(name, matrix)
+    kind = known.row["kind"] if known is not None else ""
     for answer, part in ((False, "refused"), (True, "allowed")):
         chosen = rule.get(part, {})
-        if (row is not None and row["kind"] in chosen.get("kinds", ())) or is_one_of(name, chosen.get("names", ())):
+        if kind in chosen.get("kinds", ()) or is_one_of(name, chosen.get("names", ())):
             return answer
     return None

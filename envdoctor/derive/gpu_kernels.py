@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.knowledge.gpu_names import gpu_row
+from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 
 INPUTS = ("gpu", "pkg.torch", "torch.cuda", "torch.arch_list", "os.platform", "os.arch")
@@ -31,8 +31,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         cc = item.get("cc", _NOT_KNOWN)
         if isinstance(cc, Unknown):
             name = item.get("name")
-            known = gpu_row(name, matrix) if isinstance(name, str) else None
-            cc = item["cc"] = str(known["cc"]) if known is not None else cc
+            known = gpu_named(name, matrix) if isinstance(name, str) else None
+            cc = item["cc"] = str(known.row["cc"]) if known is not None else cc
         if isinstance(cc, str) and cc not in asked:
             asked[cc] = _kernels(cc, value, matrix)
         unknown = (_NOT_KNOWN, _NOT_KNOWN)

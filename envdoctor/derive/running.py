@@ -9,8 +9,9 @@ from typing import NamedTuple, Protocol, cast
 from envdoctor.derive.memory import Memory, Output
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.facts.values import Fact, Range, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.pep440 import satisfies
 
 __all__ = ["Derived", "derive", "with_facts"]
 
@@ -50,6 +51,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
     facts is not computed again.
     """
+    _spread(facts, matrix)
     memory = Memory(facts, home if matrix.compiled else None)
     for name in memory.names or [module.__name__ for module in _derivations()]:
         outputs = memory.outputs(name)
@@ -70,6 +72,16 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
             facts.add(Fact(one.key, one.value, origin, source))
             memory.follows(one.key)
     memory.write()
+
+
+def _spread(facts: FactSet, matrix: Matrix) -> None:
+    """Ask the ledger which releases the ranges of packages hold."""
+    for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
+        assert isinstance(fact.value, Range)
+        package = matrix.ledger.package(fact.key.removeprefix("pkg."))
+        known = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
+        held = tuple(one for one in known if satisfies(one, fact.value.specifiers))
+        facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
 
 
 def _computed(name: str, facts: FactSet, matrix: Matrix, asked: dict[str, None]) -> Iterator[Output]:

@@ -56,15 +56,19 @@ def _builds(text: str, tag: str, origin: str) -> dict[str, Derived]:
 
 def _of_pypi(text: str, value: Callable[[str], Value], matrix: Matrix) -> dict[str, Derived]:
     """The build of PyPI, for Linux on x86_64 when nothing else is known. Not so in conda, whose versions never have
-    tags, nor where a companion has one: then the packages came from another index."""
+    tags, nor where a companion has one: then the packages came from another index. Where PyPI has no build for CUDA, a
+    version that somebody wrote down may lack its tag: only a list of distributions tells that it has none."""
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     companions = [value(f"pkg.{row['name']}") for row in matrix.rows("torch-companions", "package")]
     tagged = any("+" in version for version in companions if isinstance(version, str))
-    if row is None or tagged or any(dist.kind == "conda" for dist in InstalledSet(value).get("torch")):
-        reason = Unknown(f"torch {text} has no local tag that names its CUDA")
+    reason = Unknown(f"torch {text} has no local tag that names its CUDA")
+    installed, platform = InstalledSet(value), value("os.platform")
+    if row is None or tagged or any(dist.kind == "conda" for dist in installed.get("torch")):
         return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
     cuda: Value = row["pypi_cuda_aarch64" if value("os.arch") == "aarch64" else "pypi_cuda"]
-    if cuda == "absent" or value("os.platform") in ("windows", "darwin"):
+    if cuda == "absent" or platform in ("windows", "darwin"):
         cuda = ABSENT
+        if platform != "darwin" and not installed.known:
+            return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
     origin = f"torch {text} names no build, it is taken for PyPI's"
     return {"torch.cuda": Derived(cuda, origin, assumed=True), "torch.hip": Derived(ABSENT, origin, assumed=True)}

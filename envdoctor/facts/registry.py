@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.facts.values import ABSENT, Range, Records, Value
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 
 __all__ = [
     "TYPES",
@@ -197,7 +197,8 @@ def canonical_key(key: str) -> str:
 def parse_value(spec: FactSpec, raw: object) -> Value:
     """A value from JSON, TOML or text, checked against its registered type.
 
-    ``None`` and ``"absent"`` mean known to be absent. Text is accepted for numbers and booleans (``--set`` gives text).
+    ``None`` and ``"absent"`` mean known to be absent. Of a package a range of releases is taken, and ``"installed"``.
+    Text is accepted for numbers and booleans (``--set`` gives text).
     Raises :class:`FactTypeError` with what was expected and what was found.
     """
     if raw is None or raw == "absent":
@@ -222,9 +223,22 @@ def parse_value(spec: FactSpec, raw: object) -> Value:
         raise FactTypeError(f"the text is {len(raw)} characters long; at most 4096 are read")
     if spec.type == "dotted" and dotted(raw) is None:
         raise FactTypeError(f'dotted integers such as "12.4" are expected, not {_short(raw)}')
+    if spec.key == "pkg.*" and (raw == "installed" or raw.lstrip()[:1] in ("<", ">", "=", "!", "~")):
+        return _range(raw)
     if spec.type == "version" and not is_version(raw):
         raise FactTypeError(f"a version by PEP 440 is expected, not {_short(raw)}")
     return _spelled(spec, raw) if spec.type == "text" else raw
+
+
+def _range(raw: str) -> Range:
+    specifiers = "" if raw == "installed" else raw.replace(" ", "")
+    try:
+        if not specifiers.isascii() or not specifiers.isprintable() or "===" in specifiers:
+            raise NotASpecifier
+        satisfies("1", specifiers)
+    except NotASpecifier:
+        raise FactTypeError(f"a version or a range by PEP 440 is expected, not {_short(raw)}") from None
+    return Range(specifiers)
 
 
 def unlisted(spec: FactSpec, value: Value) -> str | None:

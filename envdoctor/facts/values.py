@@ -9,6 +9,7 @@ __all__ = [
     "Absent",
     "Fact",
     "Known",
+    "Range",
     "Records",
     "Unknown",
     "Value",
@@ -49,6 +50,21 @@ class Unknown:
 
     def __repr__(self) -> str:
         return f"Unknown({self.reason!r})"
+
+
+class Range(Unknown):
+    """A version of which only the ``specifiers`` are known (``>=0.15,<0.17``; none: whatever release is installed).
+
+    ``releases`` are those that it may be, once the ledger was asked, with one before the first and behind the last
+    where the range is open there; empty where no ledger knows them. To whom that says nothing, it is unknown.
+    """
+
+    __slots__ = ("releases", "specifiers")
+
+    def __init__(self, specifiers: str, releases: tuple[str, ...] = ()) -> None:
+        super().__init__(f"only known to be {specifiers}" if specifiers else "only known to be installed")
+        self.specifiers = specifiers
+        self.releases = releases
 
 
 #: What is not known because nobody gave it and nothing observes it here.
@@ -122,6 +138,8 @@ def plain(value: Value) -> object:
 
     Raises ``ValueError`` for an unknown value: callers decide how to write those.
     """
+    if isinstance(value, Range):
+        return spell(value)
     if isinstance(value, Unknown):
         raise ValueError(f"an unknown value has no JSON form: {value.reason}")
     if isinstance(value, Absent):
@@ -137,6 +155,8 @@ def plain(value: Value) -> object:
 
 def spell(value: Value) -> str:
     """The value in a sentence: ``true``, ``2``, ``8.6, 9.0``, ``absent``, ``unknown``."""
+    if isinstance(value, Range):
+        return value.specifiers or "installed"
     if isinstance(value, Unknown):
         return "unknown"
     if isinstance(value, Absent):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envdoctor.facts.values import Absent, Records, Unknown, Value
+from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.versions.dotted import compare, dotted
 from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds
@@ -14,6 +14,8 @@ __all__ = ["answer"]
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
     """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
+    if isinstance(value, Range):
+        return _for_all(kind, alternatives, value)
     if isinstance(value, Unknown):
         return OPEN
     from_base = False
@@ -25,6 +27,16 @@ def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
             return YES
         from_base = from_base or bool(result.holds)
     return Answer(True, True) if from_base else NO
+
+
+def _for_all(kind: str, alternatives: list[Any], value: Range) -> Answer:
+    """What is so of every release in the range; open where they differ, or are not known."""
+    if "present" in alternatives:
+        return YES
+    if all(alternative == "absent" for alternative in alternatives):
+        return NO
+    answers = {answer(kind, alternatives, release) for release in value.releases}
+    return answers.pop() if len(answers) == 1 else OPEN
 
 
 def _one(kind: str, alternative: Any, value: Value) -> Answer | None:

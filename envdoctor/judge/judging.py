@@ -122,6 +122,9 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
+    severity = policy.severities.get(rule.id, _severity(rule, match))
+    if _severity(rule, match) != rule.severity and rule.id not in policy.severities:
+        caveats = (*caveats, "a warning because of what is assumed, an error where it is so")
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
@@ -132,7 +135,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     return Finding(
         id=rule.id,
         status=rule.status,
-        severity=policy.severities.get(rule.id, rule.severity),
+        severity=severity,
         confidence=confidence,
         effect=rule.effect,
         title=title_of(texts),
@@ -201,6 +204,12 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 
+def _severity(rule: Rule, match: Match) -> str:
+    """The rule's severity; nothing that rests on a guess is an error."""
+    guessed = any(not default for _, _, _, default in match.assumed)
+    return "warning" if guessed and rule.severity == "error" else rule.severity
+
+
 def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
     """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
     guesses = sum(not default for _, _, _, default in match.assumed)
@@ -263,13 +272,14 @@ def _ignore(
 
 
 def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict[Problem, Text]]:
-    """What the active rules of severity error say of the facts: the message of each problem, once for one cause; and
+    """What the active rules say of the facts at severity error: the message of each problem, once for one cause; and
     those of problems that are folded into others as well."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
     applied = [
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
+        if _severity(rule, match) == "error"
     ]
     said = _problems(applied, facts, matrix)
     folded = fold(applied)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["NamedGpu", "gpu_named", "gpu_row", "is_one_of", "known_gpus", "other_accelerator"]
+__all__ = ["NamedGpu", "gpu_named", "is_one_of", "known_gpus", "other_accelerator"]
 
-_SIZE = r"(?i)[\s_(-]*\b(\d{1,3})\s*(?:GB|GiB|G)\)?\Z"
+_SIZE = r"(?i)[\s_(\uff08-]*\b(\d{1,3})\s*(?:GB|GiB|G)[)\uff09]?(?: PCIe| HBM\w+)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
 #: Where people leave out a blank, or write something else for it: ``rtx-4090``, ``3090Ti``, ``RTXPRO6000``.
 _JOINTS = (
@@ -22,8 +22,9 @@ _COUNT = r"\A\d{1,3}\s*[x*]\s*"
 
 
 class NamedGpu(NamedTuple):
-    """``name`` is one that the tables know, ``row`` its row there. ``memory`` is the advertised size in GB; None when
-    the product comes in several sizes and the name does not tell which, or names another one."""
+    """``name`` is one that the tables know, ``row`` its row there. ``memory`` is the size in GB that the name tells,
+    else the advertised one; None when the product comes in several sizes. Cards are sold with more memory than their
+    maker gave them (``4090 48G``): a size that the table does not have stays in ``name``."""
 
     name: str
     row: Mapping[str, Any]
@@ -33,14 +34,18 @@ class NamedGpu(NamedTuple):
 def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     """What is known of a GPU by its name; None when no table has it."""
     match = re.search(_SIZE, name)
+    said = int(match[1]) if match else 0
     for spelled in _spellings(name, name[: match.start()] if match else name):
-        row = gpu_row(spelled, matrix)
+        row = _row(spelled, matrix)
         if row is not None:
-            return NamedGpu(spelled, row, _memory(row.get("memory_gb", ()), int(match[1]) if match else None))
+            sizes = tuple(row.get("memory_gb", ()))
+            if said and spelled != name and sizes != (said,):
+                spelled += f" {said}GB"
+            return NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
     return None
 
 
-def gpu_row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
+def _row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
     """What the tables have of a GPU under exactly this name: its product, or else its series."""
     rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
     return next((row for row in rows if is_one_of(name, row["names"])), None)
@@ -69,9 +74,3 @@ def _spellings(name: str, without_size: str) -> Iterator[str]:
     apart = re.sub(_JOINTS, " ", re.sub(_COUNT, "", plain))
     for words in dict.fromkeys((plain, apart)):
         yield from (f"{series}{words}" for series in _SERIES)
-
-
-def _memory(sizes: tuple[int, ...] | list[int], said: int | None) -> int | None:
-    if said is not None:
-        return said if said in sizes else None
-    return sizes[0] if len(sizes) == 1 else None

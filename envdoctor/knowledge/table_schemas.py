@@ -180,7 +180,8 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
             {"name": _NAME, "title": TEXT, "keys": mapping(TEXT, either(_MEANING, list_of(_MEANING)))},
             {
                 **dict.fromkeys(("framework", "call", "lenient"), TEXT),
-                **dict.fromkeys(("files", "marked_only", "keys_decide", "auto", "yaml_text"), FLAG),
+                **dict.fromkeys(("files", "marked_only", "auto", "yaml_text"), FLAG),
+                "keys_decide": one_of("most", "all"),
                 **dict.fromkeys(("marks", "unused"), TEXTS),
                 **dict.fromkeys(("says", "includes", "reference"), mapping(_ANY_TEXT, TEXT)),
                 **dict.fromkeys(("authority", "length_extra"), NUMBER),

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown
+from envdoctor.facts.values import Fact, Range, Records, Unknown
 from envdoctor.text.clean import clean
 
 __all__ = ["CleanFacts", "cleaned"]
@@ -60,7 +60,7 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     elif isinstance(value, Records):
         incomplete = None if value.incomplete is None else clean(value.incomplete)
         new = Records(tuple(cleaned(item, longest) for item in value), incomplete)
-    elif isinstance(value, Unknown):
+    elif isinstance(value, Unknown) and not isinstance(value, Range):
         new = Unknown(clean(value.reason))
     return new  # type: ignore[no-any-return]
 

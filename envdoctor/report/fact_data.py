@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records, Unknown, Value, plain
+from envdoctor.facts.values import Range, Records, Unknown, Value, plain
 
 __all__ = ["FactData", "fact_data"]
 
@@ -28,7 +28,7 @@ def fact_data(facts: FactSet) -> FactData:
     """The data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
     data = FactData({}, {}, {}, {})
     for key, value, origin, _ in sorted(facts, key=lambda fact: fact.key):
-        if isinstance(value, Unknown):
+        if isinstance(value, Unknown) and not isinstance(value, Range):
             data.unknown[key] = value.reason
         elif not _finite(value):
             data.unknown[key] = "the value is not a finite number"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Records, Unknown, spell
+from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import target_lines
@@ -51,7 +51,7 @@ def fact_lines(
     reasons: dict[str, list[str]] = {}
     complete = set(facts.complete_prefixes())
     for fact in sorted(facts, key=lambda fact: fact.key):
-        if isinstance(fact.value, Unknown):
+        if isinstance(fact.value, Unknown) and not isinstance(fact.value, Range):
             reasons.setdefault(page.sentence(fact.value.reason), []).append(fact.key)
         elif wanted(fact.key):
             groups.setdefault(fact.key.partition(".")[0], []).append(fact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
+from envdoctor.facts.values import Absent, Range, Records, Unknown, place_of, spell
 from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width, pad, shortened
@@ -151,7 +151,7 @@ def _packages(report: Report, page: Page) -> list[str]:
     for place, name in enumerate(report.registry.first("pkg")[:_USUALLY]):
         key = f"pkg.{name}"
         value = facts.value(key)
-        if isinstance(value, Unknown):
+        if isinstance(value, Unknown) and not isinstance(value, Range):
             if place < _ALWAYS:
                 words.append(page.not_known(name, value.reason))
         elif place < _ALWAYS or key in concerned or not isinstance(value, Absent):

@@ -6,7 +6,7 @@ import re
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import Fact, Range, Records, Unknown, Value
 
 __all__ = ["public_facts", "redact"]
 
@@ -53,7 +53,7 @@ def _public(fact: Fact, registry: Registry) -> Value:
 def _redacted(value: Value) -> Value:
     if isinstance(value, str):
         return redact(value)
-    if isinstance(value, Unknown):
+    if isinstance(value, Unknown) and not isinstance(value, Range):
         return Unknown(redact(value.reason))
     if isinstance(value, tuple):
         return tuple(redact(text) for text in value)

@@ -12,6 +12,8 @@ from envdoctor.app.explain import explain
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.facts.values import ABSENT, Unknown
 from envdoctor.judge.policy import Ignore, Policy
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.report.facts_json import document
 
 TORCH = '"pkg.torch" = "==2.5.0"'
 NOW = {"pkg.torch": "2.5.0+cu118"}
@@ -195,3 +197,26 @@ def test_the_package_itself_offers_the_functions_and_nothing_else():
     assert envdoctor.explain is explain and envdoctor.collect_facts is collect_facts
     with pytest.raises(AttributeError, match="no attribute 'chek'"):
         _ = envdoctor.chek
+
+
+# --- ranges ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("peft", "said"),
+    [(">=0.19,<0.22", "found"), (">=0.18", "open"), ("<0.19", "passed"), ("installed", "open"), ("0.20.0", "found")],
+)
+def test_a_range_of_releases_decides_a_rule_when_all_of_them_agree(given, peft, said):
+    report = check(given({"pkg.peft": peft, "pkg.torchao": "0.10.0", "recipe.method": "lora"}))
+    rule = "peft-0-19-lora-fails-beside-older-torchao"
+    found = {one.id: one.message.en for one in report.findings}
+    unclear = {one.id for one in report.not_checked}
+    assert said == ("found" if rule in found else "open" if rule in unclear else "passed")
+    if said == "found":
+        assert found[rule] == f"peft {peft} cannot add LoRA layers while torchao 0.10.0 is installed"
+
+
+def test_a_range_is_written_into_a_facts_file_as_it_was_given(given):
+    gathered = collect_facts(given({"pkg.peft": ">=0.19, <0.22", "pkg.trl": "installed"}), load_matrix())
+    facts = document(gathered.facts, load_matrix().registry)["facts"]
+    assert facts == {"pkg.peft": ">=0.19,<0.22", "pkg.trl": "installed"}

@@ -96,14 +96,17 @@ def test_a_version_without_such_a_tag_tells_nothing(derived, version):
     assert isinstance(derived({"pkg.torch": version}).value("torch.cuda"), Unknown)
 
 
+LISTED = [{"name": "torch", "version": "2.9.1", "kind": "wheel"}]
+
+
 @pytest.mark.parametrize(
     ("facts", "cuda"),
     [
         ({"pkg.torch": "2.9.1"}, "12.8"),
         ({"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "x86_64"}, "12.8"),
-        ({"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "aarch64"}, ABSENT),
+        ({"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "aarch64", "dist": LISTED}, ABSENT),
         ({"pkg.torch": "2.11.0", "os.platform": "linux", "os.arch": "aarch64"}, "13.0"),
-        ({"pkg.torch": "2.9.1", "os.platform": "windows"}, ABSENT),
+        ({"pkg.torch": "2.9.1", "os.platform": "windows", "dist": LISTED}, ABSENT),
         ({"pkg.torch": "2.9.1", "os.platform": "darwin"}, ABSENT),
     ],
 )
@@ -119,10 +122,12 @@ def test_a_release_without_a_tag_is_taken_for_the_build_of_pypi(facts, cuda):
         {"pkg.torch": "2.9.1a0"},
         {"pkg.torch": "2.99.0"},
         {"pkg.torch": "2.9.1", "pkg.torchvision": "0.24.1+cu130"},
+        {"pkg.torch": "2.9.1", "os.platform": "windows"},
+        {"pkg.torch": "2.9.1", "os.platform": "linux", "os.arch": "aarch64"},
         {"pkg.torch": "2.9.1", "dist": [{"name": "torch", "version": "2.9.1", "kind": "conda"}]},
     ],
 )
-def test_another_index_conda_and_unknown_releases_are_not_taken_for_pypis(facts):
+def test_another_index_conda_unknown_releases_and_tags_left_out_are_not_taken_for_pypis(facts):
     found = known.derived(known.given(facts, SHIPPED.registry), SHIPPED)
     assert isinstance(found.value("torch.cuda"), Unknown) and isinstance(found.value("torch.hip"), Unknown)
 

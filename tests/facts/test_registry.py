@@ -168,3 +168,17 @@ def test_names_are_normalised_as_pep_503_does(name):
     import re
 
     assert canonical_key("pkg." + name) == "pkg." + re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize(
+    ("raw", "specifiers"),
+    [("installed", ""), (">=0.15, <0.17", ">=0.15,<0.17"), ("==0.20.*", "==0.20.*"), ("~=1.2", "~=1.2")],
+)
+def test_of_a_package_a_range_is_taken(raw, specifiers):
+    assert parse_value(FactSpec("pkg.*", "version"), raw).specifiers == specifiers
+
+
+@pytest.mark.parametrize("raw", [">=banana", ">=1 or <3", "===1", "=>1", ">=1\x1b", "newest", ">"])
+def test_what_is_no_range_is_refused(raw):
+    with pytest.raises(FactTypeError, match="by PEP 440 is expected"):
+        parse_value(FactSpec("pkg.*", "version"), raw)

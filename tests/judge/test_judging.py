@@ -8,6 +8,7 @@ from itertools import product
 import known
 import pytest
 
+from envdoctor.facts.values import Fact, Unknown
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Assumption, Finding, Text
 from envdoctor.judge.judging import Judgement, errors_of
 from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
@@ -120,16 +121,31 @@ GUESS = {"key": "recipe.batch_size", "value": 8, "because": "most people do"}
 BATCH = {"affects": [{"pkg.torch": "==2.5.0", "recipe.batch_size": ">=2"}]}
 
 
-def test_a_guess_lowers_the_confidence_one_step_and_a_default_does_not(matrix_of, facts):
+def test_a_guess_lowers_confidence_and_severity_one_step_and_a_default_does_not(matrix_of, facts):
     matrix = matrix_of(
         {"guess": {**BATCH, "assume": [GUESS]}, "default": {**BATCH, "assume": [{**GUESS, "default": True}]}}
     )
     found = by_id(judged(matrix, facts(FACTS)))
     assert (found["guess"].confidence, found["default"].confidence) == ("reported", "upstream")
-    assert found["guess"].caveats == found["default"].caveats == ()
+    assert (found["guess"].severity, found["default"].severity) == ("warning", "error")
+    assert found["guess"].caveats == ("a warning because of what is assumed, an error where it is so",)
+    assert found["default"].caveats == ()
     for name, default in (("guess", False), ("default", True)):
         assert found[name].assumed == (Assumption("recipe.batch_size", "8", Text("most people do"), default),)
     assert "recipe.batch_size" not in [fact.key for fact in found["default"].facts]
+
+
+def test_what_was_said_and_could_not_be_read_need_not_be_the_default(matrix_of, facts):
+    computed = facts(FACTS)
+    computed.add(Fact("recipe.batch_size", Unknown("the recipe computes it"), "train.py:3", "recipe"))
+    found = judged(matrix_of({"r": {**BATCH, "assume": [{**GUESS, "default": True}]}}), computed).findings[0]
+    assert (found.severity, found.confidence, found.assumed[0].default) == ("warning", "reported", False)
+
+
+def test_a_severity_that_the_user_chose_stands_on_a_guess_too(matrix_of, facts):
+    matrix = matrix_of({"r": {**BATCH, "assume": [GUESS]}})
+    found = judged(matrix, facts(FACTS), Policy(severities={"r": "error"})).findings[0]
+    assert (found.severity, found.caveats) == ("error", ())
 
 
 def test_a_vendor_build_that_differs_from_its_base_release_lowers_the_confidence(matrix_of, facts):
@@ -148,7 +164,7 @@ def test_confidence_falls_once_for_each_reason_and_not_below_inferred(matrix_of,
     parts = {**BATCH, "assume": [GUESS], "unless": [{"recipe.attn": "eager"}], "rule": {"confidence": "reproduced"}}
     matrix = matrix_of({"r": parts, "low": {**parts, "rule": {"confidence": "reported"}}})
     found = by_id(judged(matrix, facts({"pkg.torch": "2.5.0a0+nv24.8"})))
-    assert found["r"].confidence == "inferred" and len(found["r"].caveats) == 2
+    assert found["r"].confidence == "inferred" and len(found["r"].caveats) == 3  # the third: why it is a warning
     assert found["low"].confidence == "inferred"
 
 

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts.values import ABSENT, Range, Records, Unknown
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import ConditionError, parse_condition
 from envdoctor.versions.dotted import dotted
@@ -281,3 +281,24 @@ def test_a_condition_that_could_never_be_decided_is_refused(registry, key, opera
 def test_the_number_of_gpus_can_be_a_condition(registry):
     kind, alternatives = condition(registry, "gpu.count", ">=2")
     assert answer(kind, alternatives, 4).holds is True
+
+
+# --- ranges ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operand", "releases", "expected"),
+    [
+        (">=2.5", ("2.5.0", "2.6.0"), True),
+        (">=2.6", ("2.5.0", "2.6.0"), None),
+        (">=2.7", ("2.5.0", "2.6.0"), False),
+        (["==2.5.0", "==2.6.0"], ("2.5.0", "2.6.0"), True),
+        (["absent", "<2"], ("2.5.0", "2.6.0"), False),
+        (">=2.5", (), None),
+        ("present", (), True),
+        ("absent", (), False),
+        (["absent", "<2"], (), None),
+    ],
+)
+def test_a_range_answers_when_all_releases_in_it_do(operand, releases, expected):
+    assert torch(OWN, operand, Range(">=2.5,<2.7", releases)).holds is expected

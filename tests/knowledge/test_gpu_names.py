@@ -41,6 +41,29 @@ def test_what_is_called_alike_has_its_own_memory():
     assert memory == {"H20": 96, "NVIDIA H20-3e": 141}
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "memory"),
+    [
+        ("4090 48G", "RTX 4090 48GB", 48),
+        ("4090\uff0848G\uff09", "RTX 4090 48GB", 48),
+        ("RTX4090-48GB", "RTX 4090 48GB", 48),
+        ("4090D 48G", "GeForce RTX 4090D 48GB", 48),
+        ("3080 20G", "RTX 3080 20GB", 20),
+        ("2080 Ti 22G", "RTX 2080 Ti 22GB", 22),
+        ("3080 10G", "RTX 3080 10GB", 10),
+        ("A100 40G", "A100 40G", 40),
+        ("NVIDIA A100 80GB PCIe", "NVIDIA A100 80GB PCIe", 80),
+        ("A6000 48GB", "RTX A6000", 48),
+        ("4090", "RTX 4090", 24),
+        ("A100", "A100", None),
+    ],
+)
+def test_a_size_that_is_written_counts_and_stays_in_the_name(written, name, memory):
+    found = gpu_named(written, SHIPPED)
+    assert (found.name, found.memory) == (name, memory)
+    assert gpu_named(found.name, SHIPPED).memory == memory
+
+
 @pytest.mark.parametrize("name", ["RTX6000", "A1000000", "MI300X", "910B", "M1", "x", ""])
 def test_a_name_of_several_or_of_none_is_not_guessed(name):
     assert gpu_named(name, SHIPPED) is None

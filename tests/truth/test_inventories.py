@@ -19,10 +19,7 @@ _FSSPEC = {"datasets-before-2-14-6-fails-with-fsspec-2023-10"}
 _ACCELERATE = {"accelerate-too-old-for-transformers-trainer"}
 _DEEPSPEED = {"deepspeed-import-fails-on-torch-2-4"}
 _TORCHVISION = {"torchvision-of-another-torch-release"}
-_TORCHAO = {"peft-0-19-lora-fails-beside-older-torchao"}
 TRUE = {
-    "colab-gpu-2026-05": _TORCHAO,
-    "colab-gpu-2026-08": _TORCHAO,
     "helm-2026-06": _ACCELERATE,
     "infinity-0.0.32": _FSSPEC,
     "infinity-0.0.55": _FSSPEC,

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.recipe.formats import Format, Formats
+from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
@@ -154,7 +154,7 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
         form = formats.of_part(part)
         if form is not None:
             found.setdefault((form.name, part.program if form.framework else ""), (part, form))
-    if all(form.name == "environment" for _, form in found.values()):
+    if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())
 

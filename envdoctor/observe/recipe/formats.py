@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.reading.part import Entry, Part
 
-__all__ = ["Format", "Formats", "Meaning", "spelled"]
+__all__ = ["NO_RECIPES", "Format", "Formats", "Meaning", "spelled"]
+
+#: Formats of what says something of a run, and is no recipe of its own.
+NO_RECIPES = ("environment", "plain-training")
 
 
 class Meaning(NamedTuple):
@@ -100,14 +103,21 @@ class Formats:
     def of_part(self, part: Part) -> Format | None:
         """The format that a program, a call or the keys of a document speak for; None when none does."""
         for form in self:
-            decided = not form.row.get("keys_decide") or 2 * self._count(form, part.entries) > len(part.entries)
-            if decided and part.program and form.named(part.program) is not None:
+            if part.program and form.named(part.program) is not None and self._decided(form, part.entries):
                 return form
         if part.program and not part.program.endswith(".py"):
             return None
         shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
+
+    def _decided(self, form: Format, entries: Sequence[Entry]) -> bool:
+        """Whether the keys may be those of the format that a name speaks for."""
+        deciding = form.row.get("keys_decide")
+        if deciding is None:
+            return True
+        known = self._count(form, entries)
+        return known == len(entries) if deciding == "all" else 2 * known > len(entries)
 
     def _count(self, form: Format, entries: Sequence[Entry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)

@@ -7,7 +7,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.observe.recipe.completing import complete
 from envdoctor.observe.recipe.files import RecipeFile, read_files
-from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.formats import NO_RECIPES, Formats
 from envdoctor.observe.recipe.statements import Statements
 
 __all__ = ["Recipe", "kinds_of", "read_recipe", "recipe_of"]
@@ -74,7 +74,7 @@ def recipe_of(
     complete(statements, there, installed, [name for name, *_ in missing])
     lenient = {form.name for form in there if is_on(form.row.get("lenient", ""))}
     keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
-    named = dict.fromkeys((name, form.name) for name, _, form in parts if form.name != "environment")
+    named = dict.fromkeys((name, form.name) for name, _, form in parts if form.name not in NO_RECIPES)
     listed: dict[str, Value] = {
         "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys)),
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in named)),

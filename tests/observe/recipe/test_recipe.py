@@ -206,6 +206,47 @@ def test_what_a_script_computes_is_not_a_default(tmp_path):
 # --- numbers, typing errors, wrong values ----------------------------------------------------------------------------
 
 
+PLAIN = """# no LoRA here
+import os
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+Trainer(model=model, args=TrainingArguments(output_dir="out", bf16=True)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        (PLAIN, "full"),
+        (PLAIN.replace("Trainer(model", "MyTrainer(model"), "full"),
+        (PLAIN.replace("import os", "from my_models import build"), None),
+        (PLAIN.replace("import os", "from .models import build"), None),
+        (PLAIN.replace("import os", "import unsloth"), None),
+        (PLAIN.replace(".train()", ".train()\nmodel.add_adapter(config)"), None),
+        (PLAIN.replace('"out"', '"out-lora"'), None),
+        (PLAIN.replace("import os", "for p in model.parameters(): p.requires_grad = False"), None),
+        (PLAIN.replace("Trainer(model=model, args=", "print(model, ").replace(".train()", ""), None),
+        (PLAIN.replace("import os", "from peft import LoraConfig\nLoraConfig(r=8)"), "lora"),
+    ],
+)
+def test_a_script_trains_all_weights_when_nothing_in_it_may_do_otherwise(tmp_path, text, method):
+    assert value(written(tmp_path, text, "train.py"), "method") == method
+
+
+def test_what_a_configuration_beside_the_script_says_counts_more(tmp_path):
+    (tmp_path / "train.py").write_text(PLAIN)
+    (tmp_path / "train.sh").write_text("trl sft --use_peft --model_name_or_path x\n")
+    assert value(read(tmp_path, "train.py", "train.sh"), "method") == "lora"
+
+
+def test_a_loop_of_ones_own_is_no_trainer(tmp_path):
+    loop = "from accelerate import Accelerator\nAccelerator(mixed_precision='bf16').backward(loss)\n"
+    recipe = written(tmp_path, loop, "train.py")
+    found = [value(recipe, field) for field in ("framework", "dtype", "method")]
+    assert found == ["accelerate", "bf16", "full"]
+
+
 def test_a_number_that_pyyaml_reads_as_text_is_named_where_it_stays_text(tmp_path):
     text = "output_dir: a\nbf16: true\nlearning_rate: {}\n"
     assert keys(written(tmp_path, text.format("5e-4")), "text-number") == [("learning_rate", ABSENT, "train.yaml:3")]

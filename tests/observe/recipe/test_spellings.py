@@ -69,7 +69,7 @@ def test_what_is_not_understood_is_refused_with_the_nearest(typed: str, hint: st
     [
         ("A100 80GB", "8.0", 80),
         ("NVIDIA A100-SXM4-80GB", "8.0", 80),
-        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "8.0", None),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "8.0", 10),
         ("A100", "8.0", None),
         ("RTX 4090 24G", "8.9", 24),
         ("RTX4090", "8.9", 24),

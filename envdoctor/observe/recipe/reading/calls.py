@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from envdoctor.source.notebook import NotANotebook, parse_notebook
 __all__ = ["calls_of", "main"]
 
 _MOST = 5000
+_NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
 _DEEPEST = 6
 
 
@@ -51,7 +53,7 @@ def _calls(tree: ast.Module, place: Callable[[int], str]) -> list[Any]:
         elif isinstance(node, ast.Call) and (node.keywords or node.args):
             found.append(node)
     names = {name: values[0] for name, values in assigned.items() if len(values) == 1}
-    calls = []
+    calls = _plain_training(tree, place)
     for call in found[:_MOST]:
         name = _dotted(call.func)
         if name:
@@ -63,6 +65,32 @@ def _calls(tree: ast.Module, place: Callable[[int], str]) -> list[Any]:
                 _add(settings, keyword.arg or "", keyword.value, place, names)
             calls.append([name, settings[:_MOST]])
     return calls
+
+
+def _plain_training(tree: ast.Module, place: Callable[[int], str]) -> list[Any]:
+    """For a script that trains and says nothing of adapters or frozen weights, a call of that name: its keys are the
+    modules that it imports, ``#torch``, without Python's own. Any of these may do both where nobody sees it."""
+    modules: dict[str, int] = {}
+    trains = False
+    for node in ast.walk(tree):
+        words = ""
+        if isinstance(node, ast.Import):
+            modules.update((one.name, node.lineno) for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            modules["." * node.level + (node.module or "")] = node.lineno
+            words = " ".join(one.name for one in node.names)
+        elif isinstance(node, ast.Call):
+            called = _dotted(node.func) or f".{getattr(node.func, 'attr', '')}"
+            trains = trains or called.endswith(("Trainer", ".backward"))
+        elif isinstance(node, (ast.Name, ast.Attribute, ast.keyword, ast.Constant)):
+            said = next((getattr(node, name) for name in ("id", "attr", "arg", "value") if hasattr(node, name)), "")
+            words = said if isinstance(said, str) else ""
+        if _NOT_PLAIN.search(words):
+            return []
+    tops = {name.partition(".")[0]: line for name, line in modules.items()}
+    others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
+    keys = [[f"#{name}", None, place(line), False] for name, line in others.items()]
+    return [["plain training", keys]] if trains and keys else []
 
 
 def _add(
