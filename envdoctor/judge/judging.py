@@ -122,8 +122,8 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
-    severity = policy.severities.get(rule.id, _severity(rule, match))
-    if _severity(rule, match) != rule.severity and rule.id not in policy.severities:
+    own = _severity(rule, match)
+    if own != rule.severity and rule.id not in policy.severities:
         caveats = (*caveats, "a warning because of what is assumed, an error where it is so")
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
@@ -135,7 +135,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     return Finding(
         id=rule.id,
         status=rule.status,
-        severity=severity,
+        severity=policy.severities.get(rule.id, own),
         confidence=confidence,
         effect=rule.effect,
         title=title_of(texts),
