@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,31 @@ def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(words), check=True, capture_output=True, text=True, **options)
 
 
+def new(prefix: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Make an environment at ``prefix``; gives the tests' own pip, for it."""
+    call(sys.executable, "-m", "venv", "--without-pip", str(prefix))
+    return partial(call, sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python"))
+
+
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment, with envdoctor installed from a wheel of this checkout."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The wheel of this checkout."""
+
+    def make(folder: Path) -> str:
+        call(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+        (built,) = folder.glob("envdoctor-*.whl")
+        return str(built)
+
+    return once(tmp_path_factory, "wheel", make)
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory, wheel: str) -> Path:
+    """The environment, with envdoctor installed."""
 
     def make(folder: Path) -> Path:
-        prefix = folder / "env"
-        call(sys.executable, "-m", "venv", str(prefix))
-        call(str(prefix / "bin" / "python"), "-m", "pip", "install", "-q", *WHEELS, str(ROOT))
-        return prefix
+        new(folder / "env")("install", "pip", *WHEELS, wheel)
+        return folder / "env"
 
     return once(tmp_path_factory, "real", make)
 
@@ -168,14 +185,11 @@ def test_a_python_3_8_environment_is_read_from_outside(run, tmp_path):
 
 
 @pytest.mark.parametrize("transformers", ["transformers==4.46.3", "transformers>=5,<6"])
-def test_installing_envdoctor_changes_no_installed_version(tmp_path, transformers):
-    prefix = tmp_path / "env"
-    call(sys.executable, "-m", "venv", str(prefix))
-    python = str(prefix / "bin" / "python")
-    call(python, "-m", "pip", "install", "-q", "-U", "pip")
-    call(python, "-m", "pip", "install", "-q", transformers)
-    before = json.loads(call(python, "-m", "pip", "list", "--format", "json").stdout)
-    call(python, "-m", "pip", "install", "-q", "--dry-run", "--report", str(tmp_path / "plan.json"), str(ROOT))
+def test_installing_envdoctor_changes_no_installed_version(tmp_path, wheel, transformers):
+    pip = new(tmp_path / "env")
+    pip("install", transformers)
+    before = json.loads(pip("list", "--format", "json").stdout)
+    pip("install", "--dry-run", "--report", str(tmp_path / "plan.json"), wheel)
     plan = json.loads((tmp_path / "plan.json").read_text())
     added = {entry["metadata"]["name"].lower().replace("_", "-") for entry in plan["install"]}
     assert "envdoctor" in added
