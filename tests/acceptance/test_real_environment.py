@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rewriting import rewrite
 from sharing import once
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
@@ -69,12 +70,6 @@ def site_of(prefix: Path) -> Path:
     """Its site-packages."""
     (site,) = prefix.glob("lib/python3*/site-packages")
     return site
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Replace a hard-linked file."""
-    path.unlink()
-    path.write_text(text, encoding="utf-8")
 
 
 def findings(report: dict[str, Any]) -> list[str]:
@@ -135,7 +130,7 @@ def test_a_deleted_library_of_torch_is_a_finding(run, copy):
 def test_metadata_cut_in_half_is_a_finding_and_the_version_survives(run, copy):
     (info,) = site_of(copy).glob("peft-*.dist-info")
     text = (info / "METADATA").read_text()
-    rewrite(info / "METADATA", text[: text.index("Version:", text.index("Name:")) + 4])
+    rewrite(info / "METADATA", text[: text.index("Version:", text.index("Name:")) + 4].encode())
     report = check(run, copy).json
     assert any(entry["item"].get("name") == "peft" for entry in report["findings"])
 
@@ -147,7 +142,7 @@ def test_two_dist_infos_of_one_package_are_a_finding(run, copy):
     shutil.copytree(info, left)
     text = (left / "METADATA").read_text(encoding="utf-8")
     version = info.name.removeprefix("numpy-").removesuffix(".dist-info")
-    rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1))
+    rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1).encode())
     report = check(run, copy).json
     found = [entry for entry in report["findings"] if entry["id"] == "package-metadata-duplicated"]
     assert found and found[0]["item"]["name"] == "numpy"
