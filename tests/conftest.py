@@ -23,6 +23,8 @@ from envdoctor.knowledge.matrix import Matrix
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Of what tests install they read files and import little: that is compiled then. pip compiled the tests' own packages.
+os.environ["PIP_COMPILE"] = "0"
 
 
 def pytest_collection(session: pytest.Session) -> None:

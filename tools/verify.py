@@ -2,7 +2,7 @@
 
     python tools/verify.py [--slow] [pytest arguments]
 
-``--slow`` adds the tests that build environments from real wheels. Stops at the first step that fails.
+``--slow`` adds the tests that build environments from real wheels. There are no tests where another step fails.
 """
 
 from __future__ import annotations
@@ -13,35 +13,51 @@ import sys
 import time
 from pathlib import Path
 
+from envdoctor.sandbox.two import processors
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ["envdoctor", "tests", "tools", "benchmarks"]
-#: One process a core, at most four: tests of probes start children that hold half a gigabyte of torch.
-IN_PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
+#: One process more than processors, for some tests wait for a disk or a server; at most four: tests of probes start
+#: children that hold half a gigabyte of torch.
+IN_PARALLEL = ["-n", str(min(processors() + 1, 4)), "--dist", "worksteal"]
 
 
 def main(arguments: list[str]) -> int:
-    """Run the steps in order and return the exit code of the first that fails."""
+    """Run the steps and return the exit code of the first that fails."""
     # Hundreds of interpreters are started: without bytecode each would compile envdoctor, and each worker the tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     slow = "--slow" in arguments
     rest = [argument for argument in arguments if argument != "--slow"]
     python = sys.executable
-    pytest = [python, "-m", "pytest", *IN_PARALLEL, *(["-m", "not gpu"] if slow else []), *rest]
-    steps = [
+    lint = [
         ("ruff check", [python, "-m", "ruff", "check", *CODE]),
         ("ruff format", [python, "-m", "ruff", "format", "--check", "--quiet", *CODE]),
         ("mypy", [python, "-m", "mypy"]),
         ("matrix lint", [python, "-m", "envdoctor", "matrix", "lint"]),
-        ("pytest", pytest),
     ]
-    for name, command in steps:
-        started = time.monotonic()
+    tests = [python, "-m", "pytest", *IN_PARALLEL, *(["-m", "not gpu"] if slow else []), *rest]
+    return _together(lint) or _together([("pytest", tests)])
+
+
+def _together(steps: list[tuple[str, list[str]]]) -> int:
+    """Run steps beside each other, show their output one after another, and return the first exit code that is not 0.
+
+    One step alone shows its output as it comes.
+    """
+    started = time.monotonic()
+    output = subprocess.PIPE if len(steps) > 1 else None
+    running = [
+        (name, subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output and subprocess.STDOUT, text=True))
+        for name, command in steps
+    ]
+    codes = []
+    for name, process in running:
         print(f"== {name}", flush=True)
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        print(f"== {name}: {'ok' if code == 0 else f'exit {code}'}, {time.monotonic() - started:.0f} s", flush=True)
-        if code:
-            return code
-    return 0
+        print(process.communicate()[0] or "", end="")
+        codes.append(process.returncode)
+        state = f"exit {process.returncode}" if process.returncode else "ok"
+        print(f"== {name}: {state}, {time.monotonic() - started:.0f} s", flush=True)
+    return next(filter(None, codes), 0)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rewriting import rewrite
 from sharing import once
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
@@ -27,15 +29,31 @@ def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(words), check=True, capture_output=True, text=True, **options)
 
 
+def new(prefix: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Make an environment at ``prefix``; gives the tests' own pip, for it."""
+    call(sys.executable, "-m", "venv", "--without-pip", str(prefix))
+    return partial(call, sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python"))
+
+
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment, with envdoctor installed from a wheel of this checkout."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The wheel of this checkout."""
+
+    def make(folder: Path) -> str:
+        call(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+        (built,) = folder.glob("envdoctor-*.whl")
+        return str(built)
+
+    return once(tmp_path_factory, "wheel", make)
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory, wheel: str) -> Path:
+    """The environment, with envdoctor installed."""
 
     def make(folder: Path) -> Path:
-        prefix = folder / "env"
-        call(sys.executable, "-m", "venv", str(prefix))
-        call(str(prefix / "bin" / "python"), "-m", "pip", "install", "-q", *WHEELS, str(ROOT))
-        return prefix
+        new(folder / "env")("install", "pip", *WHEELS, wheel)
+        return folder / "env"
 
     return once(tmp_path_factory, "real", make)
 
@@ -52,12 +70,6 @@ def site_of(prefix: Path) -> Path:
     """Its site-packages."""
     (site,) = prefix.glob("lib/python3*/site-packages")
     return site
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Replace a hard-linked file."""
-    path.unlink()
-    path.write_text(text, encoding="utf-8")
 
 
 def findings(report: dict[str, Any]) -> list[str]:
@@ -118,7 +130,7 @@ def test_a_deleted_library_of_torch_is_a_finding(run, copy):
 def test_metadata_cut_in_half_is_a_finding_and_the_version_survives(run, copy):
     (info,) = site_of(copy).glob("peft-*.dist-info")
     text = (info / "METADATA").read_text()
-    rewrite(info / "METADATA", text[: text.index("Version:", text.index("Name:")) + 4])
+    rewrite(info / "METADATA", text[: text.index("Version:", text.index("Name:")) + 4].encode())
     report = check(run, copy).json
     assert any(entry["item"].get("name") == "peft" for entry in report["findings"])
 
@@ -130,7 +142,7 @@ def test_two_dist_infos_of_one_package_are_a_finding(run, copy):
     shutil.copytree(info, left)
     text = (left / "METADATA").read_text(encoding="utf-8")
     version = info.name.removeprefix("numpy-").removesuffix(".dist-info")
-    rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1))
+    rewrite(left / "METADATA", text.replace(f"Version: {version}", "Version: 1.26.4", 1).encode())
     report = check(run, copy).json
     found = [entry for entry in report["findings"] if entry["id"] == "package-metadata-duplicated"]
     assert found and found[0]["item"]["name"] == "numpy"
@@ -168,14 +180,11 @@ def test_a_python_3_8_environment_is_read_from_outside(run, tmp_path):
 
 
 @pytest.mark.parametrize("transformers", ["transformers==4.46.3", "transformers>=5,<6"])
-def test_installing_envdoctor_changes_no_installed_version(tmp_path, transformers):
-    prefix = tmp_path / "env"
-    call(sys.executable, "-m", "venv", str(prefix))
-    python = str(prefix / "bin" / "python")
-    call(python, "-m", "pip", "install", "-q", "-U", "pip")
-    call(python, "-m", "pip", "install", "-q", transformers)
-    before = json.loads(call(python, "-m", "pip", "list", "--format", "json").stdout)
-    call(python, "-m", "pip", "install", "-q", "--dry-run", "--report", str(tmp_path / "plan.json"), str(ROOT))
+def test_installing_envdoctor_changes_no_installed_version(tmp_path, wheel, transformers):
+    pip = new(tmp_path / "env")
+    pip("install", transformers)
+    before = json.loads(pip("list", "--format", "json").stdout)
+    pip("install", "--dry-run", "--report", str(tmp_path / "plan.json"), wheel)
     plan = json.loads((tmp_path / "plan.json").read_text())
     added = {entry["metadata"]["name"].lower().replace("_", "-") for entry in plan["install"]}
     assert "envdoctor" in added

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elf_writer import shared_object
+from rewriting import rewrite
 
 from envdoctor.app.configuration import load_configuration
 from envdoctor.app.errors import JobError, UsageProblem
@@ -202,7 +203,7 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
 
     def from_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
         def written(content: bytes) -> object:
-            place.write_bytes(content)
+            rewrite(place, content)
             return read(place)
 
         return written
@@ -298,7 +299,7 @@ def _environment(folder: Path, changed: str, matrix: Matrix, content: bytes) -> 
     """A folder of packages of which one file is the input."""
     for path, held in {**PACKAGE, changed: content}.items():
         (folder / "packages" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "packages" / path).write_bytes(held)
+        rewrite(folder / "packages" / path, held)
     return collect_facts(Sources(path=str(folder / "packages"), gpu=False, cache=False, environ={}, cwd=folder), matrix)
 
 
@@ -306,7 +307,7 @@ def _followed(folder: Path, content: bytes) -> object:
     """A package and one that it takes from, both the input, whose imports are followed."""
     for name in ("app", "lib"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / name / "__init__.py").write_bytes(content)
+        rewrite(folder / name / "__init__.py", content)
     asked = {"folders": [str(folder)], "root": "/", "python": "3.11.7", "platform": "linux", "complete": True}
     asked |= {"versions": {"app": "1.0", "lib": "2.0"}, "owners": {}, "followed": ["app", "lib"]}
     entries = [["import app", "app", None, False], ["from app import Name", "app", "Name", True]]
@@ -314,7 +315,7 @@ def _followed(folder: Path, content: bytes) -> object:
 
 
 def _recipe(place: Path, matrix: Matrix, content: bytes) -> object:
-    place.write_bytes(content)
+    rewrite(place, content)
     rows = matrix.rows("recipe-formats", "format")
     return read_recipe([place.name], str(place.parent), rows, matrix.registry, lambda key: Unknown("not given"))
 

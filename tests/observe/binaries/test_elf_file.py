@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from rewriting import rewrite
 
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.torch_symbols import gnu_hash
@@ -146,7 +147,7 @@ HOSTILE = st.builds(
 
 def fuzz(folder: Path, content: bytes) -> None:
     path = folder / "fuzzed.so"
-    path.write_bytes(content)
+    rewrite(path, content)
     try:
         everything(path)
     except ElfError as error:

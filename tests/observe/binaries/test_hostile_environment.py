@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import choose, observe, one
+from rewriting import rewrite
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.observe.binaries import extension, libstdcxx
@@ -113,12 +114,12 @@ def fuzz(folder: Path, table: Mapping[str, Any], edits: list[tuple[str, tuple[in
         place %= len(content) + 1
         changed[name] = content[:place] + token + content[place + removed :]
     for name, content in changed.items():
-        (folder / name).write_bytes(content)
+        rewrite(folder / name, content)
     try:
         look(folder, table)
     finally:
         for name in changed:
-            (folder / name).write_bytes(FILES[name])
+            rewrite(folder / name, FILES[name])
 
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
