@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 
 #: A name of a class that is not everybody's: of two words at least.
 _OWN = re.compile(r"[A-Z]\w*[a-z\d][A-Z]\w*\Z")
+#: How modules begin that are not read.
+_UNREAD = ("test", "benchmark", "conftest", "docs", "examples")
 #: A keyword that more classes take says nothing about which one was meant.
 _CLASSES = 3
 
@@ -36,9 +38,28 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
     if name:
         history |= spans_history(released, released.spans("offers", module, name))
         known += [released.has("offers", module, name, installed)] if installed else []
-    if not any(history.has):
+    if not any(history.has) and not _is_none_known(situation, released, module, name):
         return None
     return Found.read(situation, history, "name" if name else "module", below, _any(known))
+
+
+def _is_none_known(situation: Situation, released: Released, module: str, name: str) -> bool:
+    """Whether a name, or a module, that is not listed is in none of the releases: of the top-level modules all names are
+    listed, of a package that has modules listed below it all of these. Not where names may be made as they are asked
+    for, nor for tests, which are not read."""
+    if situation.by_names(released.name) is not None:
+        return False  # the ledger says so itself
+    if name:
+        makes = released.spans("offers", module, "__getattr__")
+        every = [released.items("offers", module, version) for version in released.read]
+        return module in released.modules and not makes and all(every) and _is_read(name)
+    package, _, last = module.rpartition(".")
+    beside = [one for one in released.subjects("offers") if one.startswith(f"{package}.")] if package else []
+    return bool(beside) and _is_read(last)
+
+
+def _is_read(name: str) -> bool:
+    return not name.startswith(("_", *_UNREAD)) or name.startswith("__")
 
 
 def changed_keyword(
@@ -111,8 +132,11 @@ def changed_member(
     """The releases in which a class has a member: of its own, or of a class beside it, from which it may inherit.
     ``defined`` are the packages that are known to define the class; where there are none, it may be of any."""
     found = []
+    top, _, owner = owner.rpartition(".")
     for package, released in situation.all_changes():
         if defined and package not in defined:
+            continue
+        if top and situation.ledger.owner(top) != package:  # as compiled ones are called: torch.dtype
             continue
         having = list(released.subjects_with("members", member))
         own = [subject for subject in having if subject.endswith(f":{owner}")]
