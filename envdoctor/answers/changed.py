@@ -38,24 +38,27 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
     if name:
         history |= spans_history(released, released.spans("offers", module, name))
         known += [released.has("offers", module, name, installed)] if installed else []
-    if not any(history.has) and not _is_none_known(situation, released, module, name):
-        return None
+    if not any(history.has):
+        if not _are_all_listed(situation, released, module, name):
+            return None
+        if released.releases[0].version != released.read[0]:
+            history = history._replace(doubt=f"{package} was read from {released.read[0]} on")
     return Found.read(situation, history, "name" if name else "module", below, _any(known))
 
 
-def _is_none_known(situation: Situation, released: Released, module: str, name: str) -> bool:
-    """Whether a name, or a module, that is not listed is in none of the releases: of the top-level modules all names are
-    listed, of a package that has modules listed below it all of these. Not where names may be made as they are asked
-    for, nor for tests, which are not read."""
+def _are_all_listed(situation: Situation, released: Released, module: str, name: str) -> bool:
+    """Whether what is not listed is in none of the releases that were read: a name of a top-level module, unless that
+    makes names when it is asked for them, or a module of a package below which others are listed. Of packages that
+    the ledger has read for all names it says so itself; tests are not read."""
     if situation.by_names(released.name) is not None:
-        return False  # the ledger says so itself
+        return False
     if name:
         makes = released.spans("offers", module, "__getattr__")
         every = [released.items("offers", module, version) for version in released.read]
         return module in released.modules and not makes and all(every) and _is_read(name)
     package, _, last = module.rpartition(".")
-    beside = [one for one in released.subjects("offers") if one.startswith(f"{package}.")] if package else []
-    return bool(beside) and _is_read(last)
+    beside = (one.startswith(f"{package}.") for one in released.subjects("offers"))
+    return bool(package) and any(beside) and _is_read(last)
 
 
 def _is_read(name: str) -> bool:

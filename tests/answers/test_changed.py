@@ -51,12 +51,12 @@ def answer(tmp_path, matrix):
     """The answer to a text, for packages with their versions."""
     assert list(complaints("pond", POND.encode())) == []
     assert list(complaints_of_changes(CHANGES, ["1.0.0", "1.1.0", "1.2.0", "2.0.0"])) == []
-    (tmp_path / "pond.txt").write_text(POND)
     (tmp_path / "pond.xz").write_bytes(lzma.compress(CHANGES.encode()))
     small = copy(matrix)
     small.ledger = Ledger(tmp_path)
 
-    def ask(text, **installed):
+    def ask(text, *, ledger=POND, **installed):
+        (tmp_path / "pond.txt").write_text(ledger)
         facts = FactSet(Fact(f"pkg.{name}", version, "test", "given") for name, version in installed.items())
         return answer_to(read_error(text), Situation(small, facts))
 
@@ -108,7 +108,13 @@ def test_of_what_did_not_change_nothing_is_known(answer, text):
 )
 def test_of_modules_and_of_names_at_the_top_all_are_known(answer, text):
     (home,) = answer(text).homes
-    assert (home.releases, home.first, home.last) == (None, "1.0.0", "2.0.0")
+    assert (home.releases, home.first, home.last, home.doubt) == (None, "1.0.0", "2.0.0", "")
+
+
+def test_that_no_release_has_something_is_doubted_where_older_ones_were_not_read(answer):
+    older = POND.replace("[releases]", "[releases]\n0.9.0\t2022-01-05\t-\tmetadata")
+    (home,) = answer("No module named 'pond.otter'", ledger=older).homes
+    assert home.releases is None and home.doubt == "pond was read from 1.0.0 on"
 
 
 def test_what_a_compiled_object_is_of_is_written_with_its_module(answer):
