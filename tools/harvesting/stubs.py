@@ -17,19 +17,18 @@ from harvesting.changing import OPEN, Release, members
 
 __all__ = ["told_earlier", "with_stubs"]
 
-#: By section: subjects with the items that stubs tell of, and those that the package's own files use.
+#: Subjects with the items that stubs tell of, and those that the package's own files use.
 Stubs = dict[str, tuple[frozenset[str], frozenset[str]]]
 
 
 def with_stubs(release: Release, archive: Path, places: Mapping[str, Sequence[str]]) -> Stubs:
     """Add to a release what the stubs in its files say of these places; what it was, for :func:`told_earlier`."""
     found: Stubs = {}
+    wanted = {one.partition(":")[0] for takes in places.values() for one in takes}
     with ZipFile(archive) as sources:
-        trees = {
-            name.removesuffix(".pyi").removesuffix("/__init__").replace("/", "."): ast.parse(sources.read(name))
-            for name in sources.namelist()
-            if name.endswith(".pyi")
-        }
+        stubs = ((name.removesuffix(".pyi"), name) for name in sources.namelist() if name.endswith(".pyi"))
+        named = {stem.removesuffix("/__init__").replace("/", "."): name for stem, name in stubs}
+        trees = {module: ast.parse(sources.read(name)) for module, name in named.items() if module in wanted}
         for place, takes in places.items():
             told = {item for one in takes for item in _items(trees, one) if not item.startswith("_")}
             if not told:
