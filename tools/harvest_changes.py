@@ -13,25 +13,29 @@ import lzma
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harvesting.changing import lines_of, read
 from harvesting.kept import Kept
 from harvesting.releases import chosen, released
+from harvesting.stubs import told_earlier, with_stubs
 
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
+#: For plain text: without alignment.
+FILTER = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0, "nice_len": 273}
 
 
-def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, object], depth: Callable[[str], int]) -> str:
+def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, Any], depth: Callable[[str], int]) -> str:
     """The file of one package, not yet compressed. The ledger has to know its modules and releases."""
     package = ledger.package(name)
     if package is None:
         raise SystemExit(f"{name}: harvest it with tools/harvest.py first")
     listed = {release.version for release in package.releases}
-    versions, found = [], []
+    versions, found, stubs = [], [], []
     for release in chosen(released(kept.files(name)), str(asked["since"]), str(asked["patches"])):
         if str(release.version) not in listed or kept.metadata(name, release, sources=True) is None:
             continue
@@ -39,7 +43,10 @@ def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, object], 
         if one["offers"]:
             versions.append(str(release.version))
             found.append(one)
-    return "".join(f"{line}\n" for line in ["\t".join(versions), *lines_of(versions, found, package.modules)])
+            stubs.append(with_stubs(one, kept.sources(name, release), asked.get("stubs", {})))
+    told_earlier(found, stubs)
+    whole = set(package.modules) - set(asked.get("stubs", ()))  # stubs never tell of all
+    return "".join(f"{line}\n" for line in ["\t".join(versions), *lines_of(versions, found, whole)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if asked.text:
             sys.stdout.write(text)
             continue
-        data = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, preset=9 | lzma.PRESET_EXTREME)
+        data = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, filters=[FILTER])
         (asked.ledger / f"{name}.xz").write_bytes(data)
         print(f"{name}: {len(text):,} bytes of text, {len(data):,} compressed", flush=True)
 

@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 
 #: A name of a class that is not everybody's: of two words at least.
 _OWN = re.compile(r"[A-Z]\w*[a-z\d][A-Z]\w*\Z")
+#: How modules begin that are not read.
+_UNREAD = ("test", "benchmark", "conftest", "docs", "examples")
 #: A keyword that more classes take says nothing about which one was meant.
 _CLASSES = 3
 
@@ -37,8 +39,30 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
         history |= spans_history(released, released.spans("offers", module, name))
         known += [released.has("offers", module, name, installed)] if installed else []
     if not any(history.has):
-        return None
+        if not _are_all_listed(situation, released, module, name):
+            return None
+        if released.releases[0].version != released.read[0]:
+            history = history._replace(doubt=f"{package} was read from {released.read[0]} on")
     return Found.read(situation, history, "name" if name else "module", below, _any(known))
+
+
+def _are_all_listed(situation: Situation, released: Released, module: str, name: str) -> bool:
+    """Whether what is not listed is in none of the releases that were read: a name of a top-level module, unless that
+    makes names when it is asked for them, or a module of a package below which others are listed. Of packages that
+    the ledger has read for all names it says so itself; tests are not read."""
+    if situation.by_names(released.name) is not None:
+        return False
+    if name:
+        makes = released.spans("offers", module, "__getattr__")
+        every = [released.items("offers", module, version) for version in released.read]
+        return module in released.modules and not makes and all(every) and _is_read(name)
+    package, _, last = module.rpartition(".")
+    beside = (one.startswith(f"{package}.") for one in released.subjects("offers"))
+    return bool(package) and any(beside) and _is_read(last)
+
+
+def _is_read(name: str) -> bool:
+    return not name.startswith(("_", *_UNREAD)) or name.startswith("__")
 
 
 def changed_keyword(
@@ -111,8 +135,11 @@ def changed_member(
     """The releases in which a class has a member: of its own, or of a class beside it, from which it may inherit.
     ``defined`` are the packages that are known to define the class; where there are none, it may be of any."""
     found = []
+    top, _, owner = owner.rpartition(".")
     for package, released in situation.all_changes():
         if defined and package not in defined:
+            continue
+        if top and situation.ledger.owner(top) != package:  # as compiled ones are called: torch.dtype
             continue
         having = list(released.subjects_with("members", member))
         own = [subject for subject in having if subject.endswith(f":{owner}")]

@@ -51,12 +51,12 @@ def answer(tmp_path, matrix):
     """The answer to a text, for packages with their versions."""
     assert list(complaints("pond", POND.encode())) == []
     assert list(complaints_of_changes(CHANGES, ["1.0.0", "1.1.0", "1.2.0", "2.0.0"])) == []
-    (tmp_path / "pond.txt").write_text(POND)
     (tmp_path / "pond.xz").write_bytes(lzma.compress(CHANGES.encode()))
     small = copy(matrix)
     small.ledger = Ledger(tmp_path)
 
-    def ask(text, **installed):
+    def ask(text, *, ledger=POND, **installed):
+        (tmp_path / "pond.txt").write_text(ledger)
         facts = FactSet(Fact(f"pkg.{name}", version, "test", "given") for name, version in installed.items())
         return answer_to(read_error(text), Situation(small, facts))
 
@@ -90,7 +90,8 @@ def test_what_changed_is_told(answer, text, kind, releases):
     "text",
     [
         "cannot import name 'Carp' from 'pond.bank'",
-        "No module named 'pond.otter'",
+        "No module named 'pond._reed.test_otter'",
+        "No module named 'pond.bank.otter'",
         "'Swan' object has no attribute 'wade'",
         "Swan.__init__() got an unexpected keyword argument 'slope'",
         "swim() got an unexpected keyword argument 'neck'",
@@ -99,6 +100,26 @@ def test_what_changed_is_told(answer, text, kind, releases):
 )
 def test_of_what_did_not_change_nothing_is_known(answer, text):
     assert not answer(text).known
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["No module named 'pond.otter'", "cannot import name 'otter' from 'pond'", "module 'pond' has no attribute 'wet'"],
+)
+def test_of_modules_and_of_names_at_the_top_all_are_known(answer, text):
+    (home,) = answer(text).homes
+    assert (home.releases, home.first, home.last, home.doubt) == (None, "1.0.0", "2.0.0", "")
+
+
+def test_that_no_release_has_something_is_doubted_where_older_ones_were_not_read(answer):
+    older = POND.replace("[releases]", "[releases]\n0.9.0\t2022-01-05\t-\tmetadata")
+    (home,) = answer("No module named 'pond.otter'", ledger=older).homes
+    assert home.releases is None and home.doubt == "pond was read from 1.0.0 on"
+
+
+def test_what_a_compiled_object_is_of_is_written_with_its_module(answer):
+    assert answer("'pond.Heron' object has no attribute 'wade'").homes[0].releases == "<2.0"
+    assert not answer("'lake.Heron' object has no attribute 'wade'").known
 
 
 def test_between_two_releases_that_differ_nothing_is_said(answer):

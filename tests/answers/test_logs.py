@@ -48,6 +48,26 @@ def test_nothing_is_claimed_of_a_log_that_no_rule_is_about(first, name):
     assert first(name) == "nothing"
 
 
+@pytest.mark.parametrize(
+    ("library", "told"),
+    [
+        ("libcublas.so.12", True),
+        ("libnccl.so.2", True),
+        ("libcusparseLt.so.0", True),
+        ("libnvrtc.so.12", True),
+        ("libGL.so.1", False),
+        ("libmkl_rt.so.2", False),
+        ("libgomp.so.1", False),
+    ],
+)
+def test_only_libraries_of_cuda_that_torch_cannot_find_are_told(matrix, library, told):
+    log = (
+        f"    from torch._C import *\nImportError: {library}: cannot open shared object file: No such file or directory"
+    )
+    suspects = {one.id for one in explain_error(log, matrix).answer.suspects}
+    assert ("torch-cuda-libraries-missing" in suspects) is told
+
+
 def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_nothing(matrix):
     """A loss of NaN alone is no sign of Gemma 3."""
     log = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.01}"

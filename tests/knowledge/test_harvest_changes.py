@@ -7,6 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 from harvesting.changing import lines_of, read
+from harvesting.stubs import told_earlier, with_stubs
 
 OLD = {
     "pond/__init__.py": "import os\nfrom .bank import Heron, dig\nfrom ._reeds import *\n",
@@ -88,3 +89,29 @@ def test_what_differs_between_releases_is_told(lines):
 def test_of_modules_that_are_not_deep_less_is_told(lines, depth, left):
     found = lines(lambda module: depth if module == "pond.bank" else 2)
     assert [line for line in found if "bank" in line or "[" in line[:1]] == ["[offers]", *left]
+
+
+STUBBED = {
+    "pond/__init__.py": "for name in dir(_C): globals()[name] = getattr(_C, name)\ndef dig(): ...\n",
+    "pond/bird.py": "class Bird(_Bird):\n    def sing(self): ...\n",
+    "pond/use.py": "import pond\npond.reed\nBird.beak\nprint('pond.stone')\n",
+    "pond/_C/__init__.pyi": "class _Bird:\n    wings: int\ndef wade(): ...\nstone: int\n_hidden: int\n",
+}
+STUBS = {"pond": ["pond._C"], "pond.bird:Bird": ["pond._C:_Bird"]}
+
+
+def test_what_is_taken_over_of_compiled_modules_is_told_by_stubs_and_by_use(tmp_path):
+    later = STUBBED["pond/_C/__init__.pyi"] + "reed: int\n"
+    later = later.replace("wings: int", "wings: int\n    beak: int\n    tail: int")
+    found, stubs = [], []
+    for number, files in enumerate((STUBBED, {**STUBBED, "pond/_C/__init__.pyi": later})):
+        path = tmp_path / f"{number}.zip"
+        with ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        found.append(read(path, ["pond"], (), lambda module: 2))
+        stubs.append(with_stubs(found[-1], path, STUBS))
+    told_earlier(found, stubs)
+    assert found[0]["offers"]["pond"] == found[1]["offers"]["pond"] == {"dig", "wade", "stone", "name", "reed"}
+    assert found[0]["members"]["pond.bird:Bird"] == {"sing", "wings", "beak"}
+    assert found[1]["members"]["pond.bird:Bird"] == {"sing", "wings", "beak", "tail"}

@@ -20,7 +20,7 @@ from envdoctor.source.offers import Offers, read_offers
 from envdoctor.source.signatures import parameters
 from harvesting.history import history
 
-__all__ = ["SECTIONS", "Release", "lines_of", "read"]
+__all__ = ["OPEN", "SECTIONS", "Release", "lines_of", "members", "read"]
 
 SECTIONS = ("offers", "members", "parameters")
 _NOT_OFFERED = re.compile(
@@ -29,7 +29,7 @@ _NOT_OFFERED = re.compile(
 _COMPILED = (".so", ".pyd")
 _DEEPEST = 6
 #: Among the names of a module: that others may be there.
-_OPEN = "*"
+OPEN = "*"
 #: Methods of torch's modules that make an attribute of the name they are given.
 _MAKING = ("register_buffer", "register_parameter", "add_module", "register_module")
 _PRIVATE = re.compile(r"(?:^|\.)_(?!_call__)")
@@ -87,7 +87,7 @@ def _changing(found: Sequence[Mapping[str, frozenset[str]]], whole: Collection[s
     for subjects in found:
         for subject, items in subjects.items():
             always[subject] = always.get(subject, items) & items
-            if _OPEN in items:
+            if OPEN in items:
                 untold.add(subject)
     for subjects in found:
         yield {
@@ -130,9 +130,9 @@ def _file(text: bytes, kind: tuple[str, bool, bool], standard: Collection[str]) 
             and _is_told(offers, name, standard, is_package)
             and (is_whole or not name.startswith("_") or offers.names.get(name) in ("class", "def"))
         )
-        | ({_OPEN} if is_open else set()),
+        | ({OPEN} if is_open else set()),
         offers.stars,
-        {node.name: frozenset(_members(node)) for node in classes},
+        {node.name: frozenset(members(node)) for node in classes},
         {name: frozenset(items) for name, items in taken.items() if items is not None and not _PRIVATE.search(name)},
         {name: items for name, items in _required(tree) if items} if is_whole else {},
     )
@@ -173,7 +173,7 @@ def _is_told(offers: Offers, name: str, standard: Collection[str], is_package: b
     return is_package and re.split(r"[.:]", origin.removeprefix("module "))[0] not in standard
 
 
-def _members(node: ast.ClassDef) -> Iterator[str]:
+def members(node: ast.ClassDef) -> Iterator[str]:
     """Methods, attributes of the class, and what is set on ``self`` when an object is made: by ``__init__`` and by the
     methods that it calls. What others set may not be there yet."""
     methods = {one.name: one for one in ast.walk(node) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
@@ -209,7 +209,7 @@ def _release(files: Mapping[str, File | None]) -> Release:
         for star in file.stars:
             if star != module and star not in waiting:
                 waiting.add(module)
-                own |= {name for name in names(star) if not name.startswith("_")}  # _OPEN, too
+                own |= {name for name in names(star) if not name.startswith("_")}  # OPEN, too
                 waiting.discard(module)
         return frozenset(own)
 

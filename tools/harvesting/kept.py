@@ -106,7 +106,7 @@ class Kept:
         return self.work / "metadata" / project / f"{release.version}.json"
 
     def sources(self, project: str, release: Release) -> Path:
-        """Python files, and empty ones for what is compiled, where they lie when they are installed."""
+        """Python files and stubs, and empty ones for what is compiled, where they lie when they are installed."""
         return self.work / "sources" / project / f"{release.version}.zip"
 
     def _listing(self, release: Release, wanted: Callable[[str], bool]) -> Listing:
@@ -240,7 +240,7 @@ def _is_metadata(name: str) -> bool:
 
 
 def _is_code(name: str) -> bool:
-    return name.endswith(".py")
+    return name.endswith((".py", ".pyi"))
 
 
 def _is_wanted(name: str) -> bool:
