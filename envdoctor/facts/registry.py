@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Range, Records, Value
+from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -194,17 +194,18 @@ def canonical_key(key: str) -> str:
     return "pkg." + normalise(key[4:]) if key.startswith("pkg.") else key
 
 
-def parse_value(spec: FactSpec, raw: object) -> Value:
+def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) -> Value:
     """A value from JSON, TOML or text, checked against its registered type.
 
     ``None`` and ``"absent"`` mean known to be absent. Of a package a range of releases is taken, and ``"installed"``.
     Text is accepted for numbers and booleans (``--set`` gives text).
-    Raises :class:`FactTypeError` with what was expected and what was found.
+    Raises :class:`FactTypeError` with what was expected and what was found; with ``unread`` a cell of a list that does
+    not fit is unknown instead, and the list gets which one and why.
     """
     if raw is None or raw == "absent":
         return ABSENT
     if spec.type == "records":
-        return _records(spec, raw)
+        return _records(spec, raw, unread)
     if spec.type == "texts":
         if isinstance(raw, str):
             return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
@@ -288,7 +289,7 @@ def _number(raw: object) -> int | float:
     return raw
 
 
-def _records(spec: FactSpec, raw: object) -> Records:
+def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
     if not isinstance(raw, (list, tuple)):
         raise FactTypeError(f"a list of tables is expected, not {_short(raw)}")
     items: list[dict[str, Value]] = []
@@ -303,7 +304,10 @@ def _records(spec: FactSpec, raw: object) -> Records:
             try:
                 item[name] = parse_value(column, cell)
             except FactTypeError as error:
-                raise FactTypeError(f"item {number}: {name}: {error}") from None
+                if unread is None:
+                    raise FactTypeError(f"item {number}: {name}: {error}") from None
+                unread.append(f"item {number}: {name} counts as unknown: {error}")
+                item[name] = Unknown(str(error))
         items.append(item)
     return Records(tuple(items))
 

@@ -124,11 +124,15 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
     from envdoctor.observe.documents.facts_file import read_facts_file
 
     name = str(given)
+    unread: list[str] = []
     try:
-        facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name)
+        facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name, unread)
     except ObservationError as error:
         raise ObservationError(f"--facts {error}") from None
-    return Environment(Target("facts", name, "--facts"), False, facts)
+    notes = [f"--facts {name}: {why}" for why in unread[:_MOST_UNREAD]]
+    if more := len(unread) - len(notes):
+        notes.append(f"--facts {name}: {more} more facts cannot be read and count as unknown")
+    return Environment(Target("facts", name, "--facts"), False, facts, notes=tuple(notes))
 
 
 def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
@@ -155,6 +159,8 @@ def _report(given: str | None, ask: Ask) -> Environment:
     return Environment(Target("report", name, "--report"), False, read.facts, notes=read.notes)
 
 
+#: How many values of a facts file are named that cannot be read; of the others the number is said.
+_MOST_UNREAD = 10
 _ENVIRONMENT = {"en": "Environment", "zh": "环境"}
 #: By the name of the option; the first is taken when none is given.
 SOURCES: dict[str, Source] = {

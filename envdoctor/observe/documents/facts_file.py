@@ -38,14 +38,15 @@ class FactsFileError(ObservationError):
     """The file cannot be used; the message names the file and what is wrong with it."""
 
 
-def read_facts_file(place: Path, registry: Registry, path: str = "") -> FactSet:
+def read_facts_file(place: Path, registry: Registry, path: str = "", unread: list[str] | None = None) -> FactSet:
     """The facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
 
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
     ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
+    A value that its key cannot have is refused; with ``unread`` it is unknown, and the list gets the reason.
     """
     path = path or str(place)
-    return facts_of_document(_load(place, path), path, registry)
+    return facts_of_document(_load(place, path), path, registry, unread)
 
 
 def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
@@ -55,8 +56,11 @@ def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
     return document
 
 
-def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry) -> FactSet:
-    """The facts of a document that was read already, from ``path`` or a part of it. Raises :class:`FactsFileError`."""
+def facts_of_document(
+    document: Mapping[str, Any], path: str, registry: Registry, unread: list[str] | None = None
+) -> FactSet:
+    """The facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
+    :func:`read_facts_file`. Raises :class:`FactsFileError`."""
     _check_shape(document, path)
     name = path.replace("\\", "/").rpartition("/")[2]
     facts = FactSet()
@@ -75,11 +79,11 @@ def facts_of_document(document: Mapping[str, Any], path: str, registry: Registry
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
             continue
-        facts.add(Fact(key, _value(path, key, spec, raw), name, "given"))
+        facts.add(Fact(key, _value(path, key, spec, raw, unread), name, "given"))
     for parent_key, lists in columns.items():
         if parent_key in facts:
             raise FactsFileError(f"{path}: give {parent_key} as a list of tables or by columns, not both")
-        facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry), name, "given"))
+        facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry, unread), name, "given"))
     for prefix in document.get("complete", []):
         if prefix not in registry.prefixes():
             allowed = ", ".join(registry.prefixes())
@@ -142,16 +146,25 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _value(path: str, key: str, spec: FactSpec, raw: object) -> Value:
+def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] | None) -> Value:
+    cells: list[str] = []
     try:
-        value = parse_value(spec, raw)
+        value = parse_value(spec, raw, None if unread is None else cells)
+        word = unlisted(spec, value)
+        why = None if word is None else f"{word[:60]!r} is none of {', '.join(spec.values)}"
     except FactTypeError as error:
-        raise FactsFileError(f"{path}: {key}: {error}") from None
-    word = unlisted(spec, value)
-    return value if word is None else Unknown(f"{word[:60]!r} is none of {', '.join(spec.values)}")
+        if unread is None or spec.type == "records":
+            raise FactsFileError(f"{path}: {key}: {error}") from None
+        why = str(error)
+    if unread is not None:
+        unread += [f"{key}: {cell}" for cell in cells]
+        unread += [] if why is None else [f"{key[:60]} counts as unknown: {why}"]
+    return value if why is None else Unknown(why)
 
 
-def _from_columns(path: str, parent: str, lists: Mapping[str, Any], registry: Registry) -> Value:
+def _from_columns(
+    path: str, parent: str, lists: Mapping[str, Any], registry: Registry, unread: list[str] | None
+) -> Value:
     lengths = set()
     for key, cells in lists.items():
         if not isinstance(cells, list):
@@ -162,7 +175,7 @@ def _from_columns(path: str, parent: str, lists: Mapping[str, Any], registry: Re
     spec = registry.find(parent)
     assert spec is not None
     items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
-    return _value(path, parent, spec, items)
+    return _value(path, parent, spec, items, unread)
 
 
 def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:

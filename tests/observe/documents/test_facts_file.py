@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,30 @@ def test_a_wrong_file_is_one_sentence(refused, document, sentence):
     assert sentence in refused(document)
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"cuda.toolkit": "12.2 / 11.8"}, "dotted integers such as \"12.4\" are expected, not '12.2 / 11.8'"),
+        ({"pkg.peft": "N/A"}, "a version by PEP 440 is expected, not 'N/A'"),
+        ({"gpu": [{"name": "A100", "memory_gib": "80 GB"}]}, "item 1: memory_gib counts as unknown: a number is"),
+        ({"gpu.cc": ["9.0", 8.0]}, "item 2: cc counts as unknown: a version in quotes is expected, not 8.0"),
+        ({"recipe.method": "lorra"}, "'lorra' is none of"),
+    ],
+)
+def test_a_value_that_its_key_cannot_have_is_unknown_where_the_reader_asks_for_it(tmp_path, matrix, facts, reason):
+    path, unread = tmp_path / "given.json", []
+    path.write_text(json.dumps(of({**facts, "pkg.torch": "2.5.0"}, complete=["pkg"])))
+    read = read_facts_file(path, matrix.registry, unread=unread)
+    key = next(iter(facts)).replace("gpu.cc", "gpu")
+    named = f"{key}: {reason}" if key == "gpu" else f"{key} counts as unknown: {reason}"
+    assert [line.startswith(named) for line in unread] == [True]
+    value = read.value(key)
+    if isinstance(value, Records):
+        value = next(cell for cell in value.items[-1].values() if isinstance(cell, Unknown))
+    assert isinstance(value, Unknown) and value.reason in unread[0]
+    assert read.value("pkg.torch") == "2.5.0"
+
+
 def test_a_file_that_is_not_there_or_a_folder_is_one_sentence(tmp_path, matrix):
     for path in (tmp_path / "nothing.json", tmp_path):
         with pytest.raises(FactsFileError, match="cannot be read"):
@@ -199,11 +224,16 @@ keys = st.sampled_from(["pkg.torch", "gpu", "gpu.cc", "gpu.name", "model.repo", 
         st.just(SCHEMA) | st.dictionaries(keys | st.text(max_size=6), json_values, max_size=4) | json_values,
     )
 )
-def test_any_document_is_read_or_refused(read, document):
+def test_any_document_is_read_or_refused(read, tmp_path, matrix, document):
     try:
         read(document)
     except FactsFileError as error:
         assert str(error)
+    unread = []
+    with suppress(FactsFileError):
+        facts = read_facts_file(tmp_path / "given.json", matrix.registry, unread=unread)
+        values = [facts.value(line.partition(" ")[0].rstrip(":")) for line in unread]
+        assert all(isinstance(value, (Unknown, Records)) for value in values)
 
 
 # --- round trip ----------------------------------------------------------------------------------------------------
