@@ -119,7 +119,8 @@ def run(home: Path, count: int, seed: int, again: Sequence[int]) -> list[dict[st
 def built(home: Path, name: str, packages: Sequence[str]) -> dict[str, str]:
     """The packages of a stack with their versions; it is built when it is not there."""
     folder = home / f"stack-{name}"
-    if not folder.exists():
+    if not (folder / "sound").exists():
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was ended
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = str(folder / "bin" / "python")
         subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=True)
@@ -128,6 +129,7 @@ def built(home: Path, name: str, packages: Sequence[str]) -> dict[str, str]:
         failed = imports(folder)
         if failed:
             raise SystemExit(f"the stack {name} is broken by itself: {failed}")
+        (folder / "sound").touch()
     return installed(folder)
 
 
