@@ -2,8 +2,8 @@
 
     python tools/rule_pages.py [DIR]
 
-DIR is docs/rules, whose pages are kept in the repository: what people type into a search is the line of a log, and a
-page is found by it. ``tests/knowledge/test_rule_pages.py`` tells when they are not what this writes.
+DIR is docs/rules, which git ignores: a pipeline writes the pages and publishes them (examples/ci/rule-pages.yml). What
+people type into a search is the line of a log, and a page is found by it.
 """
 
 from __future__ import annotations
