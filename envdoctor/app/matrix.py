@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from envdoctor.install.checking import check_fixes
-from envdoctor.judge.selftest import Case, check_bounds, check_coverage, check_mutations, try_tests
+from envdoctor.judge.selftest import Case, check_coverage, check_mutations, try_tests
 from envdoctor.knowledge.linting import lint_documents, lint_rule
 from envdoctor.knowledge.literals import Literals
 from envdoctor.knowledge.matrix import Matrix
@@ -46,9 +46,8 @@ def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
     cases = try_tests(rule, matrix)
     failed = [case for case in cases if not case.passed]
     yield from map(str, failed)
-    yield from check_coverage(rule, matrix)
-    yield from check_bounds(rule, matrix)
     if not failed:  # they would only repeat the failure
+        yield from check_coverage(rule, cases, matrix)
         yield from check_mutations(rule, cases, matrix)
         yield from check_fixes(rule, cases, matrix)
 

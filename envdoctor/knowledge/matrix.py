@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.rules import Rule, RuleError, parse_rule
+from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
 __all__ = ["BrokenRule", "Matrix", "MatrixError", "Retired", "load_matrix", "load_source", "read_matrix", "read_source"]
@@ -222,6 +222,8 @@ def _add_private(matrix: Matrix, folder: Path) -> None:
 
 def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
     """Add the rules of a folder; ``option`` gave it when they are private ones."""
+    from envdoctor.knowledge.rule_file import RuleError, parse_rule  # a compiled matrix has no files
+
     places = matrix.origins()
     for path in _rule_files(folder, option):
         origin = path.relative_to(folder.parent).as_posix()
@@ -233,7 +235,7 @@ def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
         places.setdefault(path.stem, origin)
         try:
             if problem is None:
-                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry))
+                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry, matrix.ledger))
                 continue
         except RuleError as error:
             matrix.broken.append(BrokenRule(path.stem, origin, error.problems))

@@ -10,7 +10,7 @@ import pytest
 
 from envdoctor.knowledge import matrix as module
 from envdoctor.knowledge.matrix import MatrixError, load_matrix, load_source
-from envdoctor.knowledge.rules import RuleError, parse_rule
+from envdoctor.knowledge.rule_file import RuleError, parse_rule
 
 
 def private(*folders):
