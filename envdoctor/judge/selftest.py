@@ -257,7 +257,7 @@ def _values(condition: Condition, given: Any) -> Iterator[Any]:
         condition.type, "something"
     )
     yield from [False] if condition.type == "boolean" else []
-    yield from [[], [{}]] if condition.type == "records" else ["absent"]
+    yield from ([], [{}]) if condition.type == "records" else ("absent",)
 
 
 def _beside(kind: str, operator: str, operand: str, given: Any) -> Iterator[Any]:

@@ -21,36 +21,40 @@ __all__ = ["Schemas"]
 
 
 class Schemas:
-    """The schemas of a folder."""
+    """The schemas of a folder. Raises :class:`ImportError` without the library."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        import jsonschema
 
-    def names(self) -> set[str]:
-        """Return the names of the documents that have a schema."""
-        return {path.stem for path in self._folder.glob("*.json")}
+        self._library = jsonschema
+        self._folder = folder
 
     def faults(self, name: str, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is wrong with a document, each with its place: "row 2: key: ..."."""
-        schema = json.loads((self._folder / f"{name}.json").read_bytes())
-        validator = self._class(schema, registry=self._registry, format_checker=_formats())
+        if name not in self._documents:
+            yield "no schema says what is in it"
+            return
+        validator = self._class(self._documents[name], registry=self._registry, format_checker=_formats())
         found = validator.iter_errors(_as_json(document))
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
             yield f"{_place(error.absolute_path)}{_short(error.message)}"
 
     @cached_property
+    def _documents(self) -> Mapping[str, Any]:
+        return {path.stem: json.loads(path.read_bytes()) for path in self._folder.glob("*.json")}
+
+    @cached_property
     def _registry(self) -> Any:
-        from referencing import Registry, Resource
+        from referencing import Registry
         from referencing.jsonschema import DRAFT7
 
-        return Registry(retrieve=lambda uri: Resource(json.loads((self._folder / uri).read_bytes()), DRAFT7))
+        shared = ("common", "conditions")
+        known = [(f"{name}.json", self._documents[name]) for name in shared if name in self._documents]
+        return Registry().with_resources((name, DRAFT7.create_resource(schema)) for name, schema in known)
 
     @cached_property
     def _class(self) -> Any:
-        from jsonschema import Draft7Validator
-        from jsonschema.validators import extend
-
-        return extend(Draft7Validator, {"x-unique": _unique})
+        return self._library.validators.extend(self._library.Draft7Validator, {"x-unique": _unique})
 
 
 def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
@@ -79,7 +83,9 @@ def _formats() -> Any:
         "date": date.fromisoformat,
     }
     for name, test in tests.items():
-        checker.checks(name, raises=(ValueError, re.error))(lambda text, test=test: not isinstance(text, str) or test(text))
+        checker.checks(name, raises=(ValueError, re.error))(
+            lambda text, test=test: not isinstance(text, str) or test(text)
+        )
     return checker
 
 

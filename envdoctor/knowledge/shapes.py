@@ -18,20 +18,22 @@ __all__ = [
 
 
 class Kind(NamedTuple):
-    """A kind of value: what is expected, in words, and the test that a value must pass."""
+    """A kind of value: what is expected, in words, the test that a value must pass, and what is said when it does
+    not."""
 
     expected: str
     test: Callable[[Any], object]
+    refusal: str = "{expected} is expected, not {given}"
 
     def faults(self, given: Any) -> Iterator[str]:
         """Yield what is wrong with a value."""
         if not self.test(given):
-            yield f"{self.expected} is expected, not {_short(given)}"
+            yield self.refusal.format(expected=self.expected, given=_short(given))
 
 
 def one_of(*words: str) -> Kind:
     """Return the kind of value that is one of these words."""
-    return Kind(f"one of {', '.join(words)}", lambda given: given in words)
+    return Kind(", ".join(words), lambda given: given in words, "{given} is none of {expected}")
 
 
 def faults(given: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind], place: str = "") -> Iterator[str]:
@@ -51,7 +53,7 @@ def faults(given: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind
 
 
 def rows(data: Mapping[str, Any], name: str, problems: list[str]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the tables of an array (``[[fix]]``), each with its place ("fix 2: "); add to ``problems`` when it is none."""
+    """Return the tables of an array (``[[fix]]``), each with its place ("fix 2: "). ``problems`` gets what is wrong."""
     given = data.get(name, [])
     if isinstance(given, list) and all(isinstance(entry, Mapping) for entry in given):
         return [(f"{name} {number}: ", entry) for number, entry in enumerate(given, 1)]

@@ -1,66 +1,21 @@
-"""What a file of the ledger must look like: ``ledger/<normalised name>.txt``, UTF-8, fields parted by tabs.
-
-::
-
-    envdoctor-ledger	1
-    package	peft
-    modules	peft                    top-level import names
-    depth	names                   or metadata: then the files were not read for names
-    [releases]                          every release that is not a pre-release, in order
-    0.4.0	2023-07-18	>=3.8.0	metadata	read
-                                        day, Python ("-": any; ".": as before), flags: metadata (its requirements were
-                                        read), read (its files were read), yanked; or their first letters (mr)
-    [requires]                          subject *; items: requirements by PEP 508
-    [wheels]                            subject *; items: tags as in file names (py3-none-any), sdist; builds of other
-                                        indexes with their local version before (+cu121 cp311-cp311-linux_x86_64)
-    [offers]                            subject: module; items: names that can be imported from it; subject *: names
-                                        that are not recorded for the modules that have them (private names neither)
-    [open]                              subject: module; items: why its names cannot be listed wholly; a module that is
-                                        not in [offers] may be made while the package runs; subject package.*: why
-                                        modules two levels below the package may be there that no line lists; subject
-                                        package:*End or package:Begin*: it makes such names, below it too
-    [parameters]                        subject: module:Qualified.name; items: names of parameters, * and ** for any,
-                                        &module:Class for those of a base class
-    [alias]                             subject: public module:name; items: module:name where it is defined
-    [calls]                             subject: module:Class.method; items: how its class calls it itself, number of
-                                        positional arguments and keywords (2 num_items_in_batch=, 1 **); subject:
-                                        module:Class; items: &module:Class, its base classes
-    [takes]                             subject: what the user imports (peft, trl:SFTTrainer); items: what importing it
-                                        takes of others, provider.module:name @module, as far as that can be missing, or
-                                        which versions it asks for (tokenizers>=0.21 @module); and what must be there
-                                        for it ( if peft>=0.6 and torch)
-    [demands]                           subject *; items: requirements that the code checks itself, with @module
-    [moved]                             subject: module:name that went; items: module:name where it went
-
-Every line from [requires] on is ``subject, span, item, item, …``: the items hold in all releases of the span
-(``0.4.0..0.6.2``, to the last known one ``0.4.0..``), among those that the section speaks of: all for wheels, those
-with the flag metadata for requires, those with the flag read for the rest. The harvest writes the places of releases
-among these as letters (``A`` for the first, ``Z..BC``). Lines are sorted by subject, then by the
-places of the span's ends; the items of a line are sorted. A line without items says that its subject is there.
-
-``ledger/<name>.xz``: what changed between the releases of a package, for the answers to errors; compressed text, whose
-first line names the releases that were read for it. Then sections as above, of modules, classes and functions at any
-depth. Only those items are listed that are not there whenever their subject is; of top-level modules all names::
-
-    [offers]                            subject: module; items: names that it binds
-    [members]                           subject: module:Class; items: methods and attributes
-    [parameters]                        subject: module:Qualified.name; items: keywords, with ! where they must be given
-"""
+"""Hold the files of the ledger to their format (``matrices/ledger/README.md``)."""
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.ledger import BASIS, places_of, release_rows
+from envdoctor.knowledge.ledger import BASIS, Ledger, places_of, release_rows
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes"]
+__all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]
 
 #: Bytes that all files of the ledger may have together (DESIGN §9).
 LARGEST = 4_000_000
@@ -120,6 +75,31 @@ CHANGES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
     "members": (_like(_PLACE), _like(_NAME)),
     "parameters": (_like(_PLACE), _like(rf"{_NAME}!?")),
 }
+
+
+def complaints_of_folder(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the files of a ledger, as (file, complaint)."""
+    size = 0
+    for path in sorted(path for path in folder.iterdir() if path.name != "README.md"):
+        data = path.read_bytes()
+        size += len(data)
+        found = _packed(path, data) if path.suffix == ".xz" else complaints(path.name.removesuffix(".txt"), data)
+        yield from ((path.name, problem) for problem in found)
+    if size > LARGEST:
+        yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
+
+
+def _packed(path: Path, data: bytes) -> Iterator[str]:
+    released = Ledger(path.parent).package(path.stem)
+    if released is None:
+        yield f"there is no {path.stem}.txt beside it"
+        return
+    try:
+        text = lzma.decompress(data).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        yield f"cannot be read: {error}"
+        return
+    yield from complaints_of_changes(text, [release.version for release in released.releases])
 
 
 def complaints_of_changes(text: str, releases: Collection[str]) -> Iterator[str]:
