@@ -115,7 +115,7 @@ def new(matrix: Path | None, name: str) -> int:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
         raise UsageProblem(f"{rule_id!r}: lower-case words joined by dashes are expected, x- first for a private rule")
     path = new_rule(rule_id, matrix or loaded.home / "rules" / subject, loaded, today=date.today())
-    write_stdout(clean(f"{path}\nwrite the rule, then: envdoctor matrix lint {path}"))
+    write_stdout(f"{clean(str(path))}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
     return 0
 
 
@@ -132,6 +132,11 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     loaded, today = read_matrix(matrix), date.today()
     found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
     complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
-    number = f"{len(files)} files" if files else f"{len(loaded.rules) + len(loaded.broken)} rules"
-    write_stdout("\n".join([*(clean(line) for line in complaints), f"{number}, {len(complaints)} complaints"]))
+    seen = len(files) or len(loaded.rules) + len(loaded.broken)
+    summary = f"{_counted(seen, 'file' if files else 'rule')}, {_counted(len(complaints), 'complaint')}"
+    write_stdout("\n".join([*(clean(line) for line in complaints), summary]))
     return 1 if complaints else 0
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -47,6 +47,7 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
     yield from _bound(rule, texts)
     yield from _engines(rule, texts)
     yield from _evidence(rule, texts, today)
+    yield from _unwritten(texts)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(rule, texts, matrix)
     ordinary = matrix.part("ordinary-log", "log").get("lines", ())
@@ -253,6 +254,15 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
             yield f"evidence {number}: checked: {entry['checked']} lies in the future"
 
 
+def _unwritten(texts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``envdoctor matrix new`` left to be written."""
+    words = {name: texts[name]["en"] for name in ("message", "why")}
+    words |= {f"fix {number}: summary": fix["summary"]["en"] for number, fix in enumerate(texts["fix"], 1)}
+    for number, entry in enumerate(texts["evidence"], 1):
+        words |= {f"evidence {number}: {key}": entry[key] for key in ("url", "shows")}
+    yield from (f"{place}: still to be written" for place, text in words.items() if text.endswith("..."))
+
+
 def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
     assumed = {entry[0] for entry in rule.assume}
     clauses = [{condition.key for condition in clause} | assumed for clause in rule.affects]
@@ -277,7 +287,7 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
         length = len(_RECORD.sub("{", text))
         if length > _LONGEST_MESSAGE:
             yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
-        if text.rstrip().endswith((".", "。")):
+        if text.rstrip().endswith((".", "。")) and not text.endswith("..."):
             yield f"message: {language}: no full stop at the end"
 
 

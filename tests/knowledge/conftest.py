@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_matrix import facts, matrix_of, registry  # noqa: F401 (fixtures)
 
 ROOT = Path(__file__).resolve().parents[2]
 
