@@ -21,6 +21,7 @@ from typing import Any
 from harvesting.breaking import Breaking
 from harvesting.history import history
 from harvesting.kept import Kept
+from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
 from harvesting.moves import moved, served
 from harvesting.names import Names
@@ -32,7 +33,6 @@ from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_schema import HISTORIES
 from envdoctor.knowledge.toml_files import load_toml
 
 HERE = Path(__file__).parent
@@ -46,7 +46,8 @@ NAMES = [
 ]
 TAKES = [
     *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
-    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),
+    HERE / "harvesting" / "takes.py",
+    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world")),
 ]
 
 _SERVED = "a finder of the package may serve it"

@@ -25,7 +25,7 @@ from envdoctor.hub.pins import PinError, read_pins
 from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.knowledge.rules import RuleError, parse_rule
+from envdoctor.knowledge.rule_file import RuleError, parse_rule
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.models.json_object import JsonProblem, parse_object
 from envdoctor.observe.code.reading import read_uses

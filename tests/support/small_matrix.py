@@ -16,7 +16,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.judge.evaluate import Outcome, evaluate
 from envdoctor.knowledge.matrix import Matrix, load_source
-from envdoctor.knowledge.rules import Rule, parse_rule
+from envdoctor.knowledge.rule_file import parse_rule
+from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import load_toml
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
