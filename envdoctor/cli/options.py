@@ -75,7 +75,6 @@ environment_options = together(
     python_option("Interpreter (or virtual environment) to judge."),
     click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
     click.option("--root", metavar="DIR", help="Root file system of an image or container."),
-    click.option("--image", metavar="FILE", help="Image in a file: docker save, OCI archive; read, not run."),
     click.option(
         "--lock", metavar="FILE", help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras."
     ),
