@@ -80,7 +80,9 @@ environment_options = together(
     ),
     click.option("--sbom", metavar="FILE", help="Bill of materials: CycloneDX or SPDX in JSON."),
     click.option("--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."),
-    click.option("--report", metavar="FILE", help="Pasted report: env commands, pip list, prose; - is standard input."),
+    click.option(
+        "--report", metavar="FILE", help="Pasted report: env commands, pip list, issues; - is standard input."
+    ),
     set_option("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
     click.option(
