@@ -7,8 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-
-from envdoctor.source.takes import Others, takes_of
+from harvesting.takes import Others, takes_of
 
 #: What other packages are known, with their releases; the package is younger than the first three.
 RELEASES = ("0.9", "1.0", "1.5", "2.0", "3.0")
