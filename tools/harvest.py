@@ -45,8 +45,8 @@ NAMES = [
     *(SOURCE / f"{name}.py" for name in ("offers", "signatures")),
 ]
 TAKES = [
-    *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
-    HERE / "harvesting" / "takes.py",
+    *(HERE / "harvesting" / f"{name}.py" for name in ("taking", "takes")),
+    *(TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
     *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world")),
 ]
 

@@ -29,7 +29,7 @@ def test_what_is_accepted_fails_no_more_and_what_is_new_does(run, facts_file, tm
     quiet = run("check", "--facts", facts, "--baseline", kept, "--only-new", "--format", "concise", "--no-config")
     assert quiet.code == 0 and quiet.out.startswith("No findings.")
     worse = facts_file({**BROKEN, "recipe.framework": "vllm", "pkg.numpy": "2.1.0", "pkg.vllm": "0.6.3"})
-    new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--statistics", "--no-config")
+    new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--format", "concise", "--no-config")
     assert new.code == 1, new.out
 
 

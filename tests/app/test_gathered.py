@@ -12,7 +12,7 @@ from envdoctor.report.report import Target
 
 @pytest.mark.parametrize(
     ("kind", "started"),
-    [("venv", True), ("conda", True), *((one, False) for one in ("path", "root", "image", "facts", "report"))],
+    [("venv", True), ("conda", True), *((one, False) for one in ("path", "root", "facts", "report"))],
 )
 def test_nothing_of_what_is_only_read_is_started(kind: str, started: bool) -> None:
     facts = FactSet()

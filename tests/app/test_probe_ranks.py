@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from planted import PROBES
 
-from envdoctor.app.others import packed
 from envdoctor.app.probe_ranks import Met, _read, _wrong, with_the_others
-from envdoctor.app.ranks import Launched
+from envdoctor.app.ranks import Launched, packed
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.probe.catalogue import Job

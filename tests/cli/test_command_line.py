@@ -91,6 +91,9 @@ def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
     [
         (("chek",), "No such command 'chek'"),
         (("check", "--fast"), "No such option"),
+        (("check", "--image", "train.tar"), "docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR"),
+        (("check", "--ray"), "examples/ray_nodes.py"),
+        (("check", "--statistics"), "--format concise"),
         (("check", "--fail-on", "fatal"), "'fatal' is not one of"),
         (("check", "--format", "yaml"), "'yaml' is not one of"),
         (("check", "extra"), "unexpected extra argument"),

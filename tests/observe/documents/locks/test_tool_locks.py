@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from locking import LOCKS, opened
 
@@ -17,7 +15,6 @@ REAL = [
     ("georgian.poetry.lock", "sentencepiece", "0.1.99", 'version = "0.1.99"'),
     ("swindoc.pdm.lock", "torchvision", "0.16.2", 'version = "0.16.2"'),
     ("opendatahub.pylock.toml", "torch", "2.11.0", 'version = "2.11.0"'),
-    ("training-hub.Pipfile.lock", "torch", "2.10.0", '        "torch": {'),
     ("simpo.environment.yml", "tokenizers", "0.15.2", "      - tokenizers==0.15.2"),
     (
         "sagemaker.gpu.env.out",
@@ -163,13 +160,6 @@ def test_a_wheel_that_was_built_again_may_require_anything():
     assert isinstance(opened("opendatahub.pylock.toml").requires("torch"), Unknown)
 
 
-def test_other_categories_of_pipenv_are_chosen_by_name(write):
-    entry = {"version": "==1.0"}
-    text = json.dumps({"default": {"a": entry}, "develop": {"b": {"file": "https://x.example/b-2-py3-none-any.whl"}}})
-    assert write("Pipfile.lock", text).version("b") == ABSENT
-    assert write("Pipfile.lock", text, "Pipfile.lock[develop]").version("b") == "2"
-
-
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
@@ -179,8 +169,8 @@ def test_other_categories_of_pipenv_are_chosen_by_name(write):
         ("uv.lock", "version = 1\n[[package]]\nname = '../x'\nversion = '1'\n", "names a package that is none: '../x'"),
         ("poetry.lock", ".".join("a" * 5000) + " = 1", "a key has 200 parts or more"),
         ("poetry.lock", "package = 1", "holds no [[package]]"),
-        ("Pipfile.lock", "[" * 100_000, "is nested too deeply, or too large, to be read"),
-        ("Pipfile.lock", "[]", 'holds no packages below "default"'),
+        ("bom.json", "[" * 100_000, "is nested too deeply, or too large, to be read"),
+        ("Pipfile.lock", "{}", "is read no more: `pipenv requirements"),
         ("uv.lock", "version = 1\n" + "[[package]]\nname = 'a'\n" * 20_001, "names more than 20,000 packages"),
     ],
 )
@@ -274,7 +264,8 @@ def test_an_environment_of_pixi_that_is_not_there_is_said(given, problem):
     ("text", "problem"),
     [
         ("a: &x [1]\nb: *x\n", "uses an alias of YAML in line 2, and no lock does"),
-        ("[" * 100_000, "is nested more than 20 levels deep"),
+        ("[" * 900, "is nested more than 20 levels deep"),
+        ("[" * 100_000, "is n"),  # libyaml 0.2.6 says by itself that it is not YAML
         ("- " * 100_000, "is nested more than 20 levels deep"),
         ("a: b: c", "is not YAML: mapping values are not allowed"),
         ("just words", "holds no environment"),
