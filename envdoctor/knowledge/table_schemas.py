@@ -107,8 +107,8 @@ PARTS: Mapping[str, Mapping[str, Check]] = {
     "entry-statements": {
         "row": _rows(
             {"name": _NAME, "statements": list_of(_STATEMENT)},
-            {"versions": SPECIFIER, "needs_gpu": FLAG, "derives": FLAG},
-            key="name versions",
+            {"versions": SPECIFIER, "beside": list_of(_NAME), "needs_gpu": FLAG, "derives": FLAG},
+            key="name versions beside",
         )
     },
     "gpu-code": {
