@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="session", autouse=True)
 def signals() -> None:
-    """Let every child heed hangup and interrupt, which nohup and a shell's background ignore, and children inherit that.
+    """Let children heed hangup and interrupt, though nohup and a shell's background ignore them, which is inherited.
 
     A handler that does nothing ignores them as well, and no program that is started inherits a handler.
     """
