@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -55,6 +56,18 @@ class Run(NamedTuple):
     def json(self) -> Any:
         """Standard output as JSON."""
         return json.loads(self.out)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals() -> None:
+    """Let children heed hangup and interrupt, though nohup and a shell's background ignore them, which is inherited.
+
+    A handler that does nothing ignores them as well, and no program that is started inherits a handler.
+    """
+    for name in ("SIGHUP", "SIGINT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -50,11 +50,12 @@ class _Tables(Protocol):
 def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of these packages (normalised names with their versions), in the order of the table.
 
-    Of a package whose version is none by PEP 440 only the statements that every release has.
+    Of a package whose version is none by PEP 440 only the statements that every release has. Statements that nobody
+    writes without another package are left out where that is not among them.
     """
     for row in tables.rows("entry-statements"):
         version = installed.get(row["name"])
-        if version is not None and _has(row, version):
+        if version is not None and _has(row, version) and installed.keys() >= set(row.get("beside", ())):
             for statement in row["statements"]:
                 asked = parse_statement(statement)
                 yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))

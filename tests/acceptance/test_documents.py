@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from pinned import pinned
 from update_examples import EXAMPLE, ROOT, documents, fits, pair_of, replay
 
 from envdoctor.cli.main import cli
@@ -125,6 +126,8 @@ def test_what_a_newcomer_types_first_works(tmp_path: Path):
     shutil.copytree(ROOT, tmp_path / "envdoctor", ignore=left_out)
     first, second = COMMANDS["check"].splitlines()
     environ = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    pins = "".join(pinned(tmp_path)[1:])  # pip 25.3 and later hold builds to constraints of their own
+    environ |= {"PIP_CONSTRAINT": pins, "PIP_BUILD_CONSTRAINT": pins} if pins else {}
     options = {"cwd": tmp_path / "envdoctor", "env": environ, "capture_output": True, "text": True}
     done = subprocess.run(["sh", "-c", first], check=False, **options)
     assert done.returncode == 1, done.stderr

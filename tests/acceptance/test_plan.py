@@ -144,6 +144,7 @@ def test_the_real_index_has_a_set(run, tmp_path):
     uv = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "UV_CACHE_DIR": str(tmp_path / "uv"),
+        **({} if "ENVDOCTOR_TEST_NEWEST" in os.environ else {"UV_EXCLUDE_NEWER": "2026-11-24"}),
     }
     gpu = (*MACHINE, "--target-gpu", "RTX5090", "--target-driver", "575.57.08", "--model", "openai/gpt-oss-20b")
     result = run("plan", *gpu, "--out", "new.txt", env=uv, timeout=300)

@@ -19,6 +19,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from pinned import pinned
 
 from envdoctor.app import ranks
 from envdoctor.app.errors import JobError, UsageProblem
@@ -243,7 +244,8 @@ def ray_python(tmp_path: Path) -> Path:
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
     python = folder / "bin" / "python"
     # Compiled at once: else Ray's processes do it when they start, for which Ray gives them 30 seconds.
-    subprocess.run([uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(python), "ray"], check=True)
+    install = [uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(python), *pinned(tmp_path, "ray")]
+    subprocess.run([*install, "ray"], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     return python

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from loopback import Hub
+from pinned import pinned
 from sharing import once
 
 __all__ = ["hub", "packages_of"]
@@ -35,8 +36,10 @@ def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
             return Path(given) / version
 
         def make(target: Path) -> Path:
+            wanted = f"huggingface-hub=={version}"
             pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target)]
-            subprocess.run([*pip, f"huggingface_hub=={version}"], check=True, timeout=600, capture_output=True)
+            pip += pinned(tmp_path_factory.mktemp("pins"), wanted)
+            subprocess.run([*pip, wanted], check=True, timeout=600, capture_output=True)
             return target
 
         return once(tmp_path_factory, f"huggingface_hub-{version}", make)

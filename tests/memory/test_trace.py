@@ -189,7 +189,7 @@ def test_a_release_changes_what_a_long_prompt_needs(place: Place, tmp_path: Path
     """Qwen2-7B, 30,720 tokens; published: 42.62 GiB with transformers 4.38.2 and 19.97 GiB with 4.46.0 (the URLs stand
     in benchmarks/memory_readings.toml). Until 4.45 the logits of all tokens were made, in float32."""
     old = ["transformers==4.44.2", "tokenizers==0.19.1", "huggingface-hub==0.36.2"]
-    old += ["requests", "urllib3", "certifi", "charset-normalizer"]
+    old += ["requests==2.34.2", "urllib3==2.8.0", "certifi==2026.10.19.post1", "charset-normalizer==3.5.2"]
     pip = [place.python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", str(tmp_path / "old")]
     subprocess.run([*pip, *old], check=True, capture_output=True)
     change = {"training": False, "lora": None, "config": config("qwen2.5-7b-instruct"), "tokens": [30720]}

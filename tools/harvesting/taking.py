@@ -43,11 +43,12 @@ class Taking:
         What an entry ``module:name`` takes is what it takes beyond the entry ``module``: that one is imported first.
         torch counts as required, though many declare it as an extra.
         """
-        asked = {entry.statement: entry for entry in entries(self, {package[0]: package[1]})}
+        among = {*self.providers, "torch"}
+        installed = {**dict.fromkeys(among, ""), package[0]: package[1]}
+        asked = {entry.statement: entry for entry in entries(self, installed) if entry.package == package[0]}
         beside = [read_requirement(text).name for text in required if ";" not in text]
         found: dict[str, set[str]] = defaultdict(set)
         statements = [(one.statement, one.module, one.name) for one in asked.values()]
-        among = {*self.providers, "torch"}
         others = Others(among.__contains__, partial(self._releases, day), self._is_module)
         for take in takes_of(folder, tops, package, statements, required=[*beside, "torch"], others=others):
             what = self._what(take)

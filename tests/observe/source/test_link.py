@@ -70,6 +70,13 @@ def test_a_package_that_is_not_installed_has_no_version(site: Path) -> None:
     assert (item["provider"], item["provider_version"], item["kind"]) == ("pyyaml", ABSENT, "module")
 
 
+def test_what_serves_another_package_is_begun_with_where_that_package_is(tmp_path: Path) -> None:
+    write(tmp_path, "safetensors", "0.6.2", __init__="safe_open = 1\n", torch="from torch import gone\nload_file = 1\n")
+    assert links(read(tmp_path)) == Records(())
+    write(tmp_path, "torch", "2.13.0", __init__="")
+    assert [item["name"] for item in links(read(tmp_path))] == ["torch.gone"]
+
+
 def test_what_a_package_requires_is_followed_where_no_compiled_file_can_hold_its_names(tmp_path: Path) -> None:
     write(tmp_path, "gradio", "6.31.0", __init__="import starlette\n")
     write(tmp_path, "starlette", "1.0.0", __init__="from gradio_client import gone\n")
