@@ -32,8 +32,7 @@ from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.knowledge import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"

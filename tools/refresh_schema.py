@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from envdoctor.facts.registry import FactSpec, Registry
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.facts import FactSpec, Registry
+from envdoctor.knowledge import load_toml
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"
 TARGET = MATRICES / "schema" / "conditions.json"

@@ -19,9 +19,12 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 from rule_matrix import conditions, subject  # noqa: E402
 
-from envdoctor.judge.messages import title_of  # noqa: E402
-from envdoctor.knowledge.matrix import Matrix, load_matrix  # noqa: E402
-from envdoctor.knowledge.rules import Rule  # noqa: E402
+from envdoctor.judge import title_of  # noqa: E402
+from envdoctor.knowledge import (  # noqa: E402
+    Matrix,
+    Rule,
+    load_matrix,
+)
 
 FOLDER = HERE.parent / "docs" / "rules"
 INDEX = "README.md"

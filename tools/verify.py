@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from envdoctor.sandbox.process_tree import processors
+from envdoctor.sandbox import processors
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ["envdoctor", "tests", "tools", "benchmarks", "examples"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,10 @@ def load_toml(path: Path) -> dict[str, Any]:
 def _reader() -> Any:
     """Return tomli where it is installed: its compiled wheels are three times as fast as what Python brings."""
     try:
-        return import_module("tomli")
+        import tomli as reader
     except ImportError:
-        return import_module("tomllib")
+        import tomllib as reader  # type: ignore[no-redef,unused-ignore]
+    return reader
 
 
 def parse_toml(data: bytes, name: str) -> dict[str, Any]:

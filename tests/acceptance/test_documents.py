@@ -15,7 +15,7 @@ from pinned import pinned
 from update_examples import EXAMPLE, ROOT, documents, fits, pair_of, replay
 
 from envdoctor.cli.main import cli
-from envdoctor.report.formats import names
+from envdoctor.report import names
 
 LANGUAGES = documents()
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in LANGUAGES}

@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from envdoctor.app.baseline import read_baseline
-from envdoctor.app.errors import UsageProblem
-from envdoctor.report.formats import names
+from envdoctor.app import UsageProblem, read_baseline
+from envdoctor.report import names
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
 NAN = "torch-2-5-0-glm4-batch-nan"

@@ -7,9 +7,8 @@ from datetime import date
 
 import pytest
 
-from envdoctor.app.configuration import find_configuration, load_configuration
-from envdoctor.app.errors import UsageProblem
-from envdoctor.judge.policy import Ignore
+from envdoctor.app import UsageProblem, find_configuration, load_configuration
+from envdoctor.judge import Ignore
 
 
 @pytest.fixture

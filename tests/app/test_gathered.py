@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.app.facts import Gathered
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
+from envdoctor.app import Gathered
+from envdoctor.facts import Fact, FactSet
 from envdoctor.report.report import Target
 
 

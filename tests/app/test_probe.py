@@ -11,13 +11,10 @@ import pytest
 from fakes import payload, write_probe
 from observing import shipped
 
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Sources
+from envdoctor.app import JobError, Sources, UsageProblem
 from envdoctor.app.probe import Request, probe
-from envdoctor.facts.values import Records, Unknown
-from envdoctor.report.formats import load, names
-from envdoctor.report.report import Report
-from envdoctor.report.terminal_report import render
+from envdoctor.facts import Records, Unknown
+from envdoctor.report import Report, load, names, render
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (

@@ -21,13 +21,9 @@ from pathlib import Path
 import pytest
 from pinned import pinned
 
-from envdoctor.app import ranks
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources
-from envdoctor.app.ranks import launched
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
-from envdoctor.observe.target import Target
+from envdoctor.app import Gathered, JobError, Sources, UsageProblem, launched, ranks
+from envdoctor.facts import Fact, FactSet
+from envdoctor.observe import Target
 
 TORCHRUN = {
     "RANK": "3",

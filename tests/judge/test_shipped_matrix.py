@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from known import judged
 from observing import shipped
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts import ABSENT, Fact, FactSet, FactTypeError, Unknown, parse_value
 
 MATRIX = shipped()
 # Facts of the rules' own tests: the values near which they change their answer.

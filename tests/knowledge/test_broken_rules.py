@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from known import given
 
-from envdoctor.app.matrix import lint
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import load_source, read_source
+from envdoctor.app import lint
+from envdoctor.judge import Policy, judge
+from envdoctor.knowledge import load_source, read_source
 
 TODAY = date(2026, 11, 20)
 TEST = (

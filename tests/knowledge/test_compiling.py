@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.judge.selftest import facts_of
-from envdoctor.knowledge.compiling import compile_matrix
-from envdoctor.knowledge.matrix import Matrix, MatrixError, _load_compiled
-from envdoctor.knowledge.rules import with_conditions
-from envdoctor.observe.documents.facts_file import read_facts_file
+from envdoctor.facts import FactSet
+from envdoctor.judge import Policy, facts_of, judge
+from envdoctor.knowledge import Matrix, MatrixError, compile_matrix, with_conditions
+from envdoctor.knowledge.matrix import _load_compiled
+from envdoctor.observe import read_facts_file
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRICES = ROOT / "matrices"

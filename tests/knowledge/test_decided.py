@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.judge.selftest import facts_of
-from envdoctor.knowledge.matrix import Matrix, load_source
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.judge import Policy, facts_of, judge
+from envdoctor.knowledge import Matrix, load_source, load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTED = ("recipe-claims", "incidents")

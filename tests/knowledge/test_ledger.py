@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from harvesting.ledger_format import complaints, complaints_of_folder
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.matrix import Matrix, _load_compiled
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Ledger, Matrix, Released
+from envdoctor.knowledge.matrix import _load_compiled
 
 FILE = """envdoctor-ledger	1
 package	spade-kit

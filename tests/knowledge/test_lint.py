@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 
-from envdoctor.app.matrix import lint
-from envdoctor.knowledge.matrix import read_source
+from envdoctor.app import lint
+from envdoctor.knowledge import read_source
 
 TODAY = date(2026, 11, 20)
 HEAD = 'schema = 1\n[table]\ntitle = "t"\nas_of = 2026-11-20\nsource_note = "n"\n'

@@ -9,10 +9,8 @@ import sys
 import pytest
 
 from envdoctor.judge.evaluate import evaluate
+from envdoctor.knowledge import MatrixError, RuleError, load_matrix, load_source, parse_rule, parse_toml
 from envdoctor.knowledge import matrix as module
-from envdoctor.knowledge.matrix import MatrixError, load_matrix, load_source
-from envdoctor.knowledge.rule_file import RuleError, parse_rule
-from envdoctor.knowledge.toml_files import parse_toml
 
 
 def private(*folders):
@@ -314,7 +312,7 @@ def test_loading_the_compiled_matrix_imports_neither_a_toml_parser_nor_packaging
 
 
 def test_a_compiled_table_that_is_damaged_is_named(home, tmp_path):
-    from envdoctor.knowledge.compiling import compile_matrix
+    from envdoctor.knowledge import compile_matrix
 
     compile_matrix(home, tmp_path / "compiled")
     (tmp_path / "compiled" / "gpus.json").write_text(json.dumps({})[:1])

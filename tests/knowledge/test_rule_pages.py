@@ -14,7 +14,7 @@ from observing import shipped
 from rule_matrix import page
 from rule_pages import INDEX, main, pages
 
-from envdoctor.judge.messages import title_of
+from envdoctor.judge import title_of
 
 SHIPPED = shipped()
 PAGES = pages(SHIPPED)

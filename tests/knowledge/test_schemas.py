@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import refresh_schema
 
-from envdoctor.knowledge.json_schemas import Schemas
+from envdoctor.knowledge import Schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRICES = ROOT / "matrices"

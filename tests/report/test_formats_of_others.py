@@ -15,9 +15,8 @@ from jsonschema import Draft7Validator
 from lxml import etree
 from poisoned_reports import BAD, compared, poisoned
 
-from envdoctor.judge.finding import Location, OfferedFix, Text
-from envdoctor.report import formats
-from envdoctor.report.report import Notice, Report
+from envdoctor.judge import Location, OfferedFix, Text
+from envdoctor.report import Notice, Report, formats
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 SARIF = Draft7Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))

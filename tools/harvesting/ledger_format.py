@@ -10,10 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.ledger import BASIS, Ledger, places_of, release_rows
-from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.knowledge import Ledger
+from envdoctor.knowledge.ledger import BASIS, places_of, release_rows
+from envdoctor.versions import NotARequirement, NotASpecifier, normalise, order, read_requirement, satisfies
 
 __all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]
 

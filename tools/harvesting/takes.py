@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from envdoctor.source.importing import Importing, OutOfBudget
-from envdoctor.source.library import Library
-from envdoctor.source.world import UNKNOWN, Failed, Function, Made, Module, World
-from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import base_release, order, satisfies
+from envdoctor.source import UNKNOWN, Importing, Library, OutOfBudget, World
+from envdoctor.source.world import Failed, Function, Made, Module
+from envdoctor.versions import base_release, normalise, order, satisfies
 
 __all__ = ["Others", "Take", "takes_of"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
-from envdoctor.observe.documents.reports.report_file import report_facts
+from envdoctor.facts import NOT_GIVEN, Absent, Records, Unknown
+from envdoctor.observe import report_facts
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/reports"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))

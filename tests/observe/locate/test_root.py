@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.layout import EnvironmentNotFound
-from envdoctor.text.files import Files
+from envdoctor.facts import Unknown
+from envdoctor.observe import EnvironmentNotFound
+from envdoctor.text import Files
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from observing import choose
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts import ABSENT, FactSet, Records
+from envdoctor.knowledge import load_matrix
+from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
-from envdoctor.observe.request import Request
 from envdoctor.observe.source import link
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts.values import NOT_GIVEN, Unknown
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.facts import NOT_GIVEN, Unknown
+from envdoctor.observe import LockError
 
 
 @pytest.fixture

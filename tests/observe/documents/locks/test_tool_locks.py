@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Unknown
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
+from envdoctor.observe import LockError
 
 #: File, package, its version, and how the line that is pointed at begins.
 REAL = [
