@@ -13,7 +13,7 @@ from observing import choose, observe, one
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import extension
-from envdoctor.observe.binaries.reading.extension_reading import read_package
+from envdoctor.observe.binaries.reading.extension_check import read_package
 from envdoctor.text import Files
 
 Install = Callable[..., None]
