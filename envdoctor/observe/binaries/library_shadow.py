@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
@@ -149,6 +148,8 @@ class _Loader:
         return None
 
     def _open(self, path: str, loader: _Loaded | None) -> _Loaded | None:
+        from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+
         try:
             with ElfFile(path, self._files) as file:
                 return _Loaded(path, *file.search_paths(), file.needed, loader)

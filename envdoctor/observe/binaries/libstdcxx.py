@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.loader import LIBSTDCXX, LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
@@ -23,6 +21,7 @@ __all__ = ["KEYS", "NEEDS", "find_libstdcxx", "observe"]
 
 KEYS = ("os.libstdcxx",)
 NEEDS = ("extension",)
+_LIBSTDCXX = "libstdc++.so.6"
 _VERSION = r"GLIBCXX_(\d{1,3}(?:\.\d{1,4}){1,2})\Z"
 
 
@@ -41,10 +40,10 @@ def find_libstdcxx(wanted: Sequence[str], layout: Layout, environ: Mapping[str, 
     ``root`` is put before the system's paths (a test's own tree).
     """
     preloaded = [
-        path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if path.endswith("/" + LIBSTDCXX)
+        path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if path.endswith("/" + _LIBSTDCXX)
     ]
-    named = [f"{path}/{LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
-    own = [os.path.join(layout.prefix, "lib", LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
+    named = [f"{path}/{_LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
+    own = [os.path.join(layout.prefix, "lib", _LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
     value, path = _choose(wanted, [*preloaded, *named], own, root)
     return Fact("os.libstdcxx", value, path, "machine")
 
@@ -57,11 +56,13 @@ def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], roo
     """
     first, conda = _first(named), _first(own)
     if first is None:
-        system = [*cached_library(LIBSTDCXX, root + LOADER_CACHE), *(f"{one}/{LIBSTDCXX}" for one in SYSTEM_FOLDERS)]
+        from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+
+        system = [*cached_library(_LIBSTDCXX, root + LOADER_CACHE), *(f"{one}/{_LIBSTDCXX}" for one in SYSTEM_FOLDERS)]
         first = _first([root + path for path in system])
     found = sorted((one for one in (conda, first) if one is not None), key=lambda one: rank(one[0]))
     if not found:
-        return Unknown(f"no {LIBSTDCXX} of this machine could be read"), ""
+        return Unknown(f"no {_LIBSTDCXX} of this machine could be read"), ""
     low, high = found[0], found[-1]
     if any(rank(low[0]) < rank(one) <= rank(high[0]) for one in wanted):
         return Unknown(f"{low[1]} has {low[0]}, {high[1]} has {high[0]}: which is loaded depends on what is first"), ""
@@ -72,6 +73,8 @@ def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], roo
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:
     """The version of the first of these files that can be read (the loader too passes over what is not for this
     machine), and its path."""
+    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+
     machine = os.uname().machine if hasattr(os, "uname") else ""
     files = Files()
     for path in paths:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 
@@ -67,6 +66,8 @@ def torch_loading_facts(
     if not names:
         nothing = Unknown("torch/lib has no library for Linux")
         return _facts(nothing, nothing)
+    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+
     damaged: list[str] = []
     wanted: dict[str, None] = {}
     paths: dict[str, None] = {}
