@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
@@ -16,16 +18,26 @@ from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.models.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
+from envdoctor.text.files import Budget, Files, Spent
 from envdoctor.text.nearest import did_you_mean
+
+__all__ = ["check"]
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
-
-__all__ = ["check"]
+_FOLDERS = ("", "scripts", "src", "notebooks")
+_ENDINGS = (".py", ".ipynb")
+_MOST_FILES = 20
+_LIMIT = 1 << 16
+_TRAINS = re.compile(
+    r"""(?m)^[\s"]*(?:from|import)\s+(?:transformers|trl|peft|accelerate|diffusers|deepspeed|unsloth"""
+    r"""|sentence_transformers|lightning|pytorch_lightning)\b"""
+)
 
 
 def check(
@@ -150,9 +162,7 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
         return []
     from shlex import quote
 
-    from envdoctor.app.code_hint import training_code
-
-    found = training_code(sources.folder())
+    found = _training_code(sources.folder())
     if not found:
         return []
     shown = found[0] if len(found) == 1 else "."
@@ -238,3 +248,29 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
         )
         raise UsageProblem(f"--require {name}: not a known fact; {hint}")
     return is_there(judgement.facts, name)
+
+
+def _training_code(cwd: str) -> list[str]:
+    """Scripts and notebooks of the folder that import a training library, as one would type them. Only the heads of a
+    few files are looked at; none that cannot be read."""
+    files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
+    try:
+        return [name for name in _candidates(cwd, files) if _trains(os.path.join(cwd, name), files)]
+    except Spent:
+        return []
+
+
+def _candidates(cwd: str, files: Files) -> Iterator[str]:
+    count = 0
+    for folder in _FOLDERS:
+        for name in files.names_or_none(os.path.join(cwd, folder)):
+            if name.endswith(_ENDINGS) and count < _MOST_FILES:
+                count += 1
+                yield os.path.join(folder, name)
+
+
+def _trains(path: str, files: Files) -> bool:
+    try:
+        return printable(path, 4096) == path and _TRAINS.search(files.text(path, _LIMIT)) is not None
+    except OSError:
+        return False

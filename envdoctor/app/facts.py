@@ -1,6 +1,7 @@
 """``envdoctor facts``: gather what is known of one environment, one machine, one model and one recipe."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +12,12 @@ from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.registry import Registry
+from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.recipe.assignments import parse_assignments
+from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 from envdoctor.observe.request import Request
 from envdoctor.observe.sources import (
     DOCUMENTS,
@@ -29,13 +33,26 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
 
-__all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_directory"]
+__all__ = [
+    "Gathered",
+    "Sources",
+    "collect_facts",
+    "recipe_facts",
+    "target_facts",
+    "with_assignments",
+    "working_directory",
+]
+
+_PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
+_PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
+_SYSTEMS = {"win": "windows", "macos": "darwin"}
+_MOST_NOTICES = 3
 
 
 class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
     and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
-    judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`).
+    judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed.
     ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
     ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
@@ -150,8 +167,6 @@ def _with_recipe(
 ) -> tuple[FactSet, Sources]:
     """The facts with those of the recipe and of the model, and the sources with the model that the recipe names, unless
     another one was given or nothing is known of it."""
-    from envdoctor.app.recipe import recipe_facts
-
     recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix)
     notices += recipe.notices
     if sources.model is not None:
@@ -227,8 +242,6 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
     try:
         stated = []
         if sources.target:
-            from envdoctor.app.stated_target import target_facts
-
             stated = target_facts(sources.target, matrix.registry)
         return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
@@ -263,3 +276,90 @@ def is_there(facts: FactSet, name: str) -> bool:
     """Whether the fact is known and there is something, or for a prefix (``model``) whether that is so of any below."""
     found = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
     return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)
+
+
+def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
+    """The facts of what was typed behind ``--target-NAME``, by NAME. Raises :class:`UsageProblem` and
+    :class:`~envdoctor.observe.recipe.assignments.AssignmentError`."""
+    facts: list[Fact] = []
+    for name, text in target.items():
+        facts += parse_assignments(_assignments(name, text), registry, f"--target-{name}")
+    return facts
+
+
+def _assignments(name: str, text: str) -> list[str]:
+    if name == "gpu":
+        return ["gpu=absent" if text.lower() == "none" else f"gpu.name={text}"]
+    if name == "driver":
+        return [f"driver.version={text}"]
+    if name == "python":
+        match = re.match(_PYTHON, text)
+        if match is None:
+            raise UsageProblem(f"--target-python {text}: a release of Python is expected, such as 3.11 or 3.11.9")
+        minor = ".".join(text.split(".")[:2])
+        whole = [f"python.version={text}"] if match[1] else []
+        return [*whole, f"python.minor={minor}", "python.implementation=cpython"]
+    match = re.match(_PLATFORM, text)
+    if match is None:
+        raise UsageProblem(
+            f"--target-platform {text}: system and processor are expected: linux-x86_64, linux-aarch64, "
+            "windows-x86_64, macos-arm64"
+        )
+    system, machine = _SYSTEMS.get(match[1].lower(), match[1].lower()), match[2].lower()
+    machine = "x86_64" if machine == "amd64" else "aarch64" if machine == "arm64" and system == "linux" else machine
+    return [f"os.platform={system}", f"os.arch={machine}"]
+
+
+class _RecipeFacts(NamedTuple):
+    """The facts with those of the recipe; the model as ``--model`` would name it, and who says so; notices."""
+
+    facts: FactSet
+    model: str | None
+    model_origin: str
+    notices: tuple[Notice, ...]
+
+
+def recipe_facts(facts: FactSet, files: Sequence[str], cwd: str, matrix: Matrix) -> _RecipeFacts:
+    """The facts of the recipe files. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
+    recipe = read_recipe(files, cwd, matrix.rows("recipe-formats", "format"), matrix.registry, facts.value)
+    for key in ("recipe.", "recipe_file", "recipe_key"):
+        facts.drop(key)
+    facts.update(recipe.facts)
+    model = _text(recipe.model)
+    if model is not None and (revision := _text(recipe.revision)) is not None:
+        model = f"{model}@{revision}"
+    origin = recipe.model.origin if recipe.model is not None else ""
+    return _RecipeFacts(facts, model, origin, tuple(_notices(facts, recipe)))
+
+
+def _text(fact: Fact | None) -> str | None:
+    return fact.value if fact is not None and isinstance(fact.value, str) and fact.value else None
+
+
+def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
+    keys = facts.value("recipe_key")
+    said: dict[str, list[str]] = {"unknown": [], "unusable": []}
+    for item in keys if isinstance(keys, Records) else ():
+        state, key, other = str(item["state"]), item["key"], item["other"]
+        if state not in said:
+            continue
+        place = item["place"]
+        where = place[0] if isinstance(place, tuple) else place
+        if state == "unusable":
+            said[state].append(f"{where}: {key} has no value that can be used: {other}")
+        elif isinstance(other, Absent):
+            said[state].append(f"{where}: {key} is not known")
+        else:
+            said[state].append(f"{where}: {key} is not known; did you mean {other}?")
+    notices = [
+        Notice("warning", f"{place} names {name}, which {why}: what it sets is not known")
+        for name, place, why in recipe.missing
+    ]
+    for texts in said.values():
+        notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
+        if len(texts) > _MOST_NOTICES:
+            more = (
+                f"{len(texts) - _MOST_NOTICES} more like this: `envdoctor facts --format json` lists them in recipe_key"
+            )
+            notices.append(Notice("warning", more))
+    return notices

@@ -5,12 +5,17 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
 from envdoctor import __version__
+
+__all__ = ["main", "run"]
 
 try:
     import click
@@ -21,9 +26,6 @@ except ModuleNotFoundError as missing:
         file=sys.stderr,
     )
     raise SystemExit(3) from None
-
-__all__ = ["main", "run"]
-
 #: Sub-commands and their modules, in the order of the help text.
 _COMMANDS = {
     "check": "check",
@@ -102,7 +104,6 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    from envdoctor.cli.interrupts import ended_in_order
     from envdoctor.report.color import harden_stdout
 
     for name in ("stdout", "stderr"):
@@ -113,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with ended_in_order():
+        with _ended_in_order():
             result: Any = cli.main(
                 args=list(arguments) if arguments is not None else None, prog_name="envdoctor", standalone_mode=False
             )
@@ -169,3 +170,26 @@ def _fail(message: str, code: int, *, usage: str = "") -> int:
         lines.append(clean(usage))
     print("\n".join(lines), file=sys.stderr)
     return code
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does.
+
+    What is ignored stays so: nohup means that a closed terminal ends nothing.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():  # nobody else may listen
+        numbers = []
+    before = {
+        number: signal.signal(number, interrupt) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.app.recipe import recipe_facts
+from envdoctor.app.facts import recipe_facts
 from envdoctor.derive import derive
 from envdoctor.facts import Fact, FactSet, parse_value
 from envdoctor.judge import Policy, judge

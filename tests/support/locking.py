@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from observing import shipped
 
-from envdoctor.app.stated_target import target_facts
+from envdoctor.app.facts import target_facts
 from envdoctor.facts import FactSet, Unknown, Value
 from envdoctor.observe.documents.locks.opening import open_lock
 

@@ -1,19 +1,30 @@
-"""Libraries that the loader would take instead of those that torch's wheels brought."""
+"""The fact ``library_shadow``: CUDA libraries that the loader would take from elsewhere than torch's wheels.
 
-from __future__ import annotations
+The dynamic loader of glibc is followed, from torch's own libraries on: a library of the same name that was loaded
+before, then DT_RPATH of the file that asks and of those that loaded it (unless it has a DT_RUNPATH), then
+LD_LIBRARY_PATH, then its DT_RUNPATH (ld.so(8)). What torch loads by hand before is not known here.
+"""
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
 
 __all__ = ["KEYS", "NEEDS", "observe"]
 
 KEYS = ("library_shadow",)
 NEEDS = ("dist",)
+#: What importing torch loads, in this order: torch/__init__.py opens the first one, its extension the others.
+_ROOTS = ("libtorch_global_deps.so", "libtorch_python.so", "libtorch_cuda.so")
+_MOST_FILES = 200
+_IN_NAME = re.compile(r"\.so\.(\d{1,9}(?:\.\d{1,9}){1,5})\Z")
+_IN_FOLDER = re.compile(r"/cuda-(\d{1,3}\.\d{1,3})/")
 
 
 def observe(request: Request) -> list[Fact]:
@@ -38,9 +49,7 @@ def observe(request: Request) -> list[Fact]:
     elsewhere.update(os.path.basename(path) for path in preloaded)
     if home is None or not elsewhere.intersection(wheels):
         return _fact(Records(()))
-    from envdoctor.observe.binaries.reading.library_shadow import Elsewhere, shadows
-
-    return _fact(shadows(home, wheels, Elsewhere(folders, preloaded, conda), _owners(request), files))
+    return _fact(_shadows(home, wheels, _Elsewhere(folders, preloaded, conda), _owners(request), files))
 
 
 def _fact(value: Value) -> list[Fact]:
@@ -55,3 +64,185 @@ def _owners(request: Request) -> dict[str, Mapping[str, Value]]:
         if named is not None:
             found[named[0]] = item
     return found
+
+
+class _Elsewhere(NamedTuple):
+    """Where else the loader looks: the folders of LD_LIBRARY_PATH, the files of LD_PRELOAD, and the library folder of
+    a conda environment, whose interpreter names it in its DT_RPATH."""
+
+    folders: Sequence[str]
+    preloaded: Sequence[str] = ()
+    conda: str | None = None
+
+
+class _Loaded(NamedTuple):
+    """One file in the loader's list: where it is, its search paths, and who loaded it."""
+
+    path: str
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    needed: tuple[str, ...]
+    loader: "_Loaded | None"
+
+
+class _Loader:
+    """The loader's list while torch is imported, and what it took from outside of the wheels."""
+
+    def __init__(self, elsewhere: _Elsewhere, files: Files) -> None:
+        self._variables, self._conda, self._files = elsewhere.folders, elsewhere.conda, files
+        self.loaded: set[str] = set()
+        self.taken: dict[str, tuple[str, str]] = {}
+        self.trouble: str | None = None
+
+    def load(self, path: str, loader: _Loaded | None = None) -> None:
+        """Load a file and what it needs, breadth first as the loader does."""
+        waiting = [self._open(path, loader)]
+        self.loaded.add(os.path.basename(path))
+        while waiting and len(self.loaded) < _MOST_FILES:
+            one = waiting.pop(0)
+            if one is None:
+                continue
+            for name in one.needed:
+                if name not in self.loaded:
+                    self.loaded.add(name)
+                    found = self._find(name, one)
+                    if found is not None:
+                        waiting.append(self._open(found, one))
+            # cuDNN opens its other parts by name when it is used.
+            if os.path.basename(one.path).startswith("libcudnn.so."):
+                self._parts(one)
+
+    def _parts(self, one: _Loaded) -> None:
+        folder, name = os.path.split(one.path)
+        ending = name[len("libcudnn") :]
+        for part in self._files.names_or_none(folder):
+            if part.startswith("libcudnn_") and part.endswith(ending) and part not in self.loaded:
+                self.loaded.add(part)
+                self._find(part, one)
+
+    def _find(self, name: str, asker: _Loaded) -> str | None:
+        """The file that is taken for a name; None when it is one of the system's, or nowhere."""
+        if not asker.runpath:
+            one: _Loaded | None = asker
+            while one is not None:
+                path = None if one.runpath else self._in(one.rpath, name, os.path.dirname(one.path))
+                if path is not None:
+                    return path
+                one = one.loader
+            if self._conda is not None and (path := self._in((self._conda,), name)) is not None:
+                self.taken[name] = ("conda", path)
+                return path
+        path = self._in(self._variables, name)
+        if path is not None:
+            self.taken[name] = ("LD_LIBRARY_PATH", path)
+            return path
+        return self._in(asker.runpath, name, os.path.dirname(asker.path))
+
+    def _in(self, folders: Sequence[str], name: str, origin: str = "") -> str | None:
+        for folder in folders:
+            place = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) if origin else folder
+            if name in self._files.names_or_none(os.path.normpath(place)):
+                path = os.path.join(os.path.normpath(place), name)
+                if self._files.is_file(path):
+                    return path
+        return None
+
+    def _open(self, path: str, loader: _Loaded | None) -> _Loaded | None:
+        from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+
+        try:
+            with ElfFile(path, self._files) as file:
+                return _Loaded(path, *file.search_paths(), file.needed, loader)
+        except (ElfError, OSError) as error:
+            self.trouble = self.trouble or f"{os.path.basename(path)} cannot be read: {because_of(error)}"
+            return None
+
+
+def _shadows(
+    home: str,
+    wheels: Mapping[str, str],
+    elsewhere: _Elsewhere,
+    owners: Mapping[str, Mapping[str, Value]],
+    files: Files,
+) -> Records:
+    """The records of ``library_shadow``.
+
+    ``home`` is the folder of packages that torch lies in, ``wheels`` the libraries of NVIDIA's wheels by file name, and
+    ``owners`` the items of ``dist`` of these wheels by component.
+    """
+    loader = _Loader(elsewhere, files)
+    for path in elsewhere.preloaded:
+        name = os.path.basename(path)
+        loader.loaded.add(name)
+        if files.is_file(path):
+            loader.taken[name] = ("LD_PRELOAD", path)
+    folder = os.path.join(home, "torch", "lib")
+    there = files.names_or_none(folder)
+    for name in _ROOTS:
+        if name in there and name not in loader.loaded:
+            loader.load(os.path.join(folder, name))
+    items = tuple(
+        _record(name, source, path, wheels[name], owners)
+        for name, (source, path) in sorted(loader.taken.items())
+        if name in wheels and not _same_file(path, wheels[name], files)
+    )
+    return Records(items, loader.trouble)
+
+
+def _same_file(one: str, other: str, files: Files) -> bool:
+    try:
+        first, second = files.status(one), files.status(other)
+    except OSError:
+        return False
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+def _record(
+    name: str, source: str, path: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]
+) -> Mapping[str, Value]:
+    version = _version(path)
+    owner = _owner(name, wheel, owners)
+    own = owner.get("version", Unknown("the wheel that it is of is not known"))
+    return {
+        "library": name,
+        "source": source,
+        "path": path,
+        "version": version,
+        "wheel": owner.get("name", ABSENT),
+        "wheel_version": own,
+        "order": _order(version, own),
+    }
+
+
+def _version(path: str) -> Value:
+    """By the name of the file that the link leads to, else by the toolkit's folder that it lies in."""
+    real = os.path.realpath(path)
+    match = _IN_NAME.search(real) or _IN_FOLDER.search(real)
+    return match[1] if match else Unknown("neither its file nor its folder carries a version")
+
+
+def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> Mapping[str, Value]:
+    """The distribution whose wheel brought the file: by its folder (nvidia/cudnn/lib), or from CUDA 13 on, where one
+    folder holds several, by its name."""
+    folder = os.path.basename(os.path.dirname(os.path.dirname(wheel))).replace("_", "-")
+    if folder in owners:
+        return owners[folder]
+    stem = name.lower().removeprefix("lib").partition(".")[0]
+    stem = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "cupti": "cuda-cupti"}.get(stem, stem)
+    fitting = [component for component in owners if stem.startswith(component)]
+    return owners[max(fitting, key=len)] if fitting else {}
+
+
+def _order(version: Value, own: Value) -> Value:
+    """As far as both say: 9.1.0 against 9.1.0.70 is the same, and the 12.1 of a folder says nothing about cuFFT 11."""
+    if not isinstance(version, str) or not isinstance(own, str):
+        return version if isinstance(version, Unknown) else Unknown("the version of the wheel is not known")
+    one, other = ([int(part) for part in text.split(".") if part.isdecimal()] for text in (version, own))
+    if len(other) != own.count(".") + 1:
+        return Unknown("the version of the wheel is no plain one")
+    if one[0] != other[0] and len(one) == 2:
+        return Unknown("the folder's version is that of CUDA, and this library counts its own")
+    length = min(len(one), len(other))
+    if one[:length] == other[:length]:
+        return "same"
+    return "older" if one < other else "newer"

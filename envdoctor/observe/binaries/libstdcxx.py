@@ -1,14 +1,28 @@
-"""The C++ library that a process of this environment would load; read only when an extension asks for a version."""
+"""The fact ``os.libstdcxx``: which GLIBCXX versions the C++ library has that a process of this environment would load.
+
+The order is the loader's (ld.so(8)): LD_PRELOAD, LD_LIBRARY_PATH, then the system's cache of libraries. In a conda
+environment it is usually conda's own, by the path that is written into conda's programs, and the system's when a
+library from elsewhere was loaded first: there the answer is given only if it is the same for both.
+"""
 
 from __future__ import annotations
 
-from envdoctor.facts.values import Fact, Unknown
-from envdoctor.observe.request import Request
+import os
+import re
+from collections.abc import Mapping, Sequence
 
-__all__ = ["KEYS", "NEEDS", "observe"]
+from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.request import Request
+from envdoctor.text.files import Files
+from envdoctor.versions.dotted import rank
+
+__all__ = ["KEYS", "NEEDS", "find_libstdcxx", "observe"]
 
 KEYS = ("os.libstdcxx",)
 NEEDS = ("extension",)
+_LIBSTDCXX = "libstdc++.so.6"
+_VERSION = r"GLIBCXX_(\d{1,3}(?:\.\d{1,4}){1,2})\Z"
 
 
 def observe(request: Request) -> list[Fact]:
@@ -17,6 +31,60 @@ def observe(request: Request) -> list[Fact]:
     if not wanted or not request.place.live:
         reason = "no extension asks for a version of it" if request.place.live else "the environment does not run here"
         return [Fact("os.libstdcxx", Unknown(reason), "", "machine")]
-    from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
-
     return [find_libstdcxx(wanted, request.place, request.environ)]
+
+
+def find_libstdcxx(wanted: Sequence[str], layout: Layout, environ: Mapping[str, str], *, root: str = "") -> Fact:
+    """The highest GLIBCXX version that the process would find, for extensions that ask for ``wanted`` ones.
+
+    ``root`` is put before the system's paths (a test's own tree).
+    """
+    preloaded = [
+        path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if path.endswith("/" + _LIBSTDCXX)
+    ]
+    named = [f"{path}/{_LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
+    own = [os.path.join(layout.prefix, "lib", _LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
+    value, path = _choose(wanted, [*preloaded, *named], own, root)
+    return Fact("os.libstdcxx", value, path, "machine")
+
+
+def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], root: str) -> tuple[Value, str]:
+    """The version (or why it is not known) and the path of the library that would be loaded.
+
+    ``wanted`` are the versions that extensions ask for, ``named`` the files that variables put first, ``own`` that of a
+    conda environment.
+    """
+    first, conda = _first(named), _first(own)
+    if first is None:
+        from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+
+        system = [*cached_library(_LIBSTDCXX, root + LOADER_CACHE), *(f"{one}/{_LIBSTDCXX}" for one in SYSTEM_FOLDERS)]
+        first = _first([root + path for path in system])
+    found = sorted((one for one in (conda, first) if one is not None), key=lambda one: rank(one[0]))
+    if not found:
+        return Unknown(f"no {_LIBSTDCXX} of this machine could be read"), ""
+    low, high = found[0], found[-1]
+    if any(rank(low[0]) < rank(one) <= rank(high[0]) for one in wanted):
+        return Unknown(f"{low[1]} has {low[0]}, {high[1]} has {high[0]}: which is loaded depends on what is first"), ""
+    # Either is enough, or neither is: then the higher one says how much is missing.
+    return high if any(rank(one) > rank(high[0]) for one in wanted) else low
+
+
+def _first(paths: Sequence[str]) -> tuple[str, str] | None:
+    """The version of the first of these files that can be read (the loader too passes over what is not for this
+    machine), and its path."""
+    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+
+    machine = os.uname().machine if hasattr(os, "uname") else ""
+    files = Files()
+    for path in paths:
+        try:
+            with ElfFile(path, files) as file:
+                if file.machine != machine:
+                    continue
+                versions = [match[1] for name in file.defined_versions() if (match := re.match(_VERSION, name))]
+        except (ElfError, OSError, ValueError):
+            continue
+        if versions:
+            return max(versions, key=rank), path
+    return None

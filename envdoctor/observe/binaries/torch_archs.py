@@ -1,14 +1,28 @@
-"""The GPU architectures of the installed torch, where it is a CUDA build and there may be a GPU to ask about."""
+"""The GPU architectures of the installed torch: what torch.cuda.get_arch_list() gives, from libtorch_python.so."""
 
 from __future__ import annotations
 
-from envdoctor.facts.values import Fact, Records
+import os
+import re
+import struct
+from collections.abc import Iterator
+
+from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
 
 __all__ = ["KEYS", "NEEDS", "observe"]
 
 KEYS = ("torch.arch_list",)
 NEEDS = ("torch.cuda", "gpu")
+_LIBRARY = os.path.join("torch", "lib", "libtorch_python.so")
+# The constants of libtorch_python.so are 1.0 MB in torch 2.14.1; a reading of more would not be quick.
+_MOST_CONSTANTS = 24 << 20
+_MOST_SECTIONS = 256
+_MOST_NAMES = 1 << 16
+_LONGEST_LIST = 400
+_LIST = re.compile(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){0,40}\Z")
 
 
 def observe(request: Request) -> list[Fact]:
@@ -16,7 +30,61 @@ def observe(request: Request) -> list[Fact]:
     gpus = request.value("gpu")
     if not isinstance(request.value("torch.cuda"), str) or (isinstance(gpus, Records) and not len(gpus)):
         return []
-    from envdoctor.observe.binaries.reading.torch_archs import read_arch_list
-
-    found = read_arch_list(request.place)
+    found = _read_arch_list(request.place)
     return [] if found is None else [found]
+
+
+def _read_arch_list(layout: Layout) -> Fact | None:
+    """``torch.arch_list`` as its library says; None when there is no such library (Windows, macOS)."""
+    for folder in layout.site_packages:
+        path = os.path.join(folder, _LIBRARY)
+        if layout.files.is_file(path):
+            return Fact("torch.arch_list", _read(path, layout.files), "torch/lib/libtorch_python.so", "environment")
+    return None
+
+
+def _read(path: str, files: Files) -> Value:
+    try:
+        found = set(_lists(_constants(path, files)))
+    except (OSError, ValueError) as error:
+        return Unknown(f"libtorch_python.so cannot be read: {because_of(error)}")
+    # A build for one architecture only has a list of one word, which other constants may look like.
+    several = {text for text in found if b" " in text} or found
+    if len(several) != 1:
+        return Unknown("libtorch_python.so names no list of architectures, or several")
+    return tuple(several.pop().decode("ascii").split())
+
+
+def _lists(constants: bytes) -> Iterator[bytes]:
+    at = constants.find(b"sm_")
+    while at >= 0:
+        start = constants.rfind(b"\0", max(0, at - _LONGEST_LIST), at) + 1
+        end = constants.find(b"\0", at, at + _LONGEST_LIST)
+        if start and end > 0 and _LIST.match(constants[start:end]):
+            yield constants[start:end]
+        at = constants.find(b"sm_", end if end > 0 else at + _LONGEST_LIST)
+
+
+def _constants(path: str, files: Files) -> bytes:
+    """The section .rodata of a 64-bit little-endian ELF file. Raises ValueError for any other file, and OSError."""
+
+    def part(offset: int, length: int) -> bytes:
+        if offset + length >= 1 << 63:
+            raise ValueError("it is cut off")
+        return files.ranges(path, [(offset, length)])[0]
+
+    head = part(0, 64)
+    if head[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("it is no 64-bit little-endian ELF file")
+    (table,) = struct.unpack_from("<Q", head, 40)
+    size, count, named = struct.unpack_from("<HHH", head, 58)
+    if size != 64 or not named < count <= _MOST_SECTIONS:
+        raise ValueError("it has no table of sections")
+    sections = list(struct.iter_unpack("<IIQQQQIIQQ", part(table, 64 * count)))
+    names = part(sections[named][4], min(sections[named][5], _MOST_NAMES))
+    for name, kind, _, _, offset, length, *_ in sections:
+        if names[name : name + 8] == b".rodata\0" and kind == 1:
+            if length > _MOST_CONSTANTS:
+                raise ValueError("its constants are too large")
+            return part(offset, length)
+    raise ValueError("it has no constants")

@@ -1,15 +1,18 @@
 """The environment that is judged when none is named: the one a job started here would use."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.observe.locate.caller import Caller, same_folder
 from envdoctor.observe.locate.installation import WINDOWS, Installation, at_prefix, interpreter_in, read_settings
 from envdoctor.observe.locate.layout import EnvironmentNotFound
-from envdoctor.observe.locate.tool_environment import tool_of
+from envdoctor.text.files import Files
 
 __all__ = ["Choice", "default_environment"]
+
+#: Buckets of uv's cache that hold environments: uvx, uv run --with, scripts.
+_UV_BUCKET = ("archive-v", "environments-v", "builds-v")
 
 
 class Choice(NamedTuple):
@@ -27,7 +30,7 @@ def default_environment(caller: Caller) -> Choice:
     Raises :class:`EnvironmentNotFound`.
     """
     own = caller.running.prefix
-    tool = tool_of(own, caller.files, caller.environ)
+    tool = _tool_of(own, caller.files, caller.environ)
     if tool is None:
         here = _of_running(caller)
         executable = caller.running.executable or None
@@ -84,7 +87,7 @@ def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation
         ("", os.path.join(caller.cwd, ".venv"), ".venv in the working directory"),
     ]
     for variable, folder, because in places:
-        if not folder or same_folder(folder, own) or tool_of(folder, caller.files, environ) is not None:
+        if not folder or same_folder(folder, own) or _tool_of(folder, caller.files, environ) is not None:
             continue
         if _is_environment(folder, caller):
             found = at_prefix(os.path.join(caller.cwd, folder), caller.files)
@@ -115,3 +118,43 @@ def _on_path(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, s
                 notes.append(f"only {executable} itself could say which Python it starts; --python {name} asks it")
             elif not same_folder(found.prefix, caller.running.prefix):
                 yield found, executable, f"{name} on PATH"
+
+
+def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
+    """The tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
+
+    Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
+    """
+    if files.is_file(os.path.join(prefix, "uv-receipt.toml")):
+        return "uv tool"
+    if files.is_file(os.path.join(prefix, "pipx_metadata.json")):
+        return "pipx"
+    extension = os.path.dirname(prefix)  # huggingface_hub/cli/extensions.py: hf-NAME/manifest.json, hf-NAME/venv
+    if os.path.basename(extension).startswith("hf-") and files.is_file(os.path.join(extension, "manifest.json")):
+        return "hf"
+    real = files.resolved(prefix)
+    if any(part.startswith(_UV_BUCKET) for part in real.split(os.sep)) and (
+        any(_within(real, cache) for cache in _caches("uv", "UV_CACHE_DIR", environ))
+        # A cache chosen with --cache-dir, or the temporary one of --no-cache, is known by its shape alone.
+        or "uv" in (read_settings(real, files) or {})
+    ):
+        return "uv"
+    for tool, variable in (("pre-commit", "PRE_COMMIT_HOME"), ("prek", "PREK_HOME")):
+        if any(_within(real, cache) for cache in _caches(tool, variable, environ)):
+            return tool
+    return None
+
+
+def _caches(tool: str, variable: str, environ: Mapping[str, str]) -> list[str]:
+    """Where a tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
+    home = environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")
+    places = [environ.get(variable, ""), os.path.join(home, ".cache", tool)]
+    if environ.get("XDG_CACHE_HOME"):
+        places.append(os.path.join(environ["XDG_CACHE_HOME"], tool))
+    if environ.get("LOCALAPPDATA"):
+        places.append(os.path.join(environ["LOCALAPPDATA"], tool, "cache"))
+    return [os.path.realpath(place) for place in places if place]
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.normcase(path).startswith(os.path.normcase(folder).rstrip(os.sep) + os.sep)

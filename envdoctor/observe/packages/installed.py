@@ -3,20 +3,20 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
+from envdoctor.observe.locate.python_version import conda_name_version
 from envdoctor.observe.packages.reading.code_version import another_version, module_in
-from envdoctor.observe.packages.reading.distributions import scan_folder
-from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, with_extras
-from envdoctor.observe.packages.reading.package_versions import CodeVersion, decide_versions
+from envdoctor.observe.packages.reading.distributions import CodeVersion, decide_versions, scan_folder
+from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, checked_version, with_extras
 from envdoctor.observe.packages.reading.version_files import VERSION_FILES
-from envdoctor.observe.packages.reading.wheel_file import read_tags
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
+from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import base_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
@@ -36,11 +36,12 @@ KEYS = (
     "dist",
     "metadata_problem",
 )
-
-
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
+_FOR_ALL = b"\nTag: py3-none-any\n"
+_TAG = re.compile(rb"(?m)^Tag:[ \t]*([^\r\n]{1,200}?)[ \t]*\r?$")
+_LIMIT = 1 << 14
 
 
 class _Folders(NamedTuple):
@@ -68,7 +69,7 @@ def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
     replaced = _replaced_code(folders.distributions, modules, layout)
     versions = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
-    wheels = [read_tags(item, layout.files) for item in versions.distributions]
+    wheels = [_read_tags(item, layout.files) for item in versions.distributions]
     problems = [*folders.problems, *versions.problems, *(problem for _, problem in wheels if problem)]
     named = Counter(item.name for item in versions.distributions)
     problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
@@ -98,11 +99,9 @@ def _read_folders(layout: Layout) -> _Folders:
     for folder in set(linked) & set(found.distributions):
         found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
     if layout.kind == "conda":
-        from envdoctor.observe.packages.reading.conda_packages import conda_packages
-
         try:
             known = {item.name for items in found.distributions.values() for item in items}
-            found.distributions["conda-meta"] = conda_packages(layout.prefix, known, layout.files)
+            found.distributions["conda-meta"] = _conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
             found.trouble.append(f"conda-meta cannot be listed: {because_of(error)}")
     _follow_extras(found.distributions, layout.files)
@@ -218,3 +217,44 @@ def _nothing_read(layout: Layout, trouble: list[str]) -> str:
         f"the environment {layout.prefix} has no folder of packages"
         f"{f' ({why})' if why else ''}; point at another one with --python PATH, or at the folder with --path DIR"
     )
+
+
+def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Distribution]:
+    """The packages of ``conda-meta`` whose names are not ``known`` as distributions already (conda's ``pytorch``,
+    which installs a distribution called torch, is listed beside it). No ``conda-meta``: an empty list. Raises
+    ``OSError`` when the folder is there and cannot be listed."""
+    folder = os.path.join(prefix, "conda-meta")
+    try:
+        entries = files.names(folder)
+    except FileNotFoundError:
+        return []
+    found: list[Distribution] = []
+    for entry in entries:
+        parts = conda_name_version(entry)
+        name = valid_name(parts[0]) if parts is not None else None
+        if parts is None or name is None or name in known:
+            continue
+        version: str | Unknown = checked_version(parts[1])
+        path = os.path.join(folder, entry)
+        found.append(Distribution(name, version, "conda", "conda", False, path, f"conda-meta/{entry}"))
+    return found
+
+
+def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Problem | None]:
+    """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
+    and then the file says nothing."""
+    if item.kind != "dist-info":
+        return (), None
+    try:
+        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT)
+    except OSError:
+        return (), None
+    if _FOR_ALL in data:
+        return (), None
+    tags = tuple(tag.decode("utf-8", "replace") for tag in _TAG.findall(data))
+    broken = next((tag for tag in tags if tag.count("-") != 2), None)
+    if broken is None:
+        return tags, None
+    detail = f"{os.path.basename(item.path)}/WHEEL has a tag that is none: {broken}"
+    version = item.version if isinstance(item.version, str) else ABSENT
+    return (), Problem(item.name, "unreadable", detail, version, item.path)

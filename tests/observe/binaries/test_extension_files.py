@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.observe.binaries.reading.extension_files import MOST_FILES, compiled_files
+from envdoctor.observe.binaries.reading.extensions import MOST_FILES, compiled_files
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.text import Files
 

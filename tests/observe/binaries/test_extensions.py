@@ -13,7 +13,7 @@ from observing import choose, observe, one
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries.reading.extension_reading import read_package
+from envdoctor.observe.binaries.reading.extension_check import read_package
 from envdoctor.text import Files
 
 extension = observer("extension")

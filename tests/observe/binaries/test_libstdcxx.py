@@ -16,7 +16,7 @@ from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import Layout
-from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
+from envdoctor.observe.binaries.libstdcxx import find_libstdcxx
 from envdoctor.observe.binaries.reading.loader import cached_library
 from envdoctor.text import Files
 

@@ -12,7 +12,7 @@ from elf_writer import write_shared_object
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import Layout
-from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
+from envdoctor.observe.binaries.torch_loading import torch_loading_facts
 from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")

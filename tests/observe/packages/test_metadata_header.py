@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.observe import read_header
-from envdoctor.observe.packages.reading.metadata_header import Header
+from envdoctor.observe.packages.reading.metadata_directory import Header
 from envdoctor.text import Files
 
 

@@ -12,8 +12,8 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, sp
 from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.reading.commands import read_script
 from envdoctor.observe.recipe.reading.part import RecipeError
-from envdoctor.observe.recipe.reading.script import read_script
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

@@ -1,22 +1,54 @@
 """Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.extension_reading import MOST_NAMES, CompiledFile, Package, read_package
-from envdoctor.observe.binaries.reading.torch_libraries import CORE
-from envdoctor.observe.binaries.reading.torch_symbols import spelled, unresolved
+from envdoctor.observe.binaries.reading.torch_libraries import CORE, is_of_torch
+from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, spelled, unresolved
 from envdoctor.text.files import Files, because_of
 from envdoctor.versions.dotted import rank
 
-__all__ = ["check_extensions"]
+__all__ = ["check_extensions", "read_package"]
 
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
+_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
+#: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
+_MOST_NAMES = 48 << 20
+_CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
+
+
+class _CompiledFile(NamedTuple):
+    """One compiled file: the torch symbols and torch libraries it asks for, the versions of the C and C++ libraries,
+    and the CUDA major of the runtime library it is linked to."""
+
+    path: str
+    name: str
+    machine: str
+    symbols: list[bytes]
+    libraries: list[str]
+    glibc: str | None
+    glibcxx: str | None
+    cuda: str | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its symbols."""
+        return sum(map(len, self.symbols))
+
+
+class _Package(NamedTuple):
+    """Everything read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
+    need not be damaged was not read."""
+
+    files: list[_CompiledFile]
+    problem: tuple[str, str, str] | None
+    unread: str | None
 
 
 class TorchLibraries(NamedTuple):
@@ -37,8 +69,8 @@ def check_extensions(
     ``chosen`` are the files (path, name) of each and ``torch`` the paths of its libraries, or why there are none. None
     stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
     """
-    packages: list[Package] = []
-    room = MOST_NAMES
+    packages: list[_Package] = []
+    room = _MOST_NAMES
     for found in chosen:
         packages.append(read_package(found, files, room))
         room -= sum(one.size for one in packages[-1].files)
@@ -69,7 +101,7 @@ def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
 
 
 def _columns(
-    package: Package, torch: TorchLibraries, packages: Sequence[Package], answers: dict[bytes, bool], files: Files
+    package: _Package, torch: TorchLibraries, packages: Sequence[_Package], answers: dict[bytes, bool], files: Files
 ) -> dict[str, Value] | None:
     read, problem = package.files, package.problem
     item: dict[str, Value] = {"problem": problem[2] if problem else ABSENT}
@@ -107,18 +139,18 @@ def _columns(
 
 
 def _looked_up(
-    read: Sequence[CompiledFile],
+    read: Sequence[_CompiledFile],
     torch: TorchLibraries,
-    packages: Sequence[Package],
+    packages: Sequence[_Package],
     answers: dict[bytes, bool],
     files: Files,
-) -> list[tuple[CompiledFile, list[str], list[bytes]]] | Unknown:
+) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
     """Each file with the torch libraries and the symbols that it lacks."""
     if torch.lacks is not None:
         return Unknown(torch.lacks)
     machines = {library.machine for library in torch.opened}
     siblings = {os.path.basename(other.name) for package in packages for other in package.files}
-    verdict: list[tuple[CompiledFile, list[str], list[bytes]]] = []
+    verdict: list[tuple[_CompiledFile, list[str], list[bytes]]] = []
     for one in read:
         if one.machine not in machines:
             return Unknown(f"{one.name} is for {one.machine}, torch for {', '.join(sorted(machines))}")
@@ -132,7 +164,7 @@ def _looked_up(
     return [(one, libraries, [name for name in names if name not in given]) for one, libraries, names in verdict]
 
 
-def _of_siblings(wanted: set[bytes], packages: Sequence[Package], files: Files) -> set[bytes]:
+def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
     """Those that some extension gives: one file of a package may define what another one uses."""
     given: set[bytes] = set()
     if len(wanted) > _MOST_OF_SIBLINGS:
@@ -148,3 +180,48 @@ def _of_siblings(wanted: set[bytes], packages: Sequence[Package], files: Files) 
             except (ElfError, OSError):
                 continue
     return given
+
+
+def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MOST_NAMES) -> _Package:
+    """Read the files (path, name) of a distribution. Those that ask nothing of torch are left out, and those that come
+    when ``room`` bytes of symbols were read. Never raises for what a file holds."""
+    read: list[_CompiledFile] = []
+    problem: tuple[str, str, str] | None = None
+    unread: str | None = None
+    for path, name in found:
+        if room <= 0:
+            unread = unread or f"{name} was not read: the files before it ask for too many symbols"
+            break
+        if name.endswith(".pyd"):
+            unread = unread or f"compiled files for Windows are not read: {name}"
+            continue
+        try:
+            with ElfFile(path, files) as file:
+                one = _read_file(path, name, file)
+        except ElfError as error:
+            if error.damaged:
+                problem = problem or (path, name, str(error))
+            else:
+                unread = unread or f"{name} was not read: {error}"
+            continue
+        except (OSError, ValueError) as error:
+            reason = because_of(error) if isinstance(error, OSError) else "its name is no path"
+            unread = unread or f"{name} cannot be read: {reason}"
+            continue
+        if one.symbols or one.libraries:
+            read.append(one)
+            room -= one.size
+    return _Package(read, problem, unread)
+
+
+def _read_file(path: str, name: str, file: ElfFile) -> _CompiledFile:
+    libraries = [library for library in file.needed if is_of_torch(library)]
+    symbols = [symbol for symbol in file.undefined() if is_torch_symbol(symbol)]
+    highest: dict[str, str] = {}
+    for version in file.versions():
+        if match := _VERSION.match(version):
+            highest[match[1]] = max(highest.get(match[1], "0"), match[2], key=rank)
+    cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
+    return _CompiledFile(
+        path, name, file.machine, symbols, libraries, highest.get("GLIBC"), highest.get("GLIBCXX"), cuda
+    )

@@ -7,9 +7,8 @@ import struct
 
 from envdoctor.text.files import Files
 
-__all__ = ["LIBSTDCXX", "LOADER_CACHE", "SYSTEM_FOLDERS", "cached_library"]
+__all__ = ["LOADER_CACHE", "SYSTEM_FOLDERS", "cached_library"]
 
-LIBSTDCXX = "libstdc++.so.6"
 LOADER_CACHE = "/etc/ld.so.cache"
 #: Where a library is when the cache does not name it.
 SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")

@@ -7,7 +7,6 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.observe.documents.locks.yaml_text import Text, read_yaml
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
@@ -27,6 +26,9 @@ _PLATFORMS = {
     "osx-64": ("darwin", "x86_64"),
     "osx-arm64": ("darwin", "arm64"),
 }
+#: Bytes: libyaml reads a megabyte in a second, PyYAML's own reader a tenth of that.
+_LARGEST, _LARGEST_SLOW = 4 << 20, 512 << 10
+_DEEPEST = 20
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
@@ -37,7 +39,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         found.files((line.strip(), f"{path}:{number}") for number, line in lines if "://" in line)
         return found.lock()
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
-    document = read_yaml(text[: pixi.start()] if pixi else text)
+    document = _read_yaml(text[: pixi.start()] if pixi else text)
     if not isinstance(document, dict):
         raise LockError("holds no environment")
     if isinstance(document.get("environments"), dict):
@@ -66,11 +68,11 @@ class Conda:
     def specs(self, listed: Iterable[Any]) -> None:
         """The entries of ``dependencies``."""
         for entry in listed:
-            if isinstance(entry, Text):
+            if isinstance(entry, _Text):
                 self.spec(entry, f"{self._path}:{entry.line}")
             elif isinstance(entry, dict) and isinstance(entry.get("pip"), list):
                 for line in entry["pip"]:
-                    if isinstance(line, Text):
+                    if isinstance(line, _Text):
                         self.pip.line(line.strip(), self._path, f"{self._path}:{line.line}")
 
     def spec(self, text: str, place: str) -> None:
@@ -150,10 +152,53 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
         raise LockError(f"has nothing for {' '.join(stated)} in the environment {name!r}: {', '.join(platforms)[:200]}")
     listed = platforms[wanted[0]]
     tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
-    urls = [url for entry in tables for url in entry.values() if isinstance(url, Text)]
+    urls = [url for entry in tables for url in entry.values() if isinstance(url, _Text)]
     found.files((url, f"{found.pip.path}:{url.line}") for url in urls)
     lock = found.lock()
     others = ", ".join(one for one in environments if one != name)[:200]
     return lock._replace(
         notes=(*lock.notes, *([f"the environment {name} is judged, beside it are {others}"] if others else ()))
     )
+
+
+class _Text(str):
+    """A scalar as it is written, and its line (from 1)."""
+
+    line = 0
+
+
+def _read_yaml(text: str) -> Any:
+    """The first document: ``dict``, ``list`` and :class:`_Text`. Raises :class:`LockError`."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if len(text) > (_LARGEST_SLOW if loader is yaml.SafeLoader else _LARGEST):
+        raise LockError("is too large to be read as YAML")
+    top: list[Any] = []
+    open_: list[list[Any]] = [top]
+    made: list[type] = [list]
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            line = event.start_mark.line + 1 if event.start_mark is not None else 0
+            if isinstance(event, yaml.AliasEvent):
+                raise LockError(f"uses an alias of YAML in line {line}, and no lock does")
+            if isinstance(event, yaml.ScalarEvent):
+                scalar = _Text(event.value)
+                scalar.line = line
+                open_[-1].append(scalar)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                open_.append([])
+                made.append(dict if isinstance(event, yaml.MappingStartEvent) else list)
+                if len(open_) > _DEEPEST:
+                    raise LockError(f"is nested more than {_DEEPEST} levels deep")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                values, kind = open_.pop(), made.pop()
+                pairs = zip(values[::2], values[1::2], strict=True)
+                open_[-1].append(
+                    values if kind is list else {key: value for key, value in pairs if isinstance(key, str)}
+                )
+            elif isinstance(event, yaml.DocumentEndEvent):
+                break
+    except yaml.YAMLError as error:
+        raise LockError(f"is not YAML: {' '.join(str(error).split())[:200]}") from None
+    return top[0] if top else None

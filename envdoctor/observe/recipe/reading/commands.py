@@ -1,16 +1,14 @@
 """A script's commands as parts: what goes to the launcher, what to the program, and the variables that are set."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from envdoctor.observe.recipe.reading.document import scalar
-from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part
-from envdoctor.observe.recipe.reading.script import Word, read_script
+from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part, RecipeError
 
-__all__ = ["options_of", "parts_of_script"]
+__all__ = ["options_of", "parts_of_script", "read_script"]
 
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
@@ -18,6 +16,24 @@ _OPTION = re.compile(r"--?[A-Za-z]")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
+_LARGEST = 128 << 10
+_NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
+_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
+_ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
+_HERE = re.compile(r"<<(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
+_STOPS = "\n;&|()"
+#: Words of the shell that stand before a command.
+_BEFORE = re.compile(
+    r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
+)
+
+
+class _Word(NamedTuple):
+    """A word of a command and its line; ``computed``: a variable of which no value is known stands in it."""
+
+    text: str
+    line: int
+    computed: bool = False
 
 
 def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) -> list[Part]:
@@ -28,7 +44,7 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     script = read_script(text)
     parts = list(islice((part for words in script.lines for part in _parts(words, is_program, takes)), _MOST_PARTS))
     asked = [
-        Word(word, number)
+        _Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)
         if (found := _SBATCH.match(row)) is not None
         for word in found[1].split()
@@ -41,7 +57,7 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
 
 
-def _parts(words: Sequence[Word], is_program: Callable[[str], bool], takes: Takes) -> Iterator[Part]:
+def _parts(words: Sequence[_Word], is_program: Callable[[str], bool], takes: Takes) -> Iterator[Part]:
     """A launcher, and the program that it starts; nothing of a command that is neither."""
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
@@ -57,7 +73,7 @@ def _parts(words: Sequence[Word], is_program: Callable[[str], bool], takes: Take
         return
 
 
-def options_of(words: Sequence[Word], takes: Takes) -> tuple[Entry, ...]:
+def options_of(words: Sequence[_Word], takes: Takes) -> tuple[Entry, ...]:
     """``--key value``, ``--key=value``, ``key=value``, ``--flag`` and what stands alone, in their order."""
     entries: list[Entry] = []
     alone = 0
@@ -83,7 +99,7 @@ def options_of(words: Sequence[Word], takes: Takes) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _entry(key: str, given: Sequence[Word], line: int) -> Entry:
+def _entry(key: str, given: Sequence[_Word], line: int) -> Entry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
     return Entry(key[:200], value, str(line), False, any(word.computed for word in given))
@@ -92,3 +108,217 @@ def _entry(key: str, given: Sequence[Word], line: int) -> Entry:
 def _base(word: str) -> str:
     """``scripts/dpo.py`` stays, since frameworks are told by it; of a program only its name."""
     return word if word.endswith(".py") else word.rpartition("/")[2]
+
+
+class _Script(NamedTuple):
+    """The commands in their order, of every branch, and the variables as they stand at the end."""
+
+    lines: list[list[_Word]]
+    variables: dict[str, _Word]
+
+
+def read_script(text: str) -> _Script:
+    """What a script would run. Raises :class:`RecipeError`."""
+    if len(text) > _LARGEST:
+        raise RecipeError(f"is larger than {_LARGEST >> 10} kB, and no script of a run is")
+    shell = _Shell(text, {})
+    try:
+        commands = list(shell.commanded())
+    except RecursionError:
+        raise RecipeError("is nested too deeply to be read") from None
+    variables = {name: _joined(value) for name, value in shell.variables.items() if value}
+    return _Script([words for words in commands if words], variables)
+
+
+class _Shell:
+    def __init__(self, text: str, variables: dict[str, list[_Word]], line: int = 1) -> None:
+        self.variables = variables
+        self._text, self._at, self._line = text, 0, line
+        self._here: tuple[str, list[_Word]] | None = None  # the end of a here-document, and its words
+        self._left = _LARGEST * 4
+
+    def commanded(self) -> Iterator[list[_Word]]:
+        words: list[_Word] = []
+        while self._at < len(self._text):
+            found = self._next()
+            if found is None:
+                yield self._done(words)
+                words, self._here = [], None
+            else:
+                words += self._paid(found)
+        yield self._done(words)
+
+    def _paid(self, words: list[_Word]) -> list[_Word]:
+        """The words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
+        self._left -= sum(len(word.text) + 8 for word in words)
+        if self._left < 0:
+            raise RecipeError("is too large; variables count for all that they stand for")
+        return words
+
+    def _done(self, words: list[_Word]) -> list[_Word]:
+        """The command without what stands before it; assignments are kept as variables."""
+        while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
+            word = words.pop(0)
+            if (found := _NAME.match(word.text)) is not None:
+                self._assign(found, _split(word._replace(text=word.text[found.end() :])))
+        if words and words[0].text == "read" and self._here is not None:
+            # read -r -d '' NAME <<EOF
+            self.variables[words[-1].text] = self._here[1]
+            return []
+        return words
+
+    def _assign(self, name: re.Match[str], value: list[_Word]) -> None:
+        before = self.variables.get(name[1], []) if name[3] else []
+        self.variables[name[1]] = before + self._paid(value)
+
+    def _next(self) -> list[_Word] | None:
+        """The next word, or the words that it stands for; None at the end of a command."""
+        while self._at < len(self._text) and (self._peek() in " \t\r" or self._text.startswith("\\\n", self._at)):
+            self._skip(2 if self._peek() == "\\" else 1)
+        start = self._peek()
+        if start == "#":
+            self._skip(max(0, self._text.find("\n", self._at) - self._at) or len(self._text))
+            return []
+        if start in _STOPS:
+            self._skip(1)
+            if start == "\n" and self._here is not None:
+                self._document(self._here[0])
+            return None
+        here = _HERE.match(self._text, self._at)
+        if here and not self._text.startswith("<<<", self._at):
+            self._skip(here.end() - here.start())
+            self._here = (here[3], [])
+            return []
+        if start in "<>":
+            self._skip(1)
+            return []
+        return self._word()
+
+    def _word(self) -> list[_Word]:
+        line, parts, computed = self._line, "", False
+        spread: list[_Word] = []
+        while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
+            char = self._peek()
+            if char == "\\":
+                self._skip(1)
+                if self._peek() != "\n":
+                    parts += self._peek()
+                self._skip(1)
+            elif char == "'":
+                end = self._text.find("'", self._at + 1)
+                end = len(self._text) if end < 0 else end
+                parts += self._text[self._at + 1 : end]
+                self._skip(end + 1 - self._at)
+            elif (array := _ARRAY.match(self._text, self._at)) is not None:
+                spread += self.variables.get(array[1], [_Word("", line, True)])
+                self._skip(len(array[0]))
+            elif char == '"':
+                text, unknown = self._quoted()
+                parts, computed = parts + text, computed or unknown
+            elif self._text.startswith("$(", self._at) or char == "`":
+                self._substitution()
+                computed = True
+            elif char == "$":
+                found = _PARAMETER.match(self._text, self._at)
+                value = self._value(found) if found else None
+                self._skip(len(found[0]) if found else 1)
+                if value is None:
+                    computed = True
+                elif not parts and not spread and len(value) != 1:
+                    spread = value
+                else:
+                    parts += " ".join(word.text for word in value)
+                    computed = computed or any(word.computed for word in value)
+            else:
+                parts += char
+                self._skip(1)
+            if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
+                self._assign(found, self._array())
+                return []
+        return [*spread, _Word(parts, line, computed)] if parts or computed or not spread else spread
+
+    def _array(self) -> list[_Word]:
+        """The words of ``(one two)``."""
+        self._skip(1)
+        words: list[_Word] = []
+        while self._at < len(self._text):
+            while self._peek() == "\n":
+                self._skip(1)
+            if self._peek() == ")":
+                self._skip(1)
+                break
+            words += self._paid(self._next() or [])
+        return words
+
+    def _quoted(self) -> tuple[str, bool]:
+        """What stands between double quotes, and whether some of it is not known."""
+        self._skip(1)
+        text, computed = "", False
+        while self._at < len(self._text) and self._peek() != '"':
+            if self._peek() == "\\":
+                self._skip(1)
+                text += "" if self._peek() == "\n" else self._peek()
+                self._skip(1)
+            elif self._text.startswith("$(", self._at):
+                self._substitution()
+                computed = True
+            elif (found := _PARAMETER.match(self._text, self._at)) is not None:
+                value = self._value(found)
+                self._skip(len(found[0]))
+                computed = computed or value is None or any(word.computed for word in value)
+                text += " ".join(word.text for word in value or ())
+            else:
+                text += self._peek()
+                self._skip(1)
+        self._skip(1)
+        return text, computed
+
+    def _substitution(self) -> None:
+        """Leave out ``$(…)`` or back quotes: what a command prints is not known."""
+        if self._peek() == "`":
+            end = self._text.find("`", self._at + 1)
+            self._skip((end if end >= 0 else len(self._text)) + 1 - self._at)
+            return
+        depth = 0
+        while self._at < len(self._text):
+            depth += {"(": 1, ")": -1}.get(self._peek(), 0)
+            ended = self._peek() == ")" and depth == 0
+            self._skip(1)
+            if ended:
+                return
+
+    def _value(self, found: re.Match[str]) -> list[_Word] | None:
+        name, otherwise = found[1] or found[2], found[3]
+        known = self.variables.get(name)
+        if known is None and otherwise is not None:
+            return _split(_Word(otherwise, self._line, "$" in otherwise))
+        return known
+
+    def _document(self, end: str) -> None:
+        """Read a here-document: its words, for ``read NAME``."""
+        inner, first = [], self._line
+        while self._at < len(self._text):
+            stop = self._text.find("\n", self._at)
+            stop = len(self._text) if stop < 0 else stop
+            row = self._text[self._at : stop]
+            self._skip(stop + 1 - self._at)
+            if row.strip() == end:
+                break
+            inner.append(row)
+        shell = _Shell("\n".join(inner), self.variables, first)
+        self._here = (end, [word for command in shell.commanded() for word in command])
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self, count: int) -> None:
+        self._line += self._text.count("\n", self._at, self._at + count)
+        self._at += count
+
+
+def _split(word: _Word) -> list[_Word]:
+    return [word._replace(text=text) for text in word.text.split()]
+
+
+def _joined(words: list[_Word]) -> _Word:
+    return _Word(" ".join(word.text for word in words)[:4096], words[0].line, any(word.computed for word in words))
