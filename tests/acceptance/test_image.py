@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from images import SITE, layer, oci_archive, package, python
 
 
@@ -22,4 +25,4 @@ def test_what_is_no_image_is_a_sentence(run, tmp_path):
     told = run("check", "--image", "train.tar")
     assert (told.code, told.err) == (3, "envdoctor: --image train.tar is damaged, cut off, or no image\n")
     gone = run("check", "--image", "gone.tar")
-    assert (gone.code, gone.err) == (2, "envdoctor: --image gone.tar cannot be read: No such file or directory\n")
+    assert (gone.code, gone.err) == (2, f"envdoctor: --image gone.tar cannot be read: {os.strerror(errno.ENOENT)}\n")
