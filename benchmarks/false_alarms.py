@@ -28,11 +28,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from envdoctor.app import Sources  # noqa: E402
 from envdoctor.app.check import check  # noqa: E402
-from envdoctor.app.facts import Sources  # noqa: E402
-from envdoctor.install.resolver import NoResolver, Wanted, resolve  # noqa: E402
-from envdoctor.knowledge.matrix import Matrix, load_matrix  # noqa: E402
-from envdoctor.knowledge.model_types import ModelTypes  # noqa: E402
+from envdoctor.install import NoResolver, Wanted, resolve  # noqa: E402
+from envdoctor.knowledge import (  # noqa: E402
+    Matrix,
+    ModelTypes,
+    load_matrix,
+)
 
 #: Frameworks with what their recipe is called; those without such a name are judged as transformers.
 FRAMEWORKS = {

@@ -16,8 +16,7 @@ from packaging.utils import canonicalize_name
 
 sys.path.insert(0, str(ROOT))
 
-from envdoctor.knowledge.entry_statements import entries
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge import entries, load_matrix
 
 #: No network, no GPU, no messages home.
 QUIET = {

@@ -22,10 +22,10 @@ import time
 from itertools import accumulate
 from pathlib import Path
 
-from envdoctor.lengths.measuring import Measured, measure
+from envdoctor.lengths import measure, tokenizer_in
+from envdoctor.lengths.measuring import Measured
 from envdoctor.lengths.summary import summary
-from envdoctor.lengths.tokenizer import tokenizer_in
-from envdoctor.sandbox.target import Place
+from envdoctor.sandbox import Place
 
 TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}{% endfor %}"

@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("locks", nargs="+")
     parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
-    from envdoctor.knowledge.compiling import compile_matrix
+    from envdoctor.knowledge import compile_matrix
 
     with tempfile.TemporaryDirectory() as folder:
         compiled = Path(folder, "matrix")

@@ -28,11 +28,11 @@ from typing import Any
 import tomllib
 from memory_formulas import FORMULAS
 
-from envdoctor.memory.closed_form import ClosedForm, Peak, kept_bytes, trained_parameters
+from envdoctor.memory import ClosedForm, Trace, Tracer
+from envdoctor.memory.closed_form import Peak, kept_bytes, trained_parameters
 from envdoctor.memory.model import MARGIN
-from envdoctor.memory.tracing import Trace, Tracer
 from envdoctor.memory.verdict import GIB, need_of
-from envdoctor.sandbox.target import Place
+from envdoctor.sandbox import Place
 
 JOB = {
     "load_dtype": "bfloat16",

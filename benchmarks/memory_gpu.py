@@ -18,9 +18,8 @@ from typing import Any
 
 import torch
 
-from envdoctor.memory.closed_form import ClosedForm
-from envdoctor.memory.tracing import Trace, Tracer
-from envdoctor.sandbox.target import PAYLOAD, Place
+from envdoctor.memory import ClosedForm, Trace, Tracer
+from envdoctor.sandbox import PAYLOAD, Place
 
 sys.path.insert(0, str(PAYLOAD))
 

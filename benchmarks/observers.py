@@ -18,8 +18,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.app import Sources, collect_facts
+from envdoctor.knowledge import load_matrix
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import platform
 import sys
 import time
 
-from envdoctor.app.facts import Sources
+from envdoctor.app import Sources
 from envdoctor.app.probe import Request, probe
 
 BARS = {"quick": (30.0, 1000.0), "full": (600.0, float("inf"))}

@@ -19,10 +19,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.grouping import Case, cases_of
-from envdoctor.probe.running import run_jobs
-from envdoctor.sandbox.target import Place
+from envdoctor.probe import Case, Job, cases_of, run_jobs
+from envdoctor.sandbox import Place
 
 #: The first is the published set of inputs.
 DTYPES = ("bf16", "fp16", "fp32")

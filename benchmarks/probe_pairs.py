@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.probe.grouping import Case, cases_of
-from envdoctor.probe.recording import read_recording
+from envdoctor.probe import Case, cases_of, read_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -17,9 +17,8 @@ from forking import Forking
 from observing import shipped
 from sharing import once
 
+from envdoctor.knowledge import Matrix, compile_matrix
 from envdoctor.knowledge import matrix as matrix_module
-from envdoctor.knowledge.compiling import compile_matrix
-from envdoctor.knowledge.matrix import Matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.

@@ -21,6 +21,7 @@ from typing import Any
 from harvesting.breaking import Breaking
 from harvesting.history import history
 from harvesting.kept import Kept
+from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
 from harvesting.moves import moved, served
 from harvesting.names import Names
@@ -31,9 +32,7 @@ from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_schema import HISTORIES
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.knowledge import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
@@ -45,8 +44,9 @@ NAMES = [
     *(SOURCE / f"{name}.py" for name in ("offers", "signatures")),
 ]
 TAKES = [
-    *(HERE / "harvesting/taking.py", TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
-    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world", "takes")),
+    *(HERE / "harvesting" / f"{name}.py" for name in ("taking", "takes")),
+    *(TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
+    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world")),
 ]
 
 _SERVED = "a finder of the package may serve it"

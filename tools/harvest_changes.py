@@ -20,8 +20,7 @@ from harvesting.kept import Kept
 from harvesting.releases import chosen, released
 from harvesting.stubs import told_earlier, with_stubs
 
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.knowledge import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"

@@ -1,8 +1,8 @@
-"""The pictures of the READMEs, made from what the program prints.
+"""The pictures of docs/output.md, made from what the program prints.
 
     python tools/pictures.py [--chromium PROGRAM]
 
-``pictures/terminal.svg`` is the first example of the README with its colours, as far as it does not count rules and
+``pictures/terminal.svg`` is the example of docs/output.md with its colours, as far as it does not count rules and
 seconds. ``pictures/report.png`` is the HTML page of the same run in a headless Chromium; it carries the digest of what
 it shows (:func:`shown`), by which a test sees that it is out of date.
 """

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envdoctor.versions.names import normalise
+from envdoctor.versions import normalise
 
 PINNED = re.compile(r"(?m)^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^ ;]+)")
 

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.facts import FactSet
+from envdoctor.knowledge import Matrix, load_matrix, load_toml
+from envdoctor.observe import Request
 from envdoctor.observe.code.use import observe
-from envdoctor.observe.request import Request
-from envdoctor.report.facts_json import document
+from envdoctor.report import document
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "fixtures" / "scripts"
 

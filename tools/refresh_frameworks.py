@@ -22,8 +22,8 @@ from packaging.version import Version
 from refresh_transformers import releases, tree, wrapped
 
 from envdoctor.derive.model_family import compute
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Matrix, load_matrix
 
 AUTO = "transformers.models.auto.modeling_auto"
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "framework-models.toml"

@@ -19,7 +19,7 @@ from typing import Any
 
 from memory_forms.shapes import LEAST, QKV, shape_of
 
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge import load_matrix
 from envdoctor.memory.shipped import form_words
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.versions.dotted import rank
+from envdoctor.knowledge import Ledger
+from envdoctor.versions import rank
 
 MATRICES = Path(__file__).parents[1] / "matrices"
 TABLE = MATRICES / "tables" / "torch-wheels.toml"

@@ -18,11 +18,14 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from envdoctor.judge.messages import title_of  # noqa: E402
-from envdoctor.knowledge.conditions import spelled  # noqa: E402
-from envdoctor.knowledge.matrix import Matrix, load_matrix  # noqa: E402
-from envdoctor.knowledge.rules import Rule  # noqa: E402
-from envdoctor.knowledge.vocabulary import SEVERITIES  # noqa: E402
+from envdoctor.judge import title_of  # noqa: E402
+from envdoctor.knowledge import (  # noqa: E402
+    SEVERITIES,
+    Matrix,
+    Rule,
+    load_matrix,
+    spelled,
+)
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -2,8 +2,8 @@
 
     python tools/rule_pages.py [DIR]
 
-DIR is docs/rules, whose pages are kept in the repository: what people type into a search is the line of a log, and a
-page is found by it. ``tests/knowledge/test_rule_pages.py`` tells when they are not what this writes.
+DIR is docs/rules, which git ignores: a pipeline writes the pages and publishes them (examples/ci/rule-pages.yml). What
+people type into a search is the line of a log, and a page is found by it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 from rule_matrix import conditions, subject  # noqa: E402
 
-from envdoctor.judge.messages import title_of  # noqa: E402
-from envdoctor.knowledge.matrix import Matrix, load_matrix  # noqa: E402
-from envdoctor.knowledge.rules import Rule  # noqa: E402
+from envdoctor.judge import title_of  # noqa: E402
+from envdoctor.knowledge import (  # noqa: E402
+    Matrix,
+    Rule,
+    load_matrix,
+)
 
 FOLDER = HERE.parent / "docs" / "rules"
 INDEX = "README.md"

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from envdoctor.sandbox.two import processors
+from envdoctor.sandbox import processors
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE = ["envdoctor", "tests", "tools", "benchmarks"]
+CODE = ["envdoctor", "tests", "tools", "benchmarks", "examples"]
 #: One process more than processors, for some tests wait for a disk or a server; at most four: tests of probes start
 #: children that hold half a gigabyte of torch.
 IN_PARALLEL = ["-n", str(min(processors() + 1, 4)), "--dist", "worksteal"]

@@ -4,3 +4,26 @@
 >>> from envdoctor.app.facts import Sources
 >>> report = check(Sources(model="THUDM/glm-4-9b-chat-hf", assignments=["recipe.batch_size=2"]))  # doctest: +SKIP
 """
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "baseline": "accepted read_baseline write_baseline",
+        "configuration": "Configuration find_configuration load_configuration",
+        "diff_revision": "Request",
+        "errors": "JobError UsageProblem",
+        "explain_error": "text_of_option",
+        "facts": "Gathered Sources collect_facts working_directory",
+        "guard": "Stopped",
+        "guard_callback": "Guard",
+        "ignore": "demand_match write_ignore",
+        "matrix": "lint new_rule test_rules",
+        "probe": "catalogue",
+        "ranks": "all_ranks launched",
+        "rule_names": "rule_named",
+        "targets": "check_targets targets_of",
+        "whole_file": "write_whole",
+    },
+)

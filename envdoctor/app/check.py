@@ -21,7 +21,7 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from envdoctor.app.others import Others
+    from envdoctor.app.ranks import Others
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
 
@@ -146,7 +146,7 @@ def _compared(gathered: Gathered, others: Others, matrix: Matrix) -> list[Notice
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
     """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
-    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root", "image"):
+    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
         return []
     from shlex import quote
 

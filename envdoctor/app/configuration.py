@@ -1,7 +1,7 @@
 """The project's configuration: ``[tool.envdoctor]`` of pyproject.toml, or envdoctor.toml."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,31 +107,32 @@ def load_configuration(path: Path) -> Configuration:
     )
 
 
-def _complaints(said: Mapping[str, Any]) -> Iterable[str]:
-    # Most projects have no configuration: they need no schema.
-    from envdoctor.knowledge.schema import DATE, FLAG, TEXT, TEXTS, either, mapping, one_of, table, tables, text, value
+def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
+    # Most projects have no configuration, and need none of this.
+    from envdoctor.knowledge.shapes import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
 
-    settings = value('a table such as { "recipe.batch_size" = 2 }', lambda given: isinstance(given, dict))
-    ignore = table(
-        {"id": TEXT, "reason": text("a reason", str.strip)},
-        {"until": DATE, "until-fixed": FLAG, "where": settings, "path": TEXT},
-    )
-    return table(
-        {},
-        {
-            "fail-on": one_of(*SEVERITIES),
-            "fail-confidence": one_of(*CONFIDENCES),
-            "lang": one_of("auto", "en", "zh"),
-            "model": TEXT,
-            "recipe": either(TEXT, TEXTS),
-            "code": either(TEXT, TEXTS),
-            "matrix": either(TEXT, TEXTS),
-            "require": either(TEXT, TEXTS),
-            "set": settings,
-            "rules": mapping(TEXT, one_of("off", *SEVERITIES)),
-            "ignore": tables(ignore),
-        },
-    )(said)
+    settings = Kind('a table such as { "recipe.batch_size" = 2 }', TABLE.test)
+    reason = Kind("a reason", lambda given: isinstance(given, str) and given.strip())
+    levels = one_of("off", *SEVERITIES)
+    known = {
+        "fail-on": one_of(*SEVERITIES),
+        "fail-confidence": one_of(*CONFIDENCES),
+        "lang": one_of("auto", "en", "zh"),
+        "model": TEXT,
+        **dict.fromkeys(("recipe", "code", "matrix", "require"), TEXT_OR_TEXTS),
+        "set": settings,
+        "rules": TABLE,
+        "ignore": ANY,
+    }
+    yield from faults(said, {}, known)
+    rules = said.get("rules")
+    for rule_id, level in rules.items() if isinstance(rules, dict) else ():
+        yield from (f"rules: {rule_id}: {fault}" for fault in levels.faults(level))
+    problems: list[str] = []
+    options = {"until": DATE, "until-fixed": FLAG, "where": settings, "path": TEXT}
+    for place, entry in rows(said, "ignore", problems):
+        yield from faults(entry, {"id": TEXT, "reason": reason}, options, place)
+    yield from problems
 
 
 def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:

@@ -24,7 +24,6 @@ from envdoctor.observe.sources import (
     notes_of,
     observe_environment,
     platform_name,
-    without_copy,
 )
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
@@ -34,10 +33,9 @@ __all__ = ["Gathered", "Sources", "collect_facts", "with_assignments", "working_
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``image``, ``lock``, ``sbom``,
-    ``facts`` and ``report`` names the environment (none: the default environment). ``target`` says for which machine
-    it is judged:
-    ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`).
+    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
+    and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
+    judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed (:mod:`~envdoctor.app.stated_target`).
     ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
     ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
@@ -46,7 +44,6 @@ class Sources(NamedTuple):
     python: str | None = None
     path: str | None = None
     root: str | None = None
-    image: str | None = None
     lock: str | None = None
     sbom: str | None = None
     facts: str | None = None
@@ -88,9 +85,9 @@ class Gathered(NamedTuple):
     @property
     def interpreter(self) -> str | None:
         """The interpreter that experiments may run in; None where none was named, and of what is only read: a folder,
-        an image, a document."""
+        a document."""
         python = self.facts.value("python.executable")
-        read_only = self.target.kind in ("path", "root", "image", *DOCUMENTS)
+        read_only = self.target.kind in ("path", "root", *DOCUMENTS)
         return python if isinstance(python, str) and not read_only else None
 
     def needed_interpreter(self, what: str) -> str:
@@ -108,7 +105,6 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
 
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
-    environment = None
     try:
         environment = _environment(sources, matrix)
         request = Request(
@@ -129,12 +125,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             facts = _with_model(facts, request._replace(layout=environment.layout), sources, matrix)
         if sources.code:
             facts = _with_code(facts, request._replace(layout=environment.layout), sources)
-        facts = without_copy(environment, facts)
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(str(error)) from None
-    finally:
-        if environment is not None and environment.copy is not None:
-            environment.copy.cleanup()
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.install.checking import check_fixes
-from envdoctor.judge.selftest import Case, check_bounds, check_coverage, check_mutations, try_tests
+from envdoctor.app.errors import UsageProblem
+from envdoctor.install.checking import check_first_fix, check_fixes
+from envdoctor.judge.judging import problems_of
+from envdoctor.judge.selftest import Case, check_coverage, check_mutations, try_tests
+from envdoctor.knowledge.json_schemas import Schemas
 from envdoctor.knowledge.linting import lint_documents, lint_rule
 from envdoctor.knowledge.literals import Literals
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule, with_conditions
-from envdoctor.knowledge.table_schemas import PARTS
+from envdoctor.knowledge.matrix import Matrix, add_file
+from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
 
-__all__ = ["Complaint", "lint", "stale", "statistics", "test_rules"]
+__all__ = ["Complaint", "lint", "new_rule", "stale", "test_rules"]
+
+_NEW = """tests = [
+  {{ match = {{ "pkg.torch" = "2.5.0" }} }},
+]
+
+[rule]
+severity = "error"          # error | warning | note
+confidence = "reported"     # reproduced | upstream | reported | inferred
+effect = "crash"            # crash | wrong-numbers | oom | slow | install | security
+added = {today}
+fixed_in = {{ "pkg.torch" = "2.5.1" }}
+
+[[affects]]
+"pkg.torch" = "==2.5.0"
+
+[message]
+en = "torch {{pkg.torch}} ..."
+
+[why]
+en = "..."
+
+[[fix]]
+constraints = ["torch>=2.5.1"]
+summary.en = "use ..."
+
+[[evidence]]
+issue = "https://..."
+shows = "..."
+"""
 
 
 class Complaint(NamedTuple):
@@ -25,20 +56,48 @@ class Complaint(NamedTuple):
     text: str
 
 
-def lint(matrix: Matrix, *, today: date) -> Iterator[Complaint]:
-    """Every complaint, file by file."""
+def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator[Complaint]:
+    """Yield every complaint, file by file; of ``files`` alone when some are given, which may be private rules too. The
+    shipped rules of an installed envdoctor were linted before.
+
+    Raises :class:`UsageProblem` without the library that reads the schemas, and for a file that is none of a matrix.
+    """
+    try:
+        schemas = Schemas(matrix.home / "schema")
+    except ImportError:
+        raise UsageProblem("the lint needs the library jsonschema: python -m pip install 'envdoctor[lint]'") from None
+    asked, documents = _asked(matrix, files) if files else (None, None)
     for broken in matrix.broken:
-        for problem in broken.problems:
+        for problem in broken.problems if asked is None or broken.id in asked else ():
             yield Complaint(broken.origin, problem)
-    documents = list(lint_documents(matrix))
-    yield from (Complaint(origin, text) for origin, text in documents)
-    if documents:
-        yield Complaint(documents[0][0], "until this is mended, the tests of rules are not run: they need the tables")
+    faults = list(lint_documents(matrix, schemas, documents))
+    yield from (Complaint(origin, text) for origin, text in faults)
+    if faults:
+        yield Complaint(faults[0][0], "until this is mended, the tests of rules are not run: they need the tables")
     literals = Literals(matrix)
     for rule in map(with_conditions, matrix.rules):
-        yield from (Complaint(rule.origin, text) for text in lint_rule(rule, matrix, today=today))
-        if not documents:
-            yield from (Complaint(rule.origin, text) for text in _tried(rule, matrix, literals))
+        if rule.id in (matrix.files if asked is None else asked):
+            yield from (Complaint(rule.origin, text) for text in lint_rule(rule, matrix, schemas, today=today))
+            if not faults:
+                yield from (Complaint(rule.origin, text) for text in _tried(rule, matrix, literals))
+
+
+def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]:
+    """Return the ids of the rules in these files, and the other documents among them."""
+    home = matrix.home.resolve()
+    known = {path.resolve(): rule_id for rule_id, path in matrix.files.items()}
+    rules: set[str] = set()
+    documents: list[Path] = []
+    for path in (file.resolve() for file in files):
+        if path.suffix != ".toml" or not path.is_file():
+            raise UsageProblem(f"{path}: a rule or a table (*.toml) is expected")
+        if path.parent in (home, home / "tables"):
+            documents.append(matrix.home / path.relative_to(home))
+            continue
+        if path not in known:
+            add_file(matrix, path)
+        rules.add(known.get(path, path.stem))
+    return rules, documents
 
 
 def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
@@ -46,53 +105,55 @@ def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
     cases = try_tests(rule, matrix)
     failed = [case for case in cases if not case.passed]
     yield from map(str, failed)
-    yield from check_coverage(rule, matrix)
-    yield from check_bounds(rule, matrix)
     if not failed:  # they would only repeat the failure
+        yield from check_coverage(rule, cases, matrix)
         yield from check_mutations(rule, cases, matrix)
+        yield from _check_messages(rule, cases, matrix)
         yield from check_fixes(rule, cases, matrix)
+        yield from check_first_fix(rule, cases, matrix)
+
+
+def _check_messages(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
+    """Yield messages that are not filled: a placeholder stays, or its value is unknown."""
+    for case in cases:
+        for message in problems_of(rule, case.facts, matrix).values() if case.got == "match" else ():
+            left = {key for text in message if text for key in placeholders(text) if matrix.registry.find(key)}
+            # What a change was before may itself be called unknown.
+            if left or ("unknown" in message.en and rule.each != "change"):
+                yield f"test {case.number}: the message is not filled: {message.en}"
 
 
 def test_rules(rules: Iterable[Rule], matrix: Matrix) -> Iterator[tuple[str, Case]]:
-    """The embedded tests of rules, as (rule id, test)."""
+    """Yield the embedded tests of rules, as (rule id, test)."""
     for rule in map(with_conditions, rules):
         for case in try_tests(rule, matrix):
             yield rule.id, case
 
 
 def stale(matrix: Matrix, *, today: date, days: int) -> Iterator[Complaint]:
-    """Rules and tables of which nothing was read again for so many days."""
+    """Yield rules and tables of which nothing was read again for so many days."""
     limit = (today - timedelta(days=days)).isoformat()
     for rule in matrix.rules:
-        read = _last_read(rule, matrix)
+        texts = matrix.texts(rule)
+        read = max((str(one["checked"]) for one in texts["evidence"]), default=str(texts["modified"]))
         if read < limit:
             yield Complaint(rule.origin, f"its evidence was last read on {read}")
-    for name in PARTS:
-        of = str(matrix.part(name, "table").get("as_of", limit))
+    for path in sorted(matrix.home.glob("tables/*.toml")):
+        of = str(matrix.part(path.stem, "table").get("as_of", limit))
         if of < limit:
-            yield Complaint(f"tables/{name}.toml", f"as_of: {of}")
+            yield Complaint(f"tables/{path.name}", f"as_of: {of}")
 
 
-def statistics(matrix: Matrix, *, today: date) -> Iterator[str]:
-    """Counts of the rules: by subject, severity, confidence and the days since their evidence was read."""
-    rules = matrix.rules
-    ages = [(today - date.fromisoformat(_last_read(rule, matrix))).days for rule in rules]
-    columns = {
-        "severity": [rule.severity for rule in rules],
-        "confidence": [rule.confidence for rule in rules],
-        "effect": [rule.effect for rule in rules],
-        "read within": [next((f"{days} days" for days in (30, 90, 365) if age <= days), "years") for age in ages],
-        "subject": [rule.origin.split("/")[-2] for rule in rules],
-    }
-    for title, values in columns.items():
-        counts = ", ".join(f"{value} {count}" for value, count in Counter(values).most_common())
-        yield f"{title}: {counts}"
-    tests = sum(len(matrix.texts(rule)["test"]) for rule in rules)
-    inferred = sum(rule.confidence == "inferred" for rule in rules)
-    yield f"{len(rules)} rules, {tests} tests in them; {len(rules) - inferred} rest on more than inference"
-
-
-def _last_read(rule: Rule, matrix: Matrix) -> str:
-    """The day on which some of a rule's evidence was last read; that of its last change where it names none."""
-    texts = matrix.texts(rule)
-    return max((str(one["checked"]) for one in texts["evidence"]), default=str(texts["modified"]))
+def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path:
+    """Write a file to begin a rule with, and return its path. Raises :class:`UsageProblem` for an id that is taken."""
+    taken = matrix.origins().get(rule_id) or (matrix.retired(rule_id) and "matrices/retired.toml")
+    if taken:
+        raise UsageProblem(f"the id {rule_id} is also that of {taken}: an id is never used again")
+    path = folder / f"{rule_id}.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(_NEW.format(today=today.isoformat()))
+    except OSError as error:
+        raise UsageProblem(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path

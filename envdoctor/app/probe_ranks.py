@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from envdoctor.app.others import START_SECONDS, packed, read
-from envdoctor.app.ranks import Launched, on_host, ranges, records_of
+from envdoctor.app.ranks import START_SECONDS, Launched, on_host, packed, ranges, read, records_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix

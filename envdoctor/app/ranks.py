@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
-from envdoctor.app.others import START_SECONDS, Others, ask_target, own_facts, read
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.sandbox.target import Answer, Task
+from envdoctor.observe.documents.drift import to_compare
+from envdoctor.sandbox.target import Answer, Place, Task, run_in_target, scratch_folder
 
-__all__ = ["Launched", "all_ranks", "gather_ranks", "launched", "on_host", "ranges", "records_of"]
+__all__ = [
+    "START_SECONDS",
+    "Launched",
+    "Others",
+    "all_ranks",
+    "gather_ranks",
+    "launched",
+    "on_host",
+    "packed",
+    "ranges",
+    "read",
+    "records_of",
+]
 
+#: What an import of torch may take beside the wait for others.
+START_SECONDS = 120.0
+#: Bytes of one document when it is unpacked.
+_LONGEST = 4 << 20
+#: They name a device of one process on purpose.
+_OF_ONE_RANK = ("env.CUDA_VISIBLE_DEVICES", "env.NVIDIA_VISIBLE_DEVICES")
 #: The variables of each launcher: rank, number of ranks, how many of them run here, and the number among these.
 #: Open MPI and PMI come before Slurm, whose variables their processes inherit.
 _LAUNCHERS = (
@@ -38,6 +60,23 @@ class Launched(NamedTuple):
     served: bool
     attempt: str
     local: int | None = None
+
+
+class Others(NamedTuple):
+    """Facts files by the names of their machines, how many ranks each speaks for, and sentences about what did not
+    come."""
+
+    documents: Mapping[str, Mapping[str, Any]]
+    ranks: Mapping[str, int]
+    problems: Sequence[str]
+
+
+class Came(NamedTuple):
+    """What the child handed over: numbers by host and digest, documents by digest, who did not come."""
+
+    members: Mapping[tuple[str, str], list[int]]
+    documents: Mapping[str, Mapping[str, Any] | None]
+    missing: Sequence[Any]
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
@@ -114,11 +153,48 @@ def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: M
 def _exchange(
     here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float
 ) -> Sequence[Mapping[str, Any]]:
-    job = {**here._asdict(), "seconds": seconds, **own_facts(gathered, matrix)}
-    answer = ask_target(
-        Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS), gathered, sources, "--all-ranks"
-    )
+    from envdoctor.report.facts_json import document
+
+    python = gathered.interpreter
+    if python is None:
+        raise UsageProblem(f"--all-ranks asks the interpreter that is judged, and {gathered.target.path} names none")
+    own = to_compare(document(gathered.facts, matrix.registry), matrix.registry, without=_OF_ONE_RANK)
+    job = {**here._asdict(), "seconds": seconds, **packed(own)}
+    task = Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS)
+    with scratch_folder("envdoctor-") as scratch:
+        (answer,) = run_in_target([task], Place(python, sources.environ, sources.folder(), scratch))
     return records_of(answer, here)
+
+
+def packed(document: Mapping[str, Any]) -> dict[str, str]:
+    """A document as it is sent, and the digest by which others tell that they have the same."""
+    data = json.dumps(document, sort_keys=True).encode()
+    text = base64.b64encode(zlib.compress(data, 9)).decode()
+    return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
+
+
+def read(records: Iterable[Mapping[str, Any]]) -> Came:
+    members: dict[tuple[str, str], list[int]] = {}
+    pieces: dict[str, list[str]] = {}
+    missing: list[Any] = []
+    for record in records:
+        for rank, host, digest in record.get("ranks", ()):
+            members.setdefault((host, digest), []).append(rank)
+        if "document" in record:
+            pieces.setdefault(record["digest"], []).extend(record["document"])
+        missing += record.get("missing", ())
+    return Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
+
+
+def _unpacked(text: str) -> Mapping[str, Any] | None:
+    """A document that a rank sent; None when it is none."""
+    try:
+        stream = zlib.decompressobj()
+        document = json.loads(stream.decompress(base64.b64decode(text, validate=True), _LONGEST))
+    except (ValueError, zlib.error, RecursionError):
+        return None
+    tables = isinstance(document, dict) and isinstance(document.get("facts"), dict)
+    return document if tables and isinstance(document.get("complete"), list) else None
 
 
 def records_of(answer: Answer, here: Launched) -> Sequence[Mapping[str, Any]]:

@@ -34,8 +34,7 @@ __all__ = ["command"]
 @click.option(
     "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
 )
-@click.option("--ray", is_flag=True, help="Compare the nodes of the running Ray cluster, one task a node.")
-@seconds_option("--wait", 120, "How long other ranks and nodes are waited for.")
+@seconds_option("--wait", 120, "How long other ranks are waited for.")
 def command(**options: Any) -> int:
     """Judge the installed environment for a model, a recipe and your own code.
 
@@ -54,13 +53,7 @@ def command(**options: Any) -> int:
 
     run = Run(options)
     sources, others = run.sources(), None
-    if options["ray"] and options["all_ranks"]:
-        raise click.UsageError("--ray and --all-ranks: a job has one launcher")
-    if options["ray"]:
-        from envdoctor.app.ray_nodes import ray_nodes
-
-        others = ray_nodes(sources, options["wait"])
-    elif options["all_ranks"]:
+    if options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks
 
         others = all_ranks(sources, run.matrix, options["wait"])

@@ -38,6 +38,12 @@ _COMMANDS = {
     "ignore": "ignore",
     "matrix": "matrix",
 }
+#: Options of former releases, and what does their work now.
+_RETIRED = {
+    "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
+    "--ray": "--ray was removed: examples/ray_nodes.py asks every node with `envdoctor facts` and `envdoctor compare`",
+    "--statistics": "--statistics was removed: --format concise prints a line a finding, to be counted by its rule",
+}
 
 
 class _Commands(click.Group):
@@ -123,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; before, click prints the help itself
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
-        return _fail(error.format_message(), error.exit_code, usage=_usage(error))
+        retired = _RETIRED.get(getattr(error, "option_name", ""))
+        return _fail(retired or error.format_message(), error.exit_code, usage="" if retired else _usage(error))
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 3)
     except Exception as error:

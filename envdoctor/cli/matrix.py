@@ -1,13 +1,15 @@
-"""``envdoctor matrix list|lint|test|facts``."""
+"""``envdoctor matrix list|new|lint|test|facts``."""
 
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 
 import click
 
+from envdoctor.app.errors import UsageProblem
 from envdoctor.cli.options import matrix_option
 from envdoctor.cli.output import write_stdout
 from envdoctor.knowledge.matrix import load_matrix
@@ -26,9 +28,8 @@ def command() -> None:
 @command.command("list")
 @_matrix
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--stats", is_flag=True, help="Only counts: by subject, severity, confidence, effect and age.")
 @click.argument("words", nargs=-1)
-def list_(matrix: tuple[Path, ...], format_: str, stats: bool, words: tuple[str, ...]) -> int:
+def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int:
     """Every rule with its title; with WORDS those that have all of them in id, title, subject or severity.
 
     \b
@@ -37,11 +38,6 @@ def list_(matrix: tuple[Path, ...], format_: str, stats: bool, words: tuple[str,
     from envdoctor.judge.messages import title_of
 
     loaded = load_matrix(matrix)
-    if stats:
-        from envdoctor.app.matrix import statistics
-
-        write_stdout("\n".join(map(clean, statistics(loaded, today=date.today()))))
-        return 0
     rows = [
         {
             "id": rule.id,
@@ -94,18 +90,53 @@ def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     return 1 if failed else 0
 
 
+@command.command("new")
+@click.option(
+    "--matrix", metavar="DIR", type=click.Path(path_type=Path), help="Folder of private rules to write it to."
+)
+@click.argument("name", metavar="SUBJECT/ID")
+def new(matrix: Path | None, name: str) -> int:
+    """Write a file to begin a rule with: SUBJECT/ID in a checkout, x-ID with --matrix DIR.
+
+    \b
+    envdoctor matrix new torch/torch-2-5-0-does-not-start
+    envdoctor matrix new x-our-cluster --matrix rules
+    """
+    from envdoctor.app.matrix import new_rule
+
+    loaded = load_matrix()
+    subject, _, rule_id = name.rpartition("/")
+    if matrix is None and (loaded.compiled or not subject):
+        raise UsageProblem(
+            "SUBJECT/ID is expected, a folder of matrices/rules and the id"
+            if not loaded.compiled
+            else "--matrix DIR is expected: this envdoctor is installed, and its own rules are not written here"
+        )
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
+        raise UsageProblem(f"{rule_id!r}: lower-case words joined by dashes are expected, x- first for a private rule")
+    path = new_rule(rule_id, matrix or loaded.home / "rules" / subject, loaded, today=date.today())
+    write_stdout(f"{clean(str(path))}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
+    return 0
+
+
 @command.command("lint")
 @_matrix
 @click.option("--stale", metavar="DAYS", type=click.IntRange(min=1), help="Only what was not read again for so long.")
-def lint(matrix: tuple[Path, ...], stale: int | None) -> int:
-    """Check every rule and table: schema, evidence, wording, words that no source gives, tests on both sides of each
-    bound, no condition without effect."""
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -> int:
+    """Check every rule and table, or these FILES alone: shape, evidence, wording, words that no source gives, tests, no
+    condition or bound without effect, fixes that cure."""
     from envdoctor.app import matrix as judged
     from envdoctor.knowledge.matrix import read_matrix
 
     loaded, today = read_matrix(matrix), date.today()
-    found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, today=today)
+    found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
     complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
-    summary = f"{len(loaded.rules) + len(loaded.broken)} rules, {len(complaints)} complaints"
+    seen = len(files) or len(loaded.rules) + len(loaded.broken)
+    summary = f"{_counted(seen, 'file' if files else 'rule')}, {_counted(len(complaints), 'complaint')}"
     write_stdout("\n".join([*(clean(line) for line in complaints), summary]))
     return 1 if complaints else 0
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -75,13 +75,14 @@ environment_options = together(
     python_option("Interpreter (or virtual environment) to judge."),
     click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
     click.option("--root", metavar="DIR", help="Root file system of an image or container."),
-    click.option("--image", metavar="FILE", help="Image in a file: docker save, OCI archive; read, not run."),
     click.option(
         "--lock", metavar="FILE", help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras."
     ),
     click.option("--sbom", metavar="FILE", help="Bill of materials: CycloneDX or SPDX in JSON."),
     click.option("--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."),
-    click.option("--report", metavar="FILE", help="Pasted report: env commands, pip list, prose; - is standard input."),
+    click.option(
+        "--report", metavar="FILE", help="Pasted report: env commands, pip list, issues; - is standard input."
+    ),
     set_option("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
     click.option(

@@ -49,7 +49,6 @@ report_options = together(
     ),
     click.option("--only-new", is_flag=True, help="Show only what is not in the baseline."),
     click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
-    click.option("--statistics", "format_", flag_value="statistics", help="Only counts by rule."),
     click.option("--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
     lang_option,

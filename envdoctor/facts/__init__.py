@@ -1,1 +1,15 @@
 """Facts: what is known of an environment, a machine, a model and a recipe, and where each piece comes from."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "change": "given_only",
+        "factset": "FactSet Kept",
+        "installed": "Installed InstalledSet marker_values",
+        "registry": "FactSpec FactTypeError Registry canonical_key parse_value strange_name unlisted",
+        "values": "ABSENT Absent Fact Known NOT_GIVEN Range Records Unknown Value place_of plain spell",
+        "written": "restored",
+    },
+)

@@ -1,1 +1,24 @@
 """Snapshots of model repositories: on the Hub, in the local cache, or in a folder; and how to read them cheaply."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "access": "Access",
+        "commits": "Commit commits_between",
+        "folder": "open_folder",
+        "local": "LocalSnapshot",
+        "online": "HubSnapshot open_hub",
+        "opening": "open_snapshot",
+        "pair": "Pair open_pair",
+        "pickle_machine": "COMPUTED_NAME",
+        "pickle_reading": "Checkpoint Clock TOO_LONG described",
+        "pins": "Compared PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
+        "safetensors_errors": "HeaderError",
+        "safetensors_header": "DTYPE_BITS LARGEST_HEADER parse_header",
+        "snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
+        "torch_zip": "read_checkpoint",
+        "transport": "Transport",
+    },
+)

@@ -1,1 +1,16 @@
 """The judge: rules over facts give findings, and what could not be checked."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "compare": "answer",
+        "finding": "Assumption CONFIDENCES Evidence Finding FoundFact Location NotChecked OfferedFix Plan SEVERITIES "
+        "Text",
+        "judging": "Judgement Problem errors_of judge problem_of problems_of",
+        "messages": "text_of title_of",
+        "policy": "Ignore Known Policy baseline_state exit_code",
+        "selftest": "Case check_coverage check_mutations facts_of try_tests",
+    },
+)

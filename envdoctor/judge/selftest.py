@@ -1,4 +1,8 @@
-"""A rule judged by its own tests: expected answers, both sides of every bound, and no condition without effect."""
+"""Try a rule on its own tests, and on what follows from them: no condition, clause or bound may be without effect.
+
+A person writes at least one matching case a clause. The others are derived here: one fact of a matching case is
+changed to a value on the other side of a condition.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,31 @@ from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.knowledge.conditions import Condition, bounds, spelled
+from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
-__all__ = ["Case", "check_bounds", "check_coverage", "check_mutations", "facts_of", "try_tests"]
+__all__ = ["Case", "check_coverage", "check_mutations", "facts_of", "try_tests"]
 
 _WORDS = {True: "match", False: "no", None: "unknown"}
+#: Marks a fact that a derived test leaves out.
+_LEFT_OUT = object()
 
 
 class Case(NamedTuple):
     """One embedded test that was tried: its number (from 1), name, what it expected and what came out, or why it could
-    not run. ``facts`` are those given and what follows from them."""
+    not run. ``facts`` are those given and what follows from them; ``test`` is how the rule writes it."""
 
     number: int
     name: str
     expected: str
     got: str
     facts: FactSet
+    test: Mapping[str, Any]
 
     @property
     def passed(self) -> bool:
@@ -39,7 +47,7 @@ class Case(NamedTuple):
 
 
 def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
-    """Every embedded test of the rule, in order."""
+    """Return every written test of the rule, tried, in order."""
     cases = []
     for number, test in enumerate(matrix.texts(rule)["test"], 1):
         name = test["name"] or ", ".join(f"{key}={value}" for key, value in test["facts"].items())
@@ -49,7 +57,7 @@ def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
             got = _answer(rule, facts, matrix)
         except FactsFileError as error:
             got = f"error: {error}"
-        cases.append(Case(number, name, test["expect"], got, facts))
+        cases.append(Case(number, name, test["expect"], got, facts, test))
     return cases
 
 
@@ -58,99 +66,76 @@ def _answer(rule: Rule, facts: FactSet, matrix: Matrix) -> str:
 
 
 def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
-    """The facts of a test, derived. Raises :class:`~envdoctor.observe.documents.facts_file.FactsFileError`."""
+    """Return the facts of a test, derived. Raises :class:`~envdoctor.observe.documents.facts_file.FactsFileError`."""
     document = {"schema": SCHEMA, "facts": test["facts"], "complete": test["complete"]}
     facts = facts_of_document(document, "its facts", matrix.registry)
     derive(facts, matrix)
     return facts
 
 
-def check_coverage(rule: Rule, matrix: Matrix) -> Iterator[str]:
-    """A rule needs a test that matches, one that does not, and one that cannot tell (unless only packages decide)."""
-    expected = {test["expect"] for test in matrix.texts(rule)["test"]}
-    for word in ("match", "no"):
-        if word not in expected:
-            yield f'no test expects "{word}"'
-    if "unknown" not in expected and not all(key.startswith("pkg.") for key in rule.keys()):  # noqa: SIM118
-        yield 'no test expects "unknown" (a fact that was not given)'
-
-
-def check_bounds(rule: Rule, matrix: Matrix) -> Iterator[str]:
-    """For every bound two tests that differ in that fact alone, lie on its two sides, and get different answers."""
-    tests = [(test["expect"], _flat(test)) for test in matrix.texts(rule)["test"]]
-    comparisons = [
-        (condition, *bound)
-        for clause in (*rule.affects, *rule.unless)
-        for condition in clause
-        for bound in bounds(condition)
-    ]
-    told: set[str] = set()
-    for condition, operator, operand in comparisons:
-        bound = f"{condition.key} {operator}{operand}"
-        if bound not in told and not _both_sides(condition, operator, operand, tests):
-            yield f"{bound}: no two tests on its two sides, otherwise equal"
-        told.add(bound)
-
-
-def _flat(test: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a test with record columns spelled out, so that two tests can be compared fact by fact."""
-    flat: dict[str, Any] = {}
-    for key, value in test["facts"].items():
-        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            for number, item in enumerate(value):
-                for column, cell in item.items():
-                    flat[f"{key}.{column}#{number}"] = cell
-        else:
-            flat[key] = value
-    flat["complete"] = tuple(test["complete"])
-    return flat
-
-
-def _both_sides(condition: Condition, operator: str, operand: str, tests: Sequence[tuple[str, dict[str, Any]]]) -> bool:
-    for first_number, (first_expect, first) in enumerate(tests):
-        for second_expect, second in tests[first_number + 1 :]:
-            if first_expect == second_expect:
-                continue
-            differing = [key for key in {**first, **second} if first.get(key) != second.get(key)]
-            if len(differing) != 1 or differing[0].partition("#")[0] != condition.key:
-                continue
-            sides = {_side(condition.type, operator, operand, facts.get(differing[0])) for facts in (first, second)}
-            if sides == {True, False}:
-                return True
-    return False
-
-
-def _side(kind: str, operator: str, operand: str, value: Any) -> bool | None:
-    if value is None or value == "absent":
-        return None
-    # "==2.5.0" has two sides too: equal and not equal.
-    return answer(kind, [[[operator, operand]]], value).holds
+def check_coverage(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterator[str]:
+    """Yield each clause that no written test matches; those that the ledger gave count as one."""
+    matching = [case.facts for case in cases if case.expected == "match"]
+    if not matching:
+        yield 'no test expects "match"'
+        return
+    ledger = matrix.texts(rule)["from_ledger"]
+    groups = [[number] for number in range(len(rule.affects)) if number not in ledger] + ([ledger] if ledger else [])
+    for group in groups:
+        alone = rule._replace(affects=[rule.affects[number] for number in group])
+        if not any(_answer(alone, facts, matrix) == "match" for facts in matching):
+            yield f"affects {group[0] + 1}: no test matches this clause"
 
 
 def check_mutations(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterator[str]:
-    """Dropping any condition, item of an any-of list, clause or exception must make a test fail."""
-    for what, mutant in _mutants(rule):
-        if all(_answer(mutant, case.facts, matrix) == case.expected for case in cases):
-            yield f"{what} can be dropped and every test still passes"
+    """Yield each condition, bound, item of an any-of list, clause or exception that can be dropped without any test,
+    written or derived, answering otherwise."""
+    derived = _Derived(rule, cases, matrix)
+    for mutant in _mutants(rule, matrix):
+        written = any(_answer(mutant.rule, case.facts, matrix) != case.expected for case in cases)
+        if not written and not derived.tells(mutant):
+            yield f"{mutant.what} can be dropped and every test still passes"
 
 
-def _mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
+class _Mutant(NamedTuple):
+    """A rule with one thing less, and the condition that was changed or dropped (``now`` is None)."""
+
+    what: str
+    rule: Rule
+    condition: Condition | None = None
+    now: Condition | None = None
+
+
+def _mutants(rule: Rule, matrix: Matrix) -> Iterator[_Mutant]:
+    ledger = matrix.texts(rule)["from_ledger"]
     for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
         for number, clause in enumerate(clauses):
+            if name == "affects" and number in ledger:
+                continue  # nobody wrote it
             where = f"{name} {number + 1}"
             if len(clauses) > 1 or name == "unless":
-                yield f"{where} (the whole clause)", _with_clauses(rule, name, _without(clauses, number))
+                yield _Mutant(f"{where} (the whole clause)", _with_clauses(rule, name, _without(clauses, number)))
             for position, condition in enumerate(clause):
                 if len(clause) > 1:
                     smaller = _replaced(clauses, number, _without(clause, position))
-                    yield f"{where}: {condition.key}", _with_clauses(rule, name, smaller)
-                for item, alternative in enumerate(condition.alternatives):
-                    if len(condition.alternatives) > 1:
-                        fewer = condition._replace(alternatives=_without(condition.alternatives, item))
-                        changed = _replaced(clauses, number, _replaced(clause, position, fewer))
-                        yield f"{where}: {condition.key}: {spelled(alternative)}", _with_clauses(rule, name, changed)
+                    yield _Mutant(f"{where}: {condition.key}", _with_clauses(rule, name, smaller), condition)
+                for what, now in _smaller(condition):
+                    changed = _replaced(clauses, number, _replaced(clause, position, now))
+                    yield _Mutant(f"{where}: {what}", _with_clauses(rule, name, changed), condition, now)
     for number, entry in enumerate(rule.assume):
-        yield f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number))
+        yield _Mutant(f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number)))
+
+
+def _smaller(condition: Condition) -> Iterator[tuple[str, Condition]]:
+    """Yield the condition with one item of its list less, and with one bound of an item less."""
+    items = condition.alternatives
+    for number, item in enumerate(items):
+        if len(items) > 1:
+            yield f"{condition.key}: {spelled(item)}", condition._replace(alternatives=_without(items, number))
+        for position, (operator, operand) in enumerate(item if isinstance(item, list) else ()):
+            if len(item) > 1:
+                fewer = _replaced(items, number, _without(item, position))
+                yield f"{condition.key}: {operator}{operand}", condition._replace(alternatives=fewer)
 
 
 def _with_clauses(rule: Rule, name: str, clauses: list[list[Condition]]) -> Rule:
@@ -163,3 +148,134 @@ def _without(items: list[Any], number: int) -> list[Any]:
 
 def _replaced(items: list[Any], number: int, item: Any) -> list[Any]:
     return [*items[:number], item, *items[number + 1 :]]
+
+
+class _Derived:
+    """Tests that follow from the matching ones."""
+
+    def __init__(self, rule: Rule, cases: Sequence[Case], matrix: Matrix) -> None:
+        self._rule, self._matrix, self._registry = rule, matrix, matrix.registry
+        matching = [case.test for case in cases if case.got == "match"]
+        #: Each matching test, and each with one of the exceptions fulfilled.
+        self._bases = [*matching, *(base for test in matching for base in self._excepted(test))]
+        self._tried: dict[str, tuple[FactSet, str] | None] = {}
+
+    def tells(self, mutant: _Mutant) -> bool:
+        """Return whether the rule and the mutant answer differently to a derived test."""
+        if mutant.condition is None:
+            tests = [*self._bases, *self._with_less()]
+        else:
+            tests = [
+                changed
+                for base in self._bases
+                for value in self._between(mutant.condition, mutant.now, base)
+                for changed in self._changed(base, mutant.condition, value)
+            ]
+        for test in tests:
+            tried = self._try(test)
+            if tried is not None and _answer(mutant.rule, tried[0], self._matrix) != tried[1]:
+                return True
+        return False
+
+    def _try(self, test: Mapping[str, Any]) -> tuple[FactSet, str] | None:
+        """Return the facts of a test and what the rule says of them; None for facts that cannot be."""
+        name = repr(test["facts"]) + repr(test["complete"])
+        if name not in self._tried:
+            try:
+                facts = facts_of(test, self._matrix)
+                self._tried[name] = facts, _answer(self._rule, facts, self._matrix)
+            except FactsFileError:
+                self._tried[name] = None
+        return self._tried[name]
+
+    def _excepted(self, test: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the test with the conditions of one exception fulfilled."""
+        for clause in self._rule.unless:
+            changed = test
+            for condition in clause:
+                never = condition._replace(alternatives=[])
+                fulfilled = (
+                    one
+                    for value in self._between(condition, never, changed)
+                    for one in self._changed(changed, condition, value)
+                )
+                changed = next(fulfilled, changed)
+            if changed is not test:
+                yield changed
+
+    def _with_less(self) -> Iterator[Mapping[str, Any]]:
+        """Yield each matching test without one of its facts, for what is assumed then."""
+        for base in self._bases:
+            for key in base["facts"]:
+                yield {**base, "facts": {other: value for other, value in base["facts"].items() if other != key}}
+
+    def _between(self, condition: Condition, now: Condition | None, base: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield values, as a facts file gives them, that a condition and what became of it tell apart."""
+        spec = self._registry.find(condition.key)
+        assert spec is not None, "parse_rule checks the keys"
+        for raw in _values(condition, base["facts"].get(condition.key)):
+            try:
+                value = parse_value(spec, raw)
+            except FactTypeError:
+                continue
+            before = answer(condition.type, condition.alternatives, value).holds
+            after = True if now is None else answer(now.type, now.alternatives, value).holds
+            if before is not after:
+                yield raw
+        if now is None:
+            yield _LEFT_OUT
+
+    def _changed(self, base: Mapping[str, Any], condition: Condition, value: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield the test with the value for the fact of a condition, or in one record of a list."""
+        key, given = condition.key, base["facts"]
+        parent = self._registry.records_of(key)
+        if parent is None:
+            yield {**base, "facts": _with(given, key, value)}
+            return
+        column = key.partition(".")[2]
+        items = given.get(parent.key)
+        if not isinstance(items, list) or not items:
+            items = [{}]
+        for number, item in enumerate(items):
+            changed = [*items[:number], _with(item, column, value), *items[number + 1 :]]
+            yield {**base, "facts": _with(given, parent.key, changed)}
+
+
+def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    changed = {other: cell for other, cell in table.items() if other != key}
+    return changed if value is _LEFT_OUT else {**changed, key: value}
+
+
+def _values(condition: Condition, given: Any) -> Iterator[Any]:
+    """Yield values at and beside those that a condition names."""
+    for alternative in condition.alternatives:
+        for operator, operand in alternative if isinstance(alternative, list) else ():
+            yield from _beside(condition.type, operator, operand, given)
+        if isinstance(alternative, str) and alternative not in ("absent", "present"):
+            yield alternative.replace("*", "").replace("?", "0") or "x"
+    yield {"version": "0.0.1", "dotted": "0.1", "number": 0, "boolean": True, "texts": ["something"]}.get(
+        condition.type, "something"
+    )
+    yield from [False] if condition.type == "boolean" else []
+    yield from ([], [{}]) if condition.type == "records" else ("absent",)
+
+
+def _beside(kind: str, operator: str, operand: str, given: Any) -> Iterator[Any]:
+    """Yield a bound, and what lies right below and above it; a version with the local tag that is given, too."""
+    if kind == "number":
+        yield from (float(operand), float(operand) - 1, float(operand) + 1)
+        return
+    bound = operand.removesuffix(".*")
+    numbers = bound.split(".")
+    last = next((place for place in range(len(numbers) - 1, -1, -1) if numbers[place].strip("0")), None)
+    values = [bound, f"{bound}.1" if all(map(str.isdigit, numbers)) else bound]
+    if last is not None and numbers[last].isdigit():
+        below = [*numbers[:last], str(int(numbers[last]) - 1), "9"]
+        above = [*numbers[:last], str(int(numbers[last]) + 1)]
+        values += [".".join(below), ".".join(above)]
+    elif "rc" in bound:
+        release, _, number = bound.partition("rc")
+        values += [f"{release}rc{int(number) - 1}", release]
+    local = str(given).partition("+")[2] if kind == "version" else ""
+    for value in values:
+        yield from (f"{value}+{local}", value) if local else (value,)

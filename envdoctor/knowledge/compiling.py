@@ -12,6 +12,9 @@ from envdoctor.knowledge.toml_files import load_toml
 
 __all__ = ["compile_matrix"]
 
+#: By which private rules are linted where envdoctor is installed.
+_SCHEMAS = ("rule", "conditions", "common")
+
 
 def compile_matrix(source: Path, target: Path) -> None:
     """Write ``index.jsonl``, ``texts.jsonl``, tables and ledger of ``source`` (a matrices folder) into ``target``.
@@ -43,9 +46,11 @@ def compile_matrix(source: Path, target: Path) -> None:
     for path in (*source.glob("*.toml"), *(source / "tables").glob("*.toml")):
         if path.name != "facts.toml":
             (target / f"{path.stem}.json").write_bytes(_dump(load_toml(path)))
-    (target / "ledger").mkdir(exist_ok=True)
-    for path in (source / "ledger").glob("*.[tx]*"):
-        (target / "ledger" / path.name).write_bytes(path.read_bytes())
+    for path in (*(source / "ledger").glob("*.[tx]*"), *(source / "schema" / f"{name}.json" for name in _SCHEMAS)):
+        if path.is_file():
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(exist_ok=True)
+            copy.write_bytes(path.read_bytes())
 
 
 def _dump(data: object) -> bytes:

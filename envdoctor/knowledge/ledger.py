@@ -1,7 +1,7 @@
 """The ledger of released packages: what each release offers, takes and asks for, one text file a package.
 
 A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. What the lines
-mean stands in :mod:`envdoctor.knowledge.ledger_schema`, which the lint holds them to.
+mean stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` holds them to it.
 """
 
 from __future__ import annotations

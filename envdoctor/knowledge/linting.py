@@ -1,8 +1,7 @@
-"""What must hold beyond what a schema says: bounds, evidence, wording, translations, ids, words that sources give."""
+"""What must hold beyond the shape of a document: bounds, evidence, wording, translations, ids."""
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -10,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge.conditions import Condition, ConditionError, bounds, parse_condition
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_schema import LARGEST, complaints, complaints_of_changes
+from envdoctor.knowledge.json_schemas import Schemas
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
-from envdoctor.knowledge.schema import SOURCE
 from envdoctor.knowledge.symptoms import faults_of
-from envdoctor.knowledge.table_schemas import document_schema
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import ENGINES
 
@@ -38,16 +34,20 @@ _OF_THE_MODEL = {
 }
 #: What only a training run has; ``recipe.method`` too, unless it lets inference in.
 _OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
+_SOURCE = re.compile(r"(https://\S+|pkg:pypi/[a-z0-9][a-z0-9._-]*(@[0-9][A-Za-z0-9.+!-]*)?)\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def lint_rule(rule: Rule, matrix: Matrix, *, today: date) -> Iterator[str]:
-    """Complaints about one rule, each a clause that names the key."""
+def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> Iterator[str]:
+    """Yield complaints about one rule, each a clause that names the key."""
     texts = matrix.texts(rule)
+    if rule.id in matrix.files:
+        yield from _faults(matrix.files[rule.id], "rule", schemas)
     yield from _dates(texts, today)
     yield from _bound(rule, texts)
     yield from _engines(rule, texts)
     yield from _evidence(rule, texts, today)
+    yield from _unwritten(texts)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(rule, texts, matrix)
     ordinary = matrix.part("ordinary-log", "log").get("lines", ())
@@ -72,52 +72,31 @@ def _has_columns(records: str | None, columns: Sequence[str], matrix: Matrix) ->
     return spec is not None and all(column in spec.columns for column in columns)
 
 
-def lint_documents(matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """Complaints about tables, ledger and registry of a checkout, as (file, complaint); those of a wheel were linted
-    before."""
-    found = [*_documents(matrix.home), *_ledger(matrix.home)]
+def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield complaints about the tables and the registry of a checkout, or ``only`` these files, as (file, complaint);
+    those of a wheel were linted before."""
+    home = matrix.home
+    paths = sorted((*home.glob("*.toml"), *home.glob("tables/*.toml"))) if only is None else only
+    found = [
+        (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
+    ]
     yield from found
-    if not found:
-        yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
-        yield from (("retired.toml", problem) for problem in _retired(matrix))
-        yield from (("families.toml", problem) for problem in _families(matrix))
-        yield from (("tables/run-needs.toml", problem) for problem in _needs(matrix))
-        yield from (("tables/known-errors.toml", problem) for problem in _known_errors(matrix))
-
-
-def _documents(home: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted((*home.glob("*.toml"), *home.glob("tables/*.toml"))):
-        check = document_schema(path.stem)
-        try:
-            problems = check(load_toml(path)) if check else ["no schema says what is in it"]
-        except TomlError as error:
-            problems = [error.problem]
-        for problem in problems:
-            yield path.relative_to(home).as_posix(), problem
-
-
-def _ledger(home: Path) -> Iterator[tuple[str, str]]:
-    size = 0
-    for path in sorted((home / "ledger").glob("*")):
-        data = path.read_bytes()
-        size += len(data)
-        found = _changes(path, data) if path.suffix == ".xz" else complaints(path.name.removesuffix(".txt"), data)
-        yield from ((f"ledger/{path.name}", problem) for problem in found)
-    if size > LARGEST:
-        yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
-
-
-def _changes(path: Path, data: bytes) -> Iterator[str]:
-    released = Ledger(path.parent).package(path.stem)
-    if released is None:
-        yield f"there is no {path.stem}.txt beside it"
+    if found or only is not None:
         return
+    yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
+    yield from (("retired.toml", problem) for problem in _retired(matrix))
+    yield from (("families.toml", problem) for problem in _families(matrix))
+    yield from (("tables/run-needs.toml", problem) for problem in _needs(matrix))
+    yield from (("tables/known-errors.toml", problem) for problem in _known_errors(matrix))
+
+
+def _faults(path: Path, name: str, schemas: Schemas) -> Iterator[str]:
     try:
-        text = lzma.decompress(data).decode()
-    except (lzma.LZMAError, UnicodeDecodeError) as error:
-        yield f"cannot be read: {error}"
+        document = load_toml(path)
+    except TomlError as error:
+        yield error.problem
         return
-    yield from complaints_of_changes(text, [one.version for one in released.releases])
+    yield from schemas.faults(name, document)
 
 
 def _registry(matrix: Matrix) -> Iterator[str]:
@@ -269,10 +248,19 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
     if rule.severity == "error" and not any(entry["kind"] in _PROOF for entry in evidence):
         yield f"evidence: an error needs one of {', '.join(_PROOF)}"
     for number, entry in enumerate(evidence, 1):
-        for problem in SOURCE(entry["url"]):
-            yield f"evidence {number}: url: {problem}"
+        if not _SOURCE.match(entry["url"]):
+            yield f"evidence {number}: {entry['url']!r} is neither an https address nor pkg:pypi/NAME@VERSION"
         if entry["checked"] > today.isoformat():
             yield f"evidence {number}: checked: {entry['checked']} lies in the future"
+
+
+def _unwritten(texts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``envdoctor matrix new`` left to be written."""
+    words = {name: texts[name]["en"] for name in ("message", "why")}
+    words |= {f"fix {number}: summary": fix["summary"]["en"] for number, fix in enumerate(texts["fix"], 1)}
+    for number, entry in enumerate(texts["evidence"], 1):
+        words |= {f"evidence {number}: {key}": entry[key] for key in ("url", "shows")}
+    yield from (f"{place}: still to be written" for place, text in words.items() if text.endswith("..."))
 
 
 def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
@@ -299,7 +287,7 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
         length = len(_RECORD.sub("{", text))
         if length > _LONGEST_MESSAGE:
             yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
-        if text.rstrip().endswith((".", "。")):
+        if text.rstrip().endswith((".", "。")) and not text.endswith("..."):
             yield f"message: {language}: no full stop at the end"
 
 

@@ -9,10 +9,20 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.rules import Rule, RuleError, parse_rule
+from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
-__all__ = ["BrokenRule", "Matrix", "MatrixError", "Retired", "load_matrix", "load_source", "read_matrix", "read_source"]
+__all__ = [
+    "BrokenRule",
+    "Matrix",
+    "MatrixError",
+    "Retired",
+    "add_file",
+    "load_matrix",
+    "load_source",
+    "read_matrix",
+    "read_source",
+]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
@@ -60,6 +70,8 @@ class Matrix:
         self.home = home
         #: What is known of released packages; read when it is asked.
         self.ledger = Ledger(home / "ledger")
+        #: The files of rules that were read as TOML, by their ids.
+        self.files: dict[str, Path] = {}
         self._tables: dict[str, Mapping[str, Any]] = {}
 
     @property
@@ -111,7 +123,7 @@ class Matrix:
     def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
         """The rows of an array of tables (``[[row]]``, ``[[family]]``); none where there is no such table.
 
-        :mod:`envdoctor.knowledge.table_schemas` says which columns they have; the lint holds it.
+        ``matrices/schema`` says which columns they have; the lint holds it.
         """
         found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
         return found
@@ -204,7 +216,7 @@ def read_source(home: Path, *, source: str) -> Matrix:
     except ValueError as error:
         raise MatrixError(str(error)) from None
     matrix = Matrix(registry, source=source, home=home)
-    _read_rules(matrix, home / "rules")
+    _read_rules(matrix, home / "rules", _rule_files(home / "rules"))
     matrix.version = max((rule.texts["modified"] for rule in matrix.rules), default="").replace("-", ".")
     return matrix
 
@@ -213,17 +225,25 @@ def _add_private(matrix: Matrix, folder: Path) -> None:
     option = f"--matrix {folder}: "
     if not os.path.isdir(folder):
         raise MatrixError(f"{option}no such folder")
-    known = len(matrix.rules) + len(matrix.broken)
-    _read_rules(matrix, folder / "rules" if os.path.isdir(folder / "rules") else folder, option)
-    if len(matrix.rules) + len(matrix.broken) == known:
+    rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
+    files = _rule_files(rules, option)
+    if not files:
         raise MatrixError(f"{option}no rule file (*.toml) in it")
+    _read_rules(matrix, rules, files, option)
     matrix.source += f" + {folder}"
 
 
-def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
-    """Add the rules of a folder; ``option`` gave it when they are private ones."""
+def add_file(matrix: Matrix, path: Path) -> None:
+    """Add one private rule, for the lint: when it cannot be used, it is among ``broken``."""
+    _read_rules(matrix, path.parent, [path], f"{path}: ")
+
+
+def _read_rules(matrix: Matrix, folder: Path, files: Iterable[Path], option: str = "") -> None:
+    """Add the rules of these files in a folder; ``option`` gave it when they are private ones."""
+    from envdoctor.knowledge.rule_file import RuleError, parse_rule  # a compiled matrix has no files
+
     places = matrix.origins()
-    for path in _rule_files(folder, option):
+    for path in files:
         origin = path.relative_to(folder.parent).as_posix()
         problem = None
         if option and not path.stem.startswith(_PRIVATE):
@@ -231,9 +251,10 @@ def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
         elif path.stem in places:
             problem = f"the id {path.stem} is also that of {places[path.stem]}"
         places.setdefault(path.stem, origin)
+        matrix.files.setdefault(path.stem, path)
         try:
             if problem is None:
-                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry))
+                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry, matrix.ledger))
                 continue
         except RuleError as error:
             matrix.broken.append(BrokenRule(path.stem, origin, error.problems))
@@ -244,7 +265,7 @@ def _read_rules(matrix: Matrix, folder: Path, option: str = "") -> None:
         matrix.broken.append(BrokenRule(path.stem, origin, [problem], f"{where}: {problem}"))
 
 
-def _rule_files(folder: Path, option: str) -> list[Path]:
+def _rule_files(folder: Path, option: str = "") -> list[Path]:
     """All files of the folder that may be rules. Raises :class:`MatrixError`."""
     try:
         return sorted(folder.rglob("*.toml"))

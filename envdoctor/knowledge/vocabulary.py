@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCES", "EFFECTS", "ENGINES", "FIX_KINDS", "OWN_MODELS", "SEVERITIES", "STATUSES"]
+__all__ = [
+    "ANSWERS",
+    "CONFIDENCES",
+    "EFFECTS",
+    "ENGINES",
+    "FIX_KINDS",
+    "OWN_MODELS",
+    "PROOFS",
+    "SEVERITIES",
+    "STATUSES",
+]
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
@@ -11,6 +21,10 @@ EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
 STATUSES = ("preview", "active", "withdrawn")
 #: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
 FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
+#: Kinds of evidence; a rule writes the kind before the address (``issue = "https://..."``).
+PROOFS = ("issue", "release-notes", "source", "artefact", "docs", "reproduced", "article")
+#: What a test of a rule expects.
+ANSWERS = ("match", "no", "unknown")
 #: Serving engines, by ``recipe.framework``: they run models with code of their own.
 ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})
 #: Trainers that do, too.

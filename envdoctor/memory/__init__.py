@@ -1,1 +1,19 @@
 """Will it fit: the peak of GPU memory of a recipe, before it runs."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "closed_form": "ClosedForm",
+        "model": "model_of",
+        "prediction": "predict",
+        "problem": "MemoryProblem",
+        "recipe": "batch_of engine_of settings_of",
+        "section": "MemorySaving MemorySection",
+        "serving": "predict_serving",
+        "shipped": "Shipped",
+        "stored": "Counted stored_parameters",
+        "tracing": "FirstOf Source Trace Tracer",
+    },
+)

@@ -1,1 +1,29 @@
 """Observation: what is, one module a source. Reads files and machines into facts, and never judges."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "binaries.reading.elf_file": "ElfFile",
+        "binaries.reading.torch_symbols": "gnu_hash is_torch_symbol",
+        "documents.drift": "drift_between to_compare",
+        "documents.facts_file": "FLIGHT_SCHEMA FactsFileError SCHEMA facts_of_document load_facts_document "
+        "read_facts_file",
+        "documents.locks.lock": "LockError",
+        "documents.reports.report_file": "report_facts",
+        "errors": "ObservationError",
+        "locate.caller": "Running",
+        "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
+        "machine.driver": "observe",
+        "model.reading.model_file": "read_bytes read_object",
+        "model.reading.source": "resolve",
+        "packages.reading.metadata_header": "read_header",
+        "recipe.assignments": "AssignmentError parse_assignments",
+        "recipe.files": "RecipeFileError",
+        "recipe.recipe": "Recipe read_recipe",
+        "request": "Request",
+        "sources": "Ask DOCUMENTS Environment SOURCES cut_short notes_of observe_environment platform_name",
+        "target": "Target",
+    },
+)

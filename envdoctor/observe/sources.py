@@ -4,13 +4,12 @@ A source gives an :class:`Environment`: facts that are known already, or the lay
 runs on this machine, so that what the machine says holds for it.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records
+from envdoctor.facts.values import Records
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -18,7 +17,6 @@ from envdoctor.observe.target import Target
 from envdoctor.text.files import Spent
 
 if TYPE_CHECKING:
-    from envdoctor.observe.locate.image.archive import Image
     from envdoctor.observe.locate.layout import Layout
 
 __all__ = [
@@ -31,20 +29,17 @@ __all__ = [
     "notes_of",
     "observe_environment",
     "platform_name",
-    "without_copy",
 ]
 
 
 class Environment(NamedTuple):
-    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking.
-    ``copy`` holds its files as long as they are read, then somebody has to clean it up."""
+    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking."""
 
     target: Target
     live: bool
     facts: FactSet
     layout: "Layout | None" = None
     notes: tuple[str, ...] = ()
-    copy: "Image | None" = None
 
 
 class Ask(NamedTuple):
@@ -86,38 +81,6 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
         return Environment(target, layout.live, FactSet(), layout, layout.notes)
 
     return open_
-
-
-def _image(given: str | None, ask: Ask) -> Environment:
-    from envdoctor.observe.locate.bare import inside
-    from envdoctor.observe.locate.image.archive import open_image
-    from envdoctor.observe.locate.layout import EnvironmentNotFound
-    from envdoctor.observe.machine import variables
-
-    name, option = str(given), f"--image {given}"
-    try:
-        image = open_image(os.path.join(ask.cwd, name))
-    except EnvironmentNotFound as error:
-        raise type(error)(f"{option} {error}") from None
-    try:
-        layout = inside(image, "--image", image.variables.get("PATH", ""))
-        if layout is None:
-            raise EnvironmentNotFound(
-                f"{option}: no installed Python package was found, neither where its PATH leads nor in the usual "
-                "places; unpack it and point at the folder of packages with --path DIR"
-            )
-        asked = Request(environ=image.variables, variables=ask.matrix.registry.names("env"))
-        facts = FactSet(
-            fact._replace(origin="the image's configuration", source="environment")
-            for fact in variables.observe(asked)
-            if fact.value is not ABSENT
-        )
-        if image.machine:
-            facts.add(Fact("os.arch", image.machine, "the image's configuration", "environment"))
-        return Environment(Target("image", name, layout.because), False, facts, layout, layout.notes, image)
-    except BaseException:
-        image.cleanup()
-        raise
 
 
 def _facts_file(given: str | None, ask: Ask) -> Environment:
@@ -168,7 +131,6 @@ SOURCES: dict[str, Source] = {
     "python": Source("--python", _ENVIRONMENT, _on_disk("python")),
     "path": Source("--path", {"en": "Folder", "zh": "目录"}, _on_disk("path")),
     "root": Source("--root", {"en": "Root folder", "zh": "根目录"}, _on_disk("root")),
-    "image": Source("--image", {"en": "Image", "zh": "镜像"}, _image),
     "lock": Source("--lock", {"en": "Lock file", "zh": "锁文件"}, _document("lock")),
     "sbom": Source("--sbom", {"en": "SBOM", "zh": "SBOM"}, _document("sbom")),
     "facts": Source("--facts", {"en": "Facts file", "zh": "事实文件"}, _facts_file),
@@ -189,7 +151,7 @@ def observe_environment(environment: Environment, request: Request, rooms: Itera
     request = request._replace(layout=environment.layout, facts=environment.facts)
     facts = gather(request, ["machine"]) if environment.live else environment.facts.copy()
     if environment.layout is not None:
-        read = gather if request.cache is None or environment.copy else gather_kept
+        read = gather if request.cache is None else gather_kept
         facts = read(request._replace(facts=facts), ["packages", "binaries", *rooms])
     if environment.layout is not None:
         dists = facts.value("dist")
@@ -205,23 +167,6 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
     dists = facts.value("dist") if environment.layout is not None else None
     missing = dists.incomplete if isinstance(dists, Records) else None
     return environment.notes + ((missing,) if missing and missing not in environment.notes else ())
-
-
-def without_copy(environment: Environment, facts: FactSet) -> FactSet:
-    """The facts with places in a temporary copy as they are in what it was made from."""
-    if environment.copy is None:
-        return facts
-    import json
-
-    from envdoctor.facts.written import restored, written
-
-    root, changed = json.dumps(str(environment.copy.root))[1:-1], facts.copy()
-    for fact in facts:
-        text = json.dumps(written(fact.value))
-        if root in text:
-            fact = fact._replace(value=restored(json.loads(text.replace(root, ""))))
-        changed.add(fact._replace(origin=fact.origin.replace(root, "")))
-    return changed
 
 
 def cut_short(environment: Environment) -> str | None:

@@ -6,7 +6,7 @@ __all__ = ["Target"]
 
 
 class Target(NamedTuple):
-    """``kind`` is venv, conda, system, path, root, image, lock, sbom, facts, report or none; ``because`` says why this
+    """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none; ``because`` says why this
     one ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
 
     kind: str

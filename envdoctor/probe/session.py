@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Job, Probe
 from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
+from envdoctor.sandbox.process_tree import processors
 from envdoctor.sandbox.target import Place
-from envdoctor.sandbox.two import processors
 
 __all__ = ["Session", "Wishes", "in_use", "run_session"]
 

@@ -1,1 +1,18 @@
 """Reports: one :class:`~envdoctor.report.report.Report` and its renderings, one module a format."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "color": "choose_lang choose_width decide harden_stdout in_notebook",
+        "facts_json": "document",
+        "formats": "load names",
+        "layout": "display_width",
+        "page": "Page",
+        "probe_text": "catalogue_text",
+        "report": "Notice Report TargetOutcome",
+        "revision_section": "Cost Introduced Moved RevisionSection Side",
+        "terminal_report": "render",
+    },
+)

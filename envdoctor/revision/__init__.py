@@ -3,3 +3,18 @@
 Each folder is a room with one or more comparers (``comparer.py`` is their contract): the modules that stand directly in
 it. What they are made of lies in its ``parts/``.
 """
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "code.parts.reading": "Source parse",
+        "code.parts.records": "FileCode",
+        "comparer": "AREAS Change Compared",
+        "comparing": "Comparison change_facts compare_snapshots files_of",
+        "history": "attribute",
+        "settings.parts.flat_keys": "flatten",
+        "template.parts.settings": "special_tokens templates_in",
+    },
+)

@@ -6,12 +6,17 @@ import os
 import sys
 from typing import NamedTuple
 
-__all__ = ["MARK", "Usage", "end_all", "usage_of"]
+__all__ = ["MARK", "Usage", "end_all", "processors", "usage_of"]
 
 #: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
 #: that left the process group.
 MARK = "ENVDOCTOR_CHILD"
 _MOST = 200
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Usage(NamedTuple):

@@ -1,1 +1,19 @@
 """Python source as syntax trees: what a module offers, what it takes, what a script uses. Pure functions."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "definitions": "attributes_of methods_of siblings_of",
+        "importing": "Importing OutOfBudget",
+        "inheriting": "Inheriting",
+        "library": "Library Unreadable",
+        "names": "Names",
+        "notebook": "NotANotebook parse_notebook",
+        "overriding": "can_be_called spelled",
+        "places": "Places",
+        "uses": "Found TooMuch Use uses_of",
+        "world": "Stop UNKNOWN World",
+    },
+)

@@ -48,8 +48,7 @@ class Found(NamedTuple):
 class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
-    ``exported`` is for who follows imports: what the modules in a folder export, found once. ``ahead`` may know what
-    :meth:`short` gives for a file.
+    ``exported`` is for who follows imports: what the modules in a folder export, found once.
     """
 
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
@@ -65,7 +64,6 @@ class Library:
         self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
         self._calls: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
         self.exported: dict[str, dict[str, str]] = {}
-        self.ahead: Callable[[str], bytes | None] = lambda path: None
 
     def find(self, name: str) -> Found | None:
         """The module of that dotted name; None when there is none below the folders."""
@@ -96,7 +94,7 @@ class Library:
         """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
-        tree = self._trees.pop(name, None) or self._done_ahead(found.path) or self._parsed(self.text(found.path))
+        tree = self._trees.pop(name, None) or self._parsed(self.text(found.path))
         self._given.add(name)
         if found.paths and name not in self._offers:
             self._trees[name] = tree  # of packages it is asked what they offer
@@ -207,17 +205,6 @@ class Library:
             compiled = (one for one in self._names(folder) if one.endswith(_COMPILED[:2]))
             self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
         return name in self._compiled[folder]
-
-    def short(self, path: str) -> bytes:
-        """A source file as it is parsed first: without what imports do not feel. Raises :class:`Unreadable`."""
-        return _short(self.text(path))
-
-    def _done_ahead(self, path: str) -> ast.Module | None:
-        source = self.ahead(path)
-        try:
-            return _parsed(source) if source is not None else None
-        except Unreadable:
-            return None
 
     def _parsed(self, source: bytes, *, signatures: bool = False) -> ast.Module:
         short = _short(source, signatures=signatures)

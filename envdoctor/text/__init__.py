@@ -1,1 +1,17 @@
 """Text and files from outside: read within bounds, cleaned before they are shown, without what is private."""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "cache": "CacheFolder cache_home sealed unsealed",
+        "documents": "content_of decoded read_bounded read_named text_of",
+        "files": "Budget Files Looks Spent because_of read_regular",
+        "language": "say sentence",
+        "looks": "add",
+        "nearest": "did_you_mean",
+        "privacy": "public_facts",
+        "redact": "without_credentials without_url_credentials",
+    },
+)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.documents.drift import drift_between
-from envdoctor.text.language import sentence
+from envdoctor.facts import Unknown
+from envdoctor.observe import drift_between
+from envdoctor.text import sentence
 
 SAME: dict[str, Any] = {
     "pkg.torch": "2.5.0+cu118",

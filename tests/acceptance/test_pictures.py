@@ -1,4 +1,4 @@
-"""The pictures of the READMEs show what the program prints today."""
+"""The pictures of docs/output.md show what the program prints today."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def size(png: bytes) -> tuple[int, int]:
     return struct.unpack(">II", png[16:24])
 
 
-def test_both_readmes_show_both():
-    for name in ("README.md", "README.zh-CN.md"):
+def test_the_chapter_shows_both_in_both_languages():
+    for name in ("docs/output.md", "docs/zh/output.md"):
         text = (pictures.ROOT / name).read_text(encoding="utf-8")
-        assert re.findall(r"!\[[^]]+\]\((pictures/[^)]+)\)", text) == ["pictures/terminal.svg", "pictures/report.png"]
+        assert re.findall(r"!\[[^]]+\]\([./]+pictures/([^)]+)\)", text) == ["terminal.svg", "report.png"]
 
 
 @pytest.mark.slow

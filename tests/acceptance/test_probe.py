@@ -133,7 +133,7 @@ def test_check_names_the_command_that_settles_a_finding_and_runs_it(
 ) -> None:
     home = environment("__version__ = '2.5.0'\nraise ImportError('no GPU here')")
     about = ["--python", str(home), "--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=4"]
-    from envdoctor.probe.catalogue import has_probe
+    from envdoctor.probe import has_probe
 
     if not has_probe("padded-batch"):
         pytest.skip("the experiment that the GLM-4 rule names is not there yet")

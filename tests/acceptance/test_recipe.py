@@ -41,10 +41,10 @@ def check(run, facts_file, tmp_path, monkeypatch):
 
 
 def stories():
-    """Of each story of the README its command, that with the fix, and its row of the table."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^envdoctor (check --facts fixtures/environments/stories.*)  # (.)$", text, re.MULTILINE)
-    rows = [re.findall(r"[^|]+", line)[:5] for line in re.findall(r"^\| (\d[:,] .*)\|$", text, re.MULTILINE)]
+    """Return of each story its command, that with the fix, and its row of the README's table."""
+    told, table = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/stories.md", "README.md"))
+    commands = re.findall(r"^envdoctor (check --facts fixtures/environments/stories.*)  # (.)$", told, re.MULTILINE)
+    rows = [re.findall(r"[^|]+", line)[:5] for line in re.findall(r"^\| (\d[:,] .*)\|$", table, re.MULTILINE)]
     return list(zip(commands[::2], commands[1::2], rows, strict=True))
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from copy import copy
 
 import pytest
+from harvesting.ledger_format import complaints
 
-from envdoctor.answers.answering import answer_to
-from envdoctor.answers.situation import Situation
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_schema import complaints
-from envdoctor.tracebacks.reading import read_error
+from envdoctor.answers import Situation, answer_to
+from envdoctor.facts import ABSENT, Fact, FactSet
+from envdoctor.knowledge import Ledger
+from envdoctor.tracebacks import read_error
 
 GARDEN = """envdoctor-ledger	1
 package	garden

@@ -6,14 +6,12 @@ import lzma
 from copy import copy
 
 import pytest
+from harvesting.ledger_format import complaints, complaints_of_changes
 
-from envdoctor.answers.answering import answer_to
-from envdoctor.answers.situation import Situation
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_schema import complaints, complaints_of_changes
-from envdoctor.tracebacks.reading import read_error
+from envdoctor.answers import Situation, answer_to
+from envdoctor.facts import Fact, FactSet
+from envdoctor.knowledge import Ledger
+from envdoctor.tracebacks import read_error
 
 POND = """envdoctor-ledger	1
 package	pond

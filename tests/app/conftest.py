@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from envdoctor.app.facts import Sources
-from envdoctor.knowledge.matrix import Matrix, load_source
+from envdoctor.app import Sources
+from envdoctor.knowledge import Matrix, load_source
 
 ROOT = Path(__file__).resolve().parents[2]
 

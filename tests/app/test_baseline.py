@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from envdoctor.app.baseline import read_baseline
-from envdoctor.app.errors import UsageProblem
-from envdoctor.report.formats import names
+from envdoctor.app import UsageProblem, read_baseline
+from envdoctor.report import names
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
 NAN = "torch-2-5-0-glm4-batch-nan"
@@ -29,7 +28,7 @@ def test_what_is_accepted_fails_no_more_and_what_is_new_does(run, facts_file, tm
     quiet = run("check", "--facts", facts, "--baseline", kept, "--only-new", "--format", "concise", "--no-config")
     assert quiet.code == 0 and quiet.out.startswith("No findings.")
     worse = facts_file({**BROKEN, "recipe.framework": "vllm", "pkg.numpy": "2.1.0", "pkg.vllm": "0.6.3"})
-    new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--statistics", "--no-config")
+    new = run("check", "--facts", worse, "--baseline", kept, "--fail-on", "note", "--format", "concise", "--no-config")
     assert new.code == 1, new.out
 
 

@@ -6,14 +6,13 @@ from datetime import date
 
 import pytest
 
+from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.app.check import check
-from envdoctor.app.errors import UsageProblem
 from envdoctor.app.explain import explain
-from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.judge.policy import Ignore, Policy
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.report.facts_json import document
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.judge import Ignore, Policy
+from envdoctor.knowledge import load_matrix
+from envdoctor.report import document
 
 TORCH = '"pkg.torch" = "==2.5.0"'
 NOW = {"pkg.torch": "2.5.0+cu118"}

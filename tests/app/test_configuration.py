@@ -7,9 +7,8 @@ from datetime import date
 
 import pytest
 
-from envdoctor.app.configuration import find_configuration, load_configuration
-from envdoctor.app.errors import UsageProblem
-from envdoctor.judge.policy import Ignore
+from envdoctor.app import UsageProblem, find_configuration, load_configuration
+from envdoctor.judge import Ignore
 
 
 @pytest.fixture
@@ -96,8 +95,8 @@ def test_keys_of_set_and_where_need_no_quotes(load):
         ("fail-confidence = 'sure'", "fail-confidence: 'sure' is none of"),
         ("lang = 'de'", "lang: 'de' is none of auto, en, zh"),
         ("model = ['x']", "model: a text is expected"),
-        ("matrix = 4", "matrix: a list of text is expected"),
-        ("require = [1]", "require: a list of text is expected"),
+        ("matrix = 4", "matrix: a text or a list of text is expected"),
+        ("require = [1]", "require: a text or a list of text is expected"),
         ("set = ['a=b']", "set: a table such as"),
         ("rules = 'off'", "rules: a table is expected"),
         ("rules = { a-rule = 'silent' }", "rules: a-rule: 'silent' is none of off, note, warning, error"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.app.facts import Gathered
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
+from envdoctor.app import Gathered
+from envdoctor.facts import Fact, FactSet
 from envdoctor.report.report import Target
 
 
 @pytest.mark.parametrize(
     ("kind", "started"),
-    [("venv", True), ("conda", True), *((one, False) for one in ("path", "root", "image", "facts", "report"))],
+    [("venv", True), ("conda", True), *((one, False) for one in ("path", "root", "facts", "report"))],
 )
 def test_nothing_of_what_is_only_read_is_started(kind: str, started: bool) -> None:
     facts = FactSet()

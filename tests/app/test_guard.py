@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import envdoctor
-from envdoctor.app.guard import Stopped
+from envdoctor.app import Stopped
 from envdoctor.knowledge import matrix as matrix_module
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.app.configuration import load_configuration
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.ignore import write_ignore
-from envdoctor.judge.policy import Ignore
+from envdoctor.app import JobError, UsageProblem, load_configuration, write_ignore
+from envdoctor.judge import Ignore
 
 
 def ignore(start, rule="some-rule", reason="we patched it", until=None, where=None, config=None, **more):

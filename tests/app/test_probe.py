@@ -11,13 +11,10 @@ import pytest
 from fakes import payload, write_probe
 from observing import shipped
 
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Sources
+from envdoctor.app import JobError, Sources, UsageProblem
 from envdoctor.app.probe import Request, probe
-from envdoctor.facts.values import Records, Unknown
-from envdoctor.report.formats import load, names
-from envdoctor.report.report import Report
-from envdoctor.report.terminal_report import render
+from envdoctor.facts import Records, Unknown
+from envdoctor.report import Report, load, names, render
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (
@@ -85,8 +82,7 @@ def test_a_failure_is_a_finding_with_its_evidence(run: Callable[..., Report]) ->
 @pytest.mark.parametrize("name", names())
 def test_every_format_can_write_it(run: Callable[..., Report], name: str) -> None:
     report = run(one=FAIL, two="import os; os.kill(os.getpid(), 11)")
-    told = {"statistics": "experiment-gives-wrong-numbers"}.get(name, "nan-gradient")  # that one counts rules
-    assert told in load(name)(report)
+    assert "nan-gradient" in load(name)(report)
 
 
 def test_a_crash_that_a_rule_tells_of_is_a_finding(run: Callable[..., Report]) -> None:

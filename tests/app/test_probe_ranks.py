@@ -14,16 +14,11 @@ from typing import Any
 import pytest
 from planted import PROBES
 
-from envdoctor.app.others import packed
 from envdoctor.app.probe_ranks import Met, _read, _wrong, with_the_others
-from envdoctor.app.ranks import Launched
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.results import Results, results_of
-from envdoctor.probe.running import Outcome
-from envdoctor.probe.session import session_of
-from envdoctor.report.facts_json import document
+from envdoctor.app.ranks import Launched, packed
+from envdoctor.facts import ABSENT, Fact, FactSet, Records
+from envdoctor.probe import Job, Outcome, Results, results_of, session_of
+from envdoctor.report import document
 
 RIGHT = {"case": "a", "judge": "exact", "equal": True}
 WRONG = {"case": "b", "judge": "exact", "equal": False}

@@ -10,12 +10,9 @@ import pytest
 
 from envdoctor.app.recipe import recipe_facts
 from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.facts import Fact, FactSet, parse_value
+from envdoctor.judge import Policy, judge
+from envdoctor.knowledge import Matrix
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 INSTALLED = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.app import Sources, collect_facts
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.facts.values import Records
-from envdoctor.judge.policy import Ignore, Policy
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts import Records
+from envdoctor.judge import Ignore, Policy
+from envdoctor.knowledge import load_matrix
 
 RULES = ("requirement-missing", "requirement-conflict", "requires-other-python")
 

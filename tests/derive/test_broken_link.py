@@ -8,7 +8,7 @@ import pytest
 from observing import shipped
 
 from envdoctor.derive.broken_link import compute
-from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.facts import ABSENT, Records, Value
 
 
 def broken(*links: dict[str, Any], conflicts: tuple[dict[str, Value], ...] = ()) -> list[dict[str, Value]]:

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from envdoctor.derive import derive
-from envdoctor.derive.broken_use import compute
+from envdoctor.derive import compute, derive
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, parse_value
 from envdoctor.facts.change import change
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import ABSENT, Fact, Records
-from envdoctor.knowledge.matrix import Matrix, load_source
+from envdoctor.knowledge import Matrix, load_source
 
 ROOT = Path(__file__).resolve().parents[2]
 SPADE = """envdoctor-ledger	1

@@ -9,7 +9,7 @@ from known import keyed
 from observing import shipped
 
 from envdoctor.derive import build_fits, build_needed
-from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.facts import ABSENT, Unknown, Value
 
 MATRIX = shipped()
 

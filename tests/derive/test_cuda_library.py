@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envdoctor.derive.cuda_library import compute
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 
 
 def derived(matrix, *items):

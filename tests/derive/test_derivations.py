@@ -11,9 +11,8 @@ from observing import shipped
 
 from envdoctor.derive import derive
 from envdoctor.derive.running import _derivations
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
-from envdoctor.knowledge.matrix import load_source
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
+from envdoctor.knowledge import load_source
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 SHIPPED = shipped()

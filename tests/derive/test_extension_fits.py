@@ -9,7 +9,7 @@ import pytest
 from known import keyed
 
 from envdoctor.derive.extension_fits import compute
-from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.facts import ABSENT, Records, Unknown, Value
 
 
 def fits(item: Mapping[str, Value], **facts: Value) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 from known import derived, given, keyed
 from observing import shipped
 
-from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.knowledge.gpu_code import kernels
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.knowledge import kernels
 
 MATRIX = shipped()
 

@@ -10,8 +10,7 @@ import pytest
 from observing import shipped
 
 from envdoctor.derive import conflict, python_minor, running
-from envdoctor.facts.factset import FactSet, Kept
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts import Fact, FactSet, Kept, Records
 
 ENTRY = "12345678env.json"
 DISTS: tuple[dict[str, Any], ...] = tuple(

@@ -6,7 +6,7 @@ import pytest
 from known import derived, given, keyed
 from observing import shipped
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 
 MATRIX = shipped()
 

@@ -6,9 +6,7 @@ import pytest
 from observing import shipped
 
 from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts import Fact, FactSet, Unknown, parse_value
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from known import derived, given
 from observing import shipped
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.knowledge.ledger import Ledger
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.knowledge import Ledger
 
 LINUX = {"python.version": "3.12.3", "os.platform": "linux", "os.arch": "x86_64"}
 LIBC = {"os.libc": "glibc", "os.libc_version": "2.35"}

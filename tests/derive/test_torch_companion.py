@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from known import derived, given
 
-from envdoctor.facts.values import Records, Unknown
+from envdoctor.facts import Records, Unknown
 
 
 @pytest.fixture

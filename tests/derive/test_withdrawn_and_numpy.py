@@ -8,7 +8,7 @@ import pytest
 from observing import shipped
 
 from envdoctor.derive import numpy_binary, withdrawn
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 
 
 def rows(table: str, kind: str) -> list[Mapping[str, str]]:

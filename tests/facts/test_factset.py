@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain, spell
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown, plain, spell
 
 
 def fact(key, value):

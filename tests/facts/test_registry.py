@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, RegistryError, canonical_key, parse_value
-from envdoctor.facts.values import ABSENT, Absent, Records
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.facts import ABSENT, Absent, FactSpec, FactTypeError, Records, Registry, canonical_key, parse_value
+from envdoctor.facts.registry import RegistryError
+from envdoctor.knowledge import load_toml
 from envdoctor.versions.dotted import dotted
 
 REGISTRY = Registry.from_mapping(load_toml(Path(__file__).resolve().parents[2] / "matrices" / "facts.toml"))

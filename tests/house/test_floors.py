@@ -58,8 +58,11 @@ def imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def floor(module: str) -> int:
-    """The place of a module's floor; the package's own face and ``__main__`` stand on the top."""
+    """The place of a module's floor; the package's own face and ``__main__`` stand on the top, the doors of rooms on
+    the ground."""
     parts = module.split(".")
+    if parts[1:] == ["door"]:
+        return -1
     return FLOORS.index(parts[1]) if len(parts) > 1 and parts[1] in FLOORS else len(FLOORS)
 
 

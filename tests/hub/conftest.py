@@ -10,7 +10,7 @@ from hub_fixtures import hub, packages_of
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, header, transport
 
-from envdoctor.hub.access import Access
+from envdoctor.hub import Access
 
 __all__ = ["access", "hub", "packages_of", "repo"]
 

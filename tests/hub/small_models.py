@@ -8,10 +8,7 @@ import struct
 import pytest
 from loopback import Hub
 
-from envdoctor.hub.access import Access
-from envdoctor.hub.online import HubSnapshot, open_hub
-from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.hub.transport import Transport
+from envdoctor.hub import Access, HubSnapshot, SnapshotError, Transport, open_hub
 
 #: Bytes of a shard that exists as a header only.
 SHARD = 5_000_000_000

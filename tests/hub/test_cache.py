@@ -14,10 +14,9 @@ from cached_models import put
 from loopback import Hub, text, virtual
 from small_models import SHARD, header
 
-from envdoctor.hub.access import Access
+from envdoctor.hub import Access, Unread
 from envdoctor.hub.cache import open_cached
-from envdoctor.hub.snapshot import Unread
-from envdoctor.models.hub_cache import CachedCommit
+from envdoctor.models import CachedCommit
 
 OLD, NEW = "a" * 40, "b" * 40
 ALIASES = {"THUDM": "zai-org"}

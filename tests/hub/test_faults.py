@@ -8,8 +8,7 @@ import pytest
 from loopback import Hub, virtual
 from small_models import SHARD, access, error_of, header, weights
 
-from envdoctor.hub.online import HubSnapshot, open_hub
-from envdoctor.hub.snapshot import Unread
+from envdoctor.hub import HubSnapshot, Unread, open_hub
 
 
 @pytest.fixture

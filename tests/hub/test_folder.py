@@ -10,8 +10,7 @@ import pytest
 from loopback import text, virtual
 from small_models import header
 
-from envdoctor.hub.folder import open_folder
-from envdoctor.hub.snapshot import SnapshotError, Unread
+from envdoctor.hub import SnapshotError, Unread, open_folder
 
 
 def sparse(path: Path, prefix: bytes, size: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_models import header
 
 from envdoctor.hub.header_cache import HeaderCache
-from envdoctor.text.cache import sealed
+from envdoctor.text import sealed
 
 OID = "sha256:" + "ab" * 32
 

@@ -6,10 +6,8 @@ import pytest
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, access, error_of, header, weights
 
+from envdoctor.hub import SnapshotError, Transport, Unread, open_hub
 from envdoctor.hub.listing import MOST_FILES
-from envdoctor.hub.online import open_hub
-from envdoctor.hub.snapshot import SnapshotError, Unread
-from envdoctor.hub.transport import Transport
 
 
 @pytest.fixture

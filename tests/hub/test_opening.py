@@ -6,9 +6,7 @@ import pytest
 from cached_models import put
 from loopback import text
 
-from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.opening import open_snapshot
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub import HubSnapshot, SnapshotError, open_snapshot
 
 
 def test_one_snapshot_of_each_source(hub, repo, access, tmp_path):

@@ -8,11 +8,7 @@ import pytest
 from cached_models import put
 from loopback import text
 
-from envdoctor.hub.access import Access
-from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.opening import open_snapshot
-from envdoctor.hub.pair import open_pair
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub import Access, HubSnapshot, SnapshotError, open_pair, open_snapshot
 
 
 def test_without_a_cache_old_is_the_state_before_the_last_change_that_matters(repo, access):

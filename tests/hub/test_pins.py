@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.hub.folder import open_folder
+from envdoctor.hub import PINS, Pin, PinError, compare_with_pin, find_pins, open_folder, pin_of, pins_text, read_pins
 from envdoctor.hub.object_ids import Hasher, oid_of_content
-from envdoctor.hub.pins import PINS, Pin, PinError, compare_with_pin, find_pins, pin_of, pins_text, read_pins
 
 
 @pytest.fixture

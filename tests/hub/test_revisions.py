@@ -6,9 +6,9 @@ import pytest
 from loopback import Hub, Repo
 from small_models import access, transport
 
-from envdoctor.hub.commits import commits, commits_between
+from envdoctor.hub import SnapshotError, commits_between
+from envdoctor.hub.commits import commits
 from envdoctor.hub.revisions import open_revision, parent_that_matters
-from envdoctor.hub.snapshot import SnapshotError
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def large():
 
 
 def test_bytes_and_requests(large):
-    from envdoctor.hub.online import open_hub
+    from envdoctor.hub import open_hub
 
     large.forget()
     way = access(large, timeout=60.0)

@@ -11,8 +11,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.hub.safetensors_header import DTYPE_BITS
-from envdoctor.hub.snapshot import FileEntry, Unread
+from envdoctor.hub import DTYPE_BITS, FileEntry, Unread
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 #: The safetensors writer sorts by this (alignment, largest first), then by name.

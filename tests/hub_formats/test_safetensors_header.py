@@ -11,9 +11,9 @@ from header_true import header, model
 from mutations import mutated_files
 from safetensors import SafetensorError, deserialize
 
-from envdoctor.hub.safetensors_errors import REASONS, HeaderError
-from envdoctor.hub.safetensors_header import DTYPE_BITS, parse_header
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.hub import DTYPE_BITS, HeaderError, parse_header
+from envdoctor.hub.safetensors_errors import REASONS
+from envdoctor.knowledge import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "safetensors.toml")["attack"]
 

@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
-from envdoctor.hub.pickle_reading import Checkpoint, Clock, described
+from envdoctor.hub import Checkpoint, Clock, Unread, described, read_checkpoint
 from envdoctor.hub.pickle_scan import scan_pickle
-from envdoctor.hub.snapshot import Unread
-from envdoctor.hub.torch_zip import read_checkpoint
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.knowledge import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]
 TENSORS = {"model.embed.weight": ("F16", (8, 4)), "lm_head.weight": ("F16", (8, 4)), "step": ("I64", ())}

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known import judged, keyed
 
-from envdoctor.facts.values import Fact, Records
-from envdoctor.install.commands import Place, for_place, install_commands, uninstall_commands
-from envdoctor.judge.policy import Policy
+from envdoctor.facts import Fact, Records
+from envdoctor.install import install_commands
+from envdoctor.install.commands import Place, for_place, uninstall_commands
+from envdoctor.judge import Policy
 
 INDEX = "https://download.pytorch.org/whl/{tag}"
 PACKAGES = {

@@ -6,13 +6,10 @@ import pytest
 from known import given, judged
 from observing import shipped
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records
-from envdoctor.install.plan import with_plan
-from envdoctor.install.remedy import Remedy
-from envdoctor.install.trial import before, try_remedy
-from envdoctor.judge.policy import Ignore, Policy
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts import ABSENT, Fact, FactSet, Records
+from envdoctor.install import Remedy, before, try_remedy, with_plan
+from envdoctor.judge import Ignore, Policy
+from envdoctor.knowledge import load_matrix
 
 RELEASES = {"releases": {name: ["1.0", "2.0", "3.0", "4.0"] for name in ("aa", "bb", "cc", "torch")}}
 

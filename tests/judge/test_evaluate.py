@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
 from envdoctor.judge.evaluate import evaluate
 
 # Three conditions with a value for each of the three answers; None leaves the fact out.

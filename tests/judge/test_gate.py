@@ -7,8 +7,8 @@ from datetime import date
 import known
 import pytest
 
-from envdoctor.judge.finding import Location
-from envdoctor.judge.policy import Ignore, Known, Policy, baseline_state, exit_code, ignore_reason
+from envdoctor.judge import Ignore, Known, Location, Policy, baseline_state, exit_code
+from envdoctor.judge.policy import ignore_reason
 
 TODAY = date(2026, 11, 20)
 FACTS = {"pkg.torch": "2.5.0+cu118"}

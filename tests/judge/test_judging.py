@@ -8,10 +8,9 @@ from itertools import product
 import known
 import pytest
 
-from envdoctor.facts.values import Fact, Unknown
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Assumption, Finding, Text
-from envdoctor.judge.judging import Judgement, errors_of
-from envdoctor.judge.policy import Ignore, Policy, fails_gate, where_matches
+from envdoctor.facts import Fact, Unknown
+from envdoctor.judge import CONFIDENCES, SEVERITIES, Assumption, Finding, Ignore, Judgement, Policy, Text, errors_of
+from envdoctor.judge.policy import fails_gate, where_matches
 
 TODAY = date(2026, 11, 20)
 FACTS = {"pkg.torch": "2.5.0+cu118"}
@@ -103,7 +102,7 @@ def test_a_column_of_any_shows_the_values_that_fit(matrix_of, facts):
 
 
 def test_a_stale_translation_falls_back_to_english(matrix_of, facts):
-    from envdoctor.knowledge.rules import digest
+    from envdoctor.knowledge import digest
 
     message = {"en": "torch fails", "zh": "torch 失败"}
     matrix = matrix_of(
@@ -462,7 +461,7 @@ def test_an_ignore_with_where_accepts_only_that_record(matrix_of, facts):
 
 
 def test_where_compares_facts_of_the_finding_too():
-    from envdoctor.judge.finding import FoundFact
+    from envdoctor.judge import FoundFact
 
     finding = FINDING._replace(
         facts=(FoundFact("model.name", "glm", ""),), item={"name": "A100"}, subjects=("gpu.cc", "model.name")

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
-from envdoctor.facts.values import ABSENT, Range, Records, Unknown
-from envdoctor.judge.compare import answer
-from envdoctor.knowledge.conditions import ConditionError, parse_condition
+from envdoctor.facts import ABSENT, FactSpec, FactTypeError, Range, Records, Registry, Unknown, parse_value
+from envdoctor.judge import answer
+from envdoctor.knowledge import parse_condition
+from envdoctor.knowledge.conditions import ConditionError
+from envdoctor.versions import Answer, base_release, satisfies
 from envdoctor.versions.dotted import dotted
-from envdoctor.versions.pep440 import Answer, base_release, satisfies
 
 VENDOR = "2.5.0a0+872d972e41.nv24.08"
 

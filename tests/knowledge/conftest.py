@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_matrix import facts, matrix_of, registry  # noqa: F401 (fixtures)
 
 ROOT = Path(__file__).resolve().parents[2]
 
-RULE = """schema = 1
-rule = {{ status = "active", severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
+RULE = """tests = [{{ match = {{ "pkg.torch" = "2.5.0" }} }}]
+rule = {{ severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
 modified = 2026-11-0{day}, open_ended = true }}
 affects = [{{ "pkg.torch" = "==2.5.0" }}]
 message = {{ en = "torch {{pkg.torch}} fails" }}
@@ -26,6 +27,7 @@ def home(tmp_path: Path) -> Path:
     (home / "rules").mkdir(parents=True)
     (home / "tables").mkdir()
     shutil.copy(ROOT / "matrices" / "facts.toml", home)
+    (home / "schema").symlink_to(ROOT / "matrices" / "schema")
     return home
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.knowledge.entry_statements import Entry, entries, parse_statement
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge import Entry, entries, load_matrix
+from envdoctor.knowledge.entry_statements import parse_statement
 
 
 def statements(**installed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from observing import shipped
 
-from envdoctor.knowledge.gpu_names import gpu_named
+from envdoctor.knowledge import gpu_named
 
 SHIPPED = shipped()
 WRITTEN = {

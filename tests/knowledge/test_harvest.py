@@ -14,15 +14,14 @@ from typing import NamedTuple
 import pytest
 from harvesting.history import history
 from harvesting.kept import _merged
+from harvesting.ledger_format import complaints
 from harvesting.metadata import installed, modules, required
 from harvesting.releases import File, chosen, released
 from harvesting.selecting import selected
 from small_index import SmallIndex
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_schema import complaints
-from envdoctor.knowledge.toml_files import load_toml, parse_toml
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Ledger, Released, load_toml, parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """listed = 2018-01-01

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from harvesting.ledger_format import complaints, complaints_of_folder
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_schema import complaints
-from envdoctor.knowledge.linting import lint_documents
-from envdoctor.knowledge.matrix import Matrix, _load_compiled, load_source
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Ledger, Matrix, Released
+from envdoctor.knowledge.matrix import _load_compiled
 
 FILE = """envdoctor-ledger	1
 package	spade-kit
@@ -284,12 +283,15 @@ def test_what_a_file_may_not_say(old: str, new: str, complaint: str):
     assert any(complaint in problem for problem in found), found
 
 
-def test_the_lint_reads_the_ledger(home: Path):
-    (home / "ledger").mkdir()
-    (home / "ledger" / "spade-kit.txt").write_text(FILE.replace("\t1\n", "\t2\n", 1))
-    (home / "ledger" / "notes.md").write_bytes(b"\xff")
-    found = list(lint_documents(load_source(home, source="test")))
-    assert [where for where, _ in found] == ["ledger/notes.md", "ledger/spade-kit.txt"]
+def test_every_file_of_a_ledger_is_held_to_its_format(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE.replace("\t1\n", "\t2\n", 1))
+    (tmp_path / "notes.md").write_bytes(b"\xff")
+    (tmp_path / "rope.xz").write_bytes(b"")
+    assert [name for name, _ in complaints_of_folder(tmp_path)] == ["notes.md", "rope.xz", "spade-kit.txt"]
+
+
+def test_the_shipped_ledger_has_its_format(matrix: Matrix):
+    assert list(complaints_of_folder(matrix.home / "ledger")) == []
 
 
 def test_the_wheel_carries_the_ledger_as_it_is(compiled: Path, matrix: Matrix):

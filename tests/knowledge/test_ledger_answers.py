@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer, range_of, releases_with, went_to
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Asked, Lacking, Ledger, Released, answer, range_of, releases_with, went_to
 
 SPADE = """envdoctor-ledger	1
 package	spade

@@ -14,8 +14,7 @@ from harvesting.releases import released
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge import Matrix, Released
 
 #: Packages with small wheels, from which five releases each are drawn.
 PACKAGES = ("accelerate", "datasets", "huggingface-hub", "peft", "trl")

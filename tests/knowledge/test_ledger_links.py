@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import ABSENT
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_links import fitting_consumers, fitting_providers, missing
+from envdoctor.facts import ABSENT
+from envdoctor.knowledge import Ledger, fitting_consumers, fitting_providers, missing
 
 HEAD = "envdoctor-ledger\t1\npackage\t{name}\nmodules\t{name}\ndepth\tnames\n[releases]\n"
 CONSUMER = """1.0.0	2023-01-05	-	metadata	read

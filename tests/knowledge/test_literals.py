@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from small_matrix import rule_document
 
-from envdoctor.facts.registry import Registry
-from envdoctor.knowledge.literals import Literals
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import parse_rule
+from envdoctor.facts import Registry
+from envdoctor.knowledge import Literals, Matrix, parse_rule
 
 FACT = {"meaning": "m", "help": "h"}
 REGISTRY = Registry.from_mapping(

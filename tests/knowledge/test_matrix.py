@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from envdoctor.judge.evaluate import evaluate
+from envdoctor.knowledge import MatrixError, RuleError, load_matrix, load_source, parse_rule, parse_toml
 from envdoctor.knowledge import matrix as module
-from envdoctor.knowledge.matrix import MatrixError, load_matrix, load_source
-from envdoctor.knowledge.rules import RuleError, parse_rule
 
 
 def private(*folders):
@@ -122,6 +122,110 @@ def test_a_rule_of_any_shape_is_refused_with_reasons(home, document):
     assert caught.value.problems
 
 
+OLD = """schema = 1
+[rule]
+status = "active"
+severity = "error"
+confidence = "upstream"
+effect = "crash"
+added = 2026-11-01
+modified = 2026-11-01
+open_ended = true
+[[affects]]
+"pkg.torch" = "==2.5.0"
+[message]
+en = "it fails"
+[why]
+en = "it was built so"
+[[fix]]
+safety = "review"
+constraints = ["torch==2.4.1"]
+summary.en = "use torch 2.4.1"
+[[evidence]]
+kind = "issue"
+url = "https://a.b"
+shows = "it"
+checked = 2026-11-01
+[[symptom]]
+source = "not opened"
+lines = ["it fails"]
+seen = "it fails"
+[[test]]
+expect = "match"
+name = "it"
+complete = ["pkg"]
+facts = { "pkg.torch" = "2.5.0" }
+"""
+NEW = """tests = [{ match = { "pkg.torch" = "2.5.0" }, name = "it", complete = ["pkg"] }]
+[rule]
+severity = "error"
+confidence = "upstream"
+effect = "crash"
+added = 2026-11-01
+open_ended = true
+[[affects]]
+"pkg.torch" = "==2.5.0"
+[message]
+en = "it fails"
+[why]
+en = "it was built so"
+[[fix]]
+constraints = ["torch==2.4.1"]
+summary.en = "use torch 2.4.1"
+[[evidence]]
+issue = "https://a.b"
+shows = "it"
+[[symptom]]
+lines = ["it fails"]
+seen = "it fails"
+"""
+
+
+def test_a_rule_is_the_same_as_older_ones_are_written(matrix):
+    old, new = (parse_rule("r", "r", parse_toml(text.encode(), "r"), matrix.registry) for text in (OLD, NEW))
+    assert old == new
+
+
+LEDGER = """envdoctor-ledger	1
+package	spade
+modules	spade
+depth	metadata
+[releases]
+1.0	2023-01-05	-	metadata
+1.1	2023-02-05	-	metadata
+1.2	2023-03-05	-	metadata
+2.0	2024-01-05	-	metadata
+[requires]
+*	1.0..1.1	rope>=1,<2
+*	1.0..	string>=3; extra == "all"
+*	1.2..1.2	rope!=2.1,>=2
+*	2.0..	rope>=3,<=4
+"""
+
+
+@pytest.mark.parametrize(
+    ("spade", "rope", "holds"),
+    [
+        ("1.0", "0.9", False),  # the rule begins at 1.1
+        ("1.1", "0.9", True),
+        ("1.1", "1.5", False),
+        ("1.1", "2.0", True),
+        ("1.2", "2.1", True),
+        ("1.2", "2.2", False),
+        ("2.0", "2.9", True),
+        ("2.0", "4.1", True),
+        ("3.0", "2.9", True),  # of a release that the ledger does not know the floor is taken to stay
+        ("3.0", "4.1", False),  # and the ceiling is not
+        ("3.0", None, None),
+    ],
+)
+def test_a_window_comes_from_what_the_ledger_says_of_each_release(matrix_of, facts, spade, rope, holds):
+    clause = {"pkg.spade": ">=1.1", "pkg.rope": "outside-requirement"}
+    matrix = matrix_of({"r": {"affects": [clause], "message": {"en": "x"}}}, ledger={"spade": LEDGER})
+    values = {"pkg.spade": spade, **({"pkg.rope": rope} if rope else {})}
+    assert evaluate(matrix.find("r"), facts(values), matrix.registry).holds is holds
+
+
 # --- private rules -------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +312,7 @@ def test_loading_the_compiled_matrix_imports_neither_a_toml_parser_nor_packaging
 
 
 def test_a_compiled_table_that_is_damaged_is_named(home, tmp_path):
-    from envdoctor.knowledge.compiling import compile_matrix
+    from envdoctor.knowledge import compile_matrix
 
     compile_matrix(home, tmp_path / "compiled")
     (tmp_path / "compiled" / "gpus.json").write_text(json.dumps({})[:1])

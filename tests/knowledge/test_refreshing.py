@@ -16,11 +16,8 @@ from package_index import Index
 from packaging.version import Version
 from pip._internal.models.link import Link
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.framework_models import asked_release, knows
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.model_types import ModelTypes
-from envdoctor.knowledge.toml_files import load_toml, parse_toml
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Matrix, ModelTypes, asked_release, knows, load_toml, parse_toml
 
 CONFIGURATION = """
 from collections import OrderedDict

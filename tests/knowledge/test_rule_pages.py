@@ -12,17 +12,28 @@ import pytest
 from browser import Browser, chromium
 from observing import shipped
 from rule_matrix import page
-from rule_pages import FOLDER, INDEX, pages
+from rule_pages import INDEX, main, pages
+
+from envdoctor.judge import title_of
 
 SHIPPED = shipped()
 PAGES = pages(SHIPPED)
 HTML = page(SHIPPED)
 
 
-def test_the_pages_that_are_kept_are_those_of_the_matrix():
-    kept = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()}
-    stale = sorted(name for name in kept.keys() | PAGES.keys() if kept.get(name) != PAGES.get(name))
-    assert not stale, "python tools/rule_pages.py writes them anew"
+def test_the_pages_are_written_and_one_of_a_rule_that_is_gone_is_taken_away(tmp_path: Path):
+    (tmp_path / "gone.md").touch()
+    assert main(tmp_path) == 0
+    assert {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()} == PAGES
+
+
+def test_the_page_of_a_rule_has_its_message_its_evidence_and_its_fixes():
+    for rule in SHIPPED.rules:
+        texts, text = SHIPPED.texts(rule), PAGES[f"{rule.id}.md"].replace("\\", "")
+        parts = [title_of(texts).en, *(fix["summary"]["en"] for fix in texts["fix"])]
+        parts += [part for one in texts["evidence"] for part in (one["url"], one["shows"], one["checked"])]
+        assert not [part for part in parts if " ".join(part.split()).replace("\\", "") not in text], rule.id
+        assert texts["evidence"]
 
 
 def test_every_rule_has_a_page_and_every_link_of_the_index_leads_to_one():

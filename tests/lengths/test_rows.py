@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from envdoctor.lengths import RowProblem
 from envdoctor.lengths.rows import DataProblem, rows_of
-from envdoctor.lengths.shapes import RowProblem
 
 ROWS: list[dict[str, Any]] = [{"text": "a"}, {"text": "你好 \n b" * 9}, {"text": "c"}]
 JSONL = "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from envdoctor.lengths.shapes import RowProblem, plain_text, samples_of
+from envdoctor.lengths import RowProblem
+from envdoctor.lengths.shapes import plain_text, samples_of
 
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}
 ASKED = [USER, ASSISTANT]

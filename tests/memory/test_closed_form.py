@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from envdoctor.memory import ClosedForm, Trace
 from envdoctor.memory.advice import largest, smaller
-from envdoctor.memory.closed_form import ClosedForm, Peak, kept_bytes, trained_parameters
-from envdoctor.memory.tracing import Trace
+from envdoctor.memory.closed_form import Peak, kept_bytes, trained_parameters
 
 DEPTH = 40
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.memory.model import Model, model_of
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import MemoryProblem, model_of
+from envdoctor.memory.model import Model
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
 #: Settings that no shape, and so no memory, depends on.

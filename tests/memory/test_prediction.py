@@ -7,14 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.memory.model import model_of
-from envdoctor.memory.prediction import predict
-from envdoctor.memory.section import MemorySection
-from envdoctor.memory.shipped import Shipped
-from envdoctor.memory.tracing import FirstOf, Source, Trace
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import FirstOf, MemorySection, Shipped, Source, Trace, model_of, predict
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
 MATRIX = load_matrix()

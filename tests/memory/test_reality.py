@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from envdoctor.memory.closed_form import ClosedForm
-from envdoctor.memory.tracing import Trace
-from envdoctor.sandbox.target import PAYLOAD
+from envdoctor.memory import ClosedForm, Trace
+from envdoctor.sandbox import PAYLOAD
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 

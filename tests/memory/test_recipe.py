@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records
-from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import Plan, engine_of, plan_of, settings_of
+from envdoctor.facts import ABSENT, Fact, FactSet, Records
+from envdoctor.memory import MemoryProblem, engine_of, settings_of
+from envdoctor.memory.recipe import Plan, plan_of
 
 BASE = {"recipe.method": "lora", "recipe.max_length": 2048, "recipe.batch_size": 2, "recipe.optimizer": "adamw_torch"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory import MemoryProblem
 from envdoctor.memory.sharding import sharing
 
 MODEL = {"parameters": 8e9, "weight_bytes": 16e9, "layer_parameters": 2e8}

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import ClosedForm, Counted, Shipped, Trace, stored_parameters
 from envdoctor.memory.advice import traced_changes
-from envdoctor.memory.closed_form import ClosedForm
-from envdoctor.memory.shipped import Shipped
-from envdoctor.memory.stored import Counted, stored_parameters
-from envdoctor.memory.tracing import Trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
 GIB = 1 << 30

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from sharing import once
 
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.memory.closed_form import ClosedForm
-from envdoctor.memory.shipped import Shipped
-from envdoctor.memory.tracing import Trace, Tracer
-from envdoctor.sandbox.target import Place, Task, run_in_target
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import ClosedForm, Shipped, Trace, Tracer
+from envdoctor.sandbox import Place, Task, run_in_target
 
 pytestmark = pytest.mark.torch
 

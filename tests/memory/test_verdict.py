@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts.values import Records, Unknown
+from envdoctor.facts import Records, Unknown
 from envdoctor.memory.verdict import GIB, gpu_of, need_of
 
 HERE = Records(

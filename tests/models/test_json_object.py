@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.models.json_object import JsonProblem, parse_object
+from envdoctor.models import JsonProblem, parse_object
 
 
 @pytest.mark.parametrize(

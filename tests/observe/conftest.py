@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from observing import Observed, choose, observe
 
-from envdoctor.facts.values import Value
-from envdoctor.observe.locate.caller import Running
-from envdoctor.observe.locate.layout import Layout
-from envdoctor.text.files import Files
+from envdoctor.facts import Value
+from envdoctor.observe import Layout, Running
+from envdoctor.text import Files
 
 MakeDist = Callable[..., Path]
 

@@ -12,14 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import ask, choose
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Value
+from envdoctor.facts import Fact, FactSet, Records, Value
+from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
 from envdoctor.observe.packages import package_damage
-from envdoctor.observe.request import Request
 from envdoctor.observe.source import link
-from envdoctor.text import looks
-from envdoctor.text.files import Files
+from envdoctor.text import Files, looks
 
 ROOMS = ("packages", "source")
 

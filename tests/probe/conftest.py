@@ -6,7 +6,7 @@ import pytest
 from planted import planted
 from sharing import once
 
-from envdoctor.probe.running import Outcome
+from envdoctor.probe import Outcome
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from known import given, judged
 from observing import shipped
 
-from envdoctor.facts.values import Records
-from envdoctor.judge.finding import Finding
-from envdoctor.probe.catalogue import Job, find_probes
-from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
-from envdoctor.probe.results import results_of
-from envdoctor.probe.running import Outcome, outcome_of
-from envdoctor.probe.session import session_of
-from envdoctor.sandbox.target import Place, run_in_target
+from envdoctor.facts import Records
+from envdoctor.judge import Finding
+from envdoctor.probe import Case, Job, Outcome, cases_of, find_probes, groups_of, outcome_of, results_of, session_of
+from envdoctor.probe.grouping import Group
+from envdoctor.sandbox import Place, run_in_target
 
 __all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "seen"]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.probe.catalogue import PAYLOAD, find_probes
-from envdoctor.probe.verdict import judge
+from envdoctor.probe import PAYLOAD, find_probes, judge
 
 INSIDE = Path(__file__).parent / "inside"
 OURS = ("attention", "nan-honesty", "dead-rows", "half-accuracy", "flash-attn", "xformers")

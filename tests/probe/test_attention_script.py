@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.probe.catalogue import PAYLOAD
-from envdoctor.probe.grouping import Case
-from envdoctor.probe.reproducer import LINES, script_of
-from envdoctor.probe.verdict import Verdict
+from envdoctor.probe import LINES, PAYLOAD, Case, Verdict, script_of
 
 _GRID = PAYLOAD / "probing" / "attention_grid.py"
 _SPEC = importlib.util.spec_from_file_location("attention_grid", _GRID)

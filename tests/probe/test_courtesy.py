@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.values import Records, Unknown
-from envdoctor.probe.courtesy import Permission, ask, ask_local
+from envdoctor.facts import Records, Unknown
+from envdoctor.probe import ask, ask_local
+from envdoctor.probe.courtesy import Permission
 
 
 def gpu(uuid: str, *, processes: Any = 0, free: Any = 139.0) -> dict[str, Any]:

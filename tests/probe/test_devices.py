@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from planted import jobs, seen
 
-from envdoctor.probe.catalogue import PAYLOAD
-from envdoctor.probe.running import Outcome
+from envdoctor.probe import PAYLOAD, Outcome
 
 
 def _pure(name: str) -> Any:

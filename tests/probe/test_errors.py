@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envdoctor.probe.catalogue import Job
+from envdoctor.probe import Job, Outcome, cases_of
 from envdoctor.probe.errors import errors_by_length
-from envdoctor.probe.grouping import cases_of
-from envdoctor.probe.running import Outcome
 
 
 def seen(length: int, error: float, **more: Any) -> dict[str, Any]:

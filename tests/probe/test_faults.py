@@ -13,8 +13,7 @@ import pytest
 from planted import INSIDE, Seen, batch, jobs, planted, seen
 from sharing import once
 
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.running import Outcome
+from envdoctor.probe import Job, Outcome
 
 pytestmark = pytest.mark.torch
 

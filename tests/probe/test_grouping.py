@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.probe.catalogue import Job, find_probes
-from envdoctor.probe.grouping import groups_of
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.probe import Job, Outcome, find_probes, groups_of, in_use, session_of
 from envdoctor.probe.records import records_of
-from envdoctor.probe.running import Outcome
-from envdoctor.probe.session import in_use, session_of
-from envdoctor.sandbox.target import ENDINGS
+from envdoctor.sandbox import ENDINGS
 
 HEALTHY = {"o": 0.8, "dq": 0.9, "dk": 1.0, "dv": 1.1}
 

@@ -12,12 +12,10 @@ import pytest
 from known import given, judged
 from observing import shipped
 
-from envdoctor.facts.values import ABSENT, Records
-from envdoctor.probe.catalogue import find_probes
+from envdoctor.facts import ABSENT, Records
+from envdoctor.probe import Outcome, find_probes, judge, run_jobs
 from envdoctor.probe.import_runs import import_runs
-from envdoctor.probe.running import Outcome, run_jobs
-from envdoctor.probe.verdict import judge
-from envdoctor.sandbox.target import Place
+from envdoctor.sandbox import Place
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="one process for all statements")
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from planted import INSIDE, jobs, seen
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.probe.running import Outcome
-from envdoctor.probe.verdict import judge
+from envdoctor.knowledge import load_matrix
+from envdoctor.probe import Outcome, judge
 
 LOST = {"judge": "honesty", "row_nan": 0, "expected": 64, "elsewhere": 0}
 

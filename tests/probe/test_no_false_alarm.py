@@ -8,9 +8,7 @@ import pytest
 import recordings
 from planted import jobs, seen
 
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.running import Outcome
-from envdoctor.probe.verdict import judge
+from envdoctor.probe import Job, Outcome, judge
 
 #: Recorded on releases whose attention is right.
 HEALTHY = ("sp_250", "sp_251", "sp_213", "sdpa_full_213")

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.probe.catalogue import Job
-from envdoctor.probe.recording import SCHEMA, RecordingError, read_recording, write_head, write_outcome
-from envdoctor.probe.running import Outcome
+from envdoctor.probe import Job, Outcome, RecordingError, read_recording, write_head, write_outcome
+from envdoctor.probe.recording import SCHEMA
 
 JOB = Job(
     "attention", "cpu", "quick", "bf16", "default", {"grid": "full"}, None, {"dtype": "bf16"}, ("torch",), 90.0, 1500

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import recordings
 
-from envdoctor.probe.verdict import judge
+from envdoctor.probe import judge
 
 ATTENTION = ["sp_241", "sp_250", "sp_251", "sp_213", "sdpa_full_213"]
 MODELS = ["mp_241", "mp_250", "mp_251", "mp_213", "mp_long"]

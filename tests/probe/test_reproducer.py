@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.probe.grouping import Case
-from envdoctor.probe.reproducer import LINES, script_of
-from envdoctor.probe.verdict import Verdict
+from envdoctor.probe import LINES, Case, Verdict, script_of
 
 MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
 LAYOUTS = ("bhsd", "bshd", "packed", "offset", "expanded", "expanded_batch")

@@ -10,7 +10,7 @@ from known import given
 from known import judged as judgement_of
 from observing import shipped
 
-from envdoctor.judge.finding import Finding
+from envdoctor.judge import Finding
 
 CUDNN = "ScaledDotProductCudnnAttentionBackward0"
 ATTENTION: dict[str, Any] = {

@@ -15,9 +15,8 @@ import pytest
 from fakes import payload, write_probe
 from processes import gone
 
-from envdoctor.probe.catalogue import find_probes
-from envdoctor.probe.running import Outcome, run_jobs
-from envdoctor.sandbox.target import Place
+from envdoctor.probe import Outcome, find_probes, run_jobs
+from envdoctor.sandbox import Place
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 OK = 'emit({"case": "a", "judge": "exact", "equal": True})\n'

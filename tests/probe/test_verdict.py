@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.probe.verdict import Verdict, judge, judge_all
+from envdoctor.probe import Verdict, judge
+from envdoctor.probe.verdict import judge_all
 
 FINE = {"o": 0.8, "dq": 0.9, "dk": 1.1, "dv": 1.2}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from planted import PROBES, jobs, planted, seen
 
-from envdoctor.probe.catalogue import Job
+from envdoctor.probe import Job
 
 __all__ = ["CAUSES", "HEALTHY", "Found", "trial"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from elf_writer import shared_object
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.hub.folder import open_folder
+from envdoctor.hub import open_folder
 from envdoctor.report import terminal_report
-from envdoctor.text.files import Budget
+from envdoctor.text import Budget
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="environments are laid out as on POSIX")
 

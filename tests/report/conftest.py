@@ -10,22 +10,11 @@ from typing import Any
 import pytest
 
 import envdoctor.report
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
-from envdoctor.judge.finding import (
-    Assumption,
-    Evidence,
-    Finding,
-    FoundFact,
-    Location,
-    NotChecked,
-    OfferedFix,
-    Text,
-)
-from envdoctor.knowledge.toml_files import parse_toml
-from envdoctor.observe.target import Target
-from envdoctor.report.report import Report
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown
+from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, NotChecked, OfferedFix, Text
+from envdoctor.knowledge import parse_toml
+from envdoctor.observe import Target
+from envdoctor.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(envdoctor.report.__file__).parent / "schemas"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import envdoctor.text.language
-from envdoctor.facts.values import NOT_GIVEN, Fact
-from envdoctor.judge.finding import Text
+from envdoctor.facts import NOT_GIVEN, Fact
+from envdoctor.judge import Text
 from envdoctor.judge.messages import fill
-from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.text.language import say, sentence
+from envdoctor.knowledge import Matrix, load_matrix
+from envdoctor.text import say, sentence
 from templates import House, is_sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from envdoctor.report.color import choose_lang, choose_width, decide, harden_stdout, in_notebook, paint
+from envdoctor.report import choose_lang, choose_width, decide, harden_stdout, in_notebook
+from envdoctor.report.color import paint
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, plain
-from envdoctor.observe.documents.facts_file import read_facts_file
-from envdoctor.observe.target import Target
-from envdoctor.report import facts_json, facts_text, issue_block
-from envdoctor.report.layout import display_width
-from envdoctor.report.page import Page
-from envdoctor.text.privacy import public_facts, redact
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown, plain
+from envdoctor.observe import Target, read_facts_file
+from envdoctor.report import Page, display_width, facts_json, facts_text, issue_block
+from envdoctor.text import public_facts
+from envdoctor.text.privacy import redact
 
 Validate = Callable[[str, Any], None]
 PRIVATE = ("/home/li", "GPU-0000", "1111-2222", "VIRTUAL_ENV", "train.yaml")

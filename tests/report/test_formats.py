@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from envdoctor.report import formats
-from envdoctor.report.report import Report
+from envdoctor.report import Report, formats
 
 
 def test_terminal_and_json_exist() -> None:

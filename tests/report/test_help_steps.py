@@ -7,12 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
-from envdoctor.judge.finding import NotChecked
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.judge import NotChecked
+from envdoctor.report import Report, render
 from envdoctor.report.closing import help_steps
-from envdoctor.report.report import Report
-from envdoctor.report.terminal_report import render
 
 
 def open_rules(*needs: tuple[str, ...]) -> tuple[NotChecked, ...]:

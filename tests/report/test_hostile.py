@@ -10,15 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poisoned_reports import BAD, compared, poisoned
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Records, Unknown
-from envdoctor.observe.target import Target
-from envdoctor.report import facts_json, facts_text, formats, issue_block
-from envdoctor.report.page import Page
-from envdoctor.report.report import Report
+from envdoctor.facts import FactSet, Records, Registry, Unknown
+from envdoctor.observe import Target
+from envdoctor.report import Page, Report, facts_json, facts_text, formats, issue_block, render
 from envdoctor.report.revision_text import DETAILS
-from envdoctor.report.terminal_report import render
 
 hostile = st.text(max_size=30).map(lambda text: BAD + text) | st.text(max_size=60)
 

@@ -16,9 +16,9 @@ import pytest
 from browser import Browser, chromium
 from poisoned_reports import BAD, compared, poisoned, section_of_experiments
 
-from envdoctor.memory.section import MemorySection
+from envdoctor.memory import MemorySection
+from envdoctor.report import Report
 from envdoctor.report.html_report import render
-from envdoctor.report.report import Report
 
 MEMORY: MemorySection = {
     **{"level": "traced", "model": "glm", "layers": 40, "parameters": 9_400_000_000, "trained_parameters": 2_785_280},

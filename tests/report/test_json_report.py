@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
+from envdoctor.app import Request, Sources
 from envdoctor.app.check import check
-from envdoctor.app.diff_revision import Request, diff_revision
-from envdoctor.app.facts import Sources
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
-from envdoctor.report import formats
+from envdoctor.app.diff_revision import diff_revision
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
+from envdoctor.report import Notice, Report, formats
 from envdoctor.report.json_report import render
-from envdoctor.report.report import Notice, Report
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 Validate = Callable[[str, Any], None]

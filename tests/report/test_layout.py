@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.report.layout import command_lines, display_width, pad, wrap, wrap_items
+from envdoctor.report import display_width
+from envdoctor.report.layout import command_lines, pad, wrap, wrap_items
 
 words = st.lists(st.text(alphabet="abc，模型（x）/.-", min_size=1, max_size=12), max_size=30).map(" ".join)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from known import given, judged
 
-from envdoctor.facts.values import place_of
-from envdoctor.judge.finding import Location
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts import place_of
+from envdoctor.judge import Location
+from envdoctor.knowledge import load_matrix
 
 GLM4 = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf"}
 

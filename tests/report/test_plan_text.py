@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.report import json_report, terminal_report
-from envdoctor.report.report import Report
+from envdoctor.report import Report, json_report, terminal_report
 
 #: What these packages cannot be imported without.
 BESIDE = {

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import Finding, Text
-from envdoctor.report.report import Report
-from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
-from envdoctor.report.terminal_report import render
-from envdoctor.revision.comparer import Change
+from envdoctor.hub import Unread
+from envdoctor.judge import Finding, Text
+from envdoctor.report import Cost, Introduced, Moved, Report, RevisionSection, Side, render
+from envdoctor.revision import Change
 
 SECTION = RevisionSection(
     weights="identical",

@@ -7,13 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
-from envdoctor.judge.finding import Finding, FoundFact, OfferedFix, Text
-from envdoctor.observe.target import Target
-from envdoctor.report.layout import display_width
-from envdoctor.report.report import Notice, Report
-from envdoctor.report.terminal_report import render
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
+from envdoctor.judge import Finding, FoundFact, OfferedFix, Text
+from envdoctor.observe import Target
+from envdoctor.report import Notice, Report, display_width, render
 
 GOLDEN = """\
 Environment  /home/li/.venvs/glm (python 3.11.9, linux x86_64, glibc 2.35)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts.registry import FactSpec, Registry
-from envdoctor.report.page import Page
+from envdoctor.facts import FactSpec, Registry
+from envdoctor.report import Page
 
 
 def every_spec(registry: Registry) -> list[FactSpec]:

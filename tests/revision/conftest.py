@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.hub.snapshot import FileEntry, Unread
+from envdoctor.hub import FileEntry, Unread
 
 
 class TextSnapshot:

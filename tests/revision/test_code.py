@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from comparing import outcome
 
-from envdoctor.hub.snapshot import Unread
+from envdoctor.hub import Unread
+from envdoctor.revision import Change, Compared
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.comparer import Change, Compared
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "code"
 FUNCTION = '''

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from comparing import outcome
 
+from envdoctor.revision import Change, FileCode, Source, parse
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.code.parts.reading import Source, parse
-from envdoctor.revision.code.parts.records import FileCode
-from envdoctor.revision.comparer import Change
 
 
 @pytest.fixture

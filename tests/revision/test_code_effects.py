@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from comparing import outcome
 
+from envdoctor.revision import Change
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.comparer import Change
 
 
 @pytest.fixture

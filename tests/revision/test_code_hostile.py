@@ -13,12 +13,10 @@ from comparing import outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.hub.snapshot import Unread
+from envdoctor.hub import Unread
+from envdoctor.revision import Compared, FileCode, Source, parse
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.code.parts.reading import Source, parse
-from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.code.parts.tree import TooLarge, read_code
-from envdoctor.revision.comparer import Compared
 
 PLAIN = b"x = 1\n"
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import envdoctor.revision
-from envdoctor.facts.values import Records
-from envdoctor.hub.snapshot import Unread, limited_to
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.revision.comparer import AREAS
-from envdoctor.revision.comparing import change_facts, compare_snapshots
+from envdoctor.facts import Records
+from envdoctor.hub import Unread, limited_to
+from envdoctor.knowledge import Matrix
+from envdoctor.revision import AREAS, change_facts, compare_snapshots
 
 ROOM = Path(envdoctor.revision.__file__).parent
 

@@ -10,10 +10,9 @@ from comparing import outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision import Change, Compared, flatten
 from envdoctor.revision.json_files import parse_json
 from envdoctor.revision.settings import config
-from envdoctor.revision.settings.parts.flat_keys import flatten
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from comparing import outcome
 
+from envdoctor.revision import Change, Compared, files_of
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.comparer import Change, Compared
-from envdoctor.revision.comparing import files_of
 from envdoctor.revision.files import licence, other_files
 from envdoctor.revision.settings import config, generation, preprocessor
 from envdoctor.revision.template import chat_template

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from comparing import outcome
 
-from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision import Change, Compared
 from envdoctor.revision.template import chat_template
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import render

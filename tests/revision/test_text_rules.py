@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import about_revisions
-from envdoctor.revision.comparing import change_facts, compare_snapshots
+from envdoctor.facts import Fact, FactSet
+from envdoctor.judge import Policy, judge
+from envdoctor.knowledge import Matrix, about_revisions
+from envdoctor.revision import change_facts, compare_snapshots
 
 AREAS = ("config", "generation", "tokenizer", "template", "preprocessor", "licence", "files")
 TEMPLATE = "[GO]{% for m in messages %}<|{{ m['role'] }}|>~\n {{ m['content'] }}{% endfor %}"

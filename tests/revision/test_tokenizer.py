@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from comparing import outcome
 
-from envdoctor.revision.comparer import Change, Compared
+from envdoctor.revision import Change, Compared
 from envdoctor.revision.tokenizer import tokenizer_files
 
 CONFIG = "tokenizer_config.json"

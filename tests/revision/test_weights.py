@@ -10,9 +10,9 @@ from comparing import outcome
 from header_true import Repository, Tensors, index, model
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.facts.values import Unknown
-from envdoctor.hub.pickle_reading import TOO_LONG, Clock
-from envdoctor.revision.comparer import Change, Compared
+from envdoctor.facts import Unknown
+from envdoctor.hub import TOO_LONG, Clock
+from envdoctor.revision import Change, Compared
 from envdoctor.revision.weights import tensors
 
 SMALL: dict[str, Tensors] = {

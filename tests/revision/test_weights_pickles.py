@@ -7,7 +7,7 @@ from comparing import outcome
 from header_true import Repository, Tensors
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.hub.pickle_machine import COMPUTED_NAME
+from envdoctor.hub import COMPUTED_NAME
 from envdoctor.revision.weights import pickles
 from envdoctor.revision.weights.pickles import NOT_LISTED, RUNS_CODE, Globals
 

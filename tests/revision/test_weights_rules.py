@@ -9,9 +9,8 @@ from header_true import Repository, Tensors
 from known import judged
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
-from envdoctor.revision.comparing import change_facts, compare_snapshots
+from envdoctor.facts import Fact, FactSet
+from envdoctor.revision import change_facts, compare_snapshots
 
 BASE: Tensors = {
     "model.embed_tokens.weight": ("BF16", (64, 8)),

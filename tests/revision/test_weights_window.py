@@ -9,9 +9,9 @@ from comparing import outcome
 from header_true import Repository
 
 from envdoctor.derive.transformers_fits import compute
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 from envdoctor.revision.code import transformers_window
-from envdoctor.versions.ranges import contains, intersect, parse_ranges, release_of, spell_ranges
+from envdoctor.versions import contains, intersect, parse_ranges, release_of, spell_ranges
 
 PLAIN = "class Model:\n    pass\n"
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from processes import gone
 
-from envdoctor.sandbox.child import ChildResult, own_python, run_child
+from envdoctor.sandbox import own_python, run_child
+from envdoctor.sandbox.child import ChildResult
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what is shown here is bounded on Linux only")
 both = pytest.mark.parametrize("confined", [True, False], ids=["confined", "watched"])

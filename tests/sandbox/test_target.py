@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from processes import gone
 
+from envdoctor.sandbox import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.sandbox.answers import Conversation
 from envdoctor.sandbox.environment import target_environment
 from envdoctor.sandbox.process_tree import Usage
-from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 Run = Callable[..., Answer]

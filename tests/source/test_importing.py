@@ -9,9 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from envdoctor.source.importing import Importing
-from envdoctor.source.library import Library
-from envdoctor.source.world import Stop, World
+from envdoctor.source import Importing, Library, Stop, World
 
 Follow = Callable[..., list[Stop]]
 

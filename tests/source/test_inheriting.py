@@ -9,10 +9,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from envdoctor.source.importing import Importing
-from envdoctor.source.inheriting import Inheriting
-from envdoctor.source.library import Library
-from envdoctor.source.world import Stop, World
+from envdoctor.source import Importing, Inheriting, Library, Stop, World
 
 BASE = """\
 from functools import partial

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from envdoctor.source.notebook import NotANotebook, parse_notebook
+from envdoctor.source import NotANotebook, parse_notebook
 
 
 def notebook(*cells: str, **more: object) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.source.overriding import can_be_called
+from envdoctor.source import can_be_called
 
 
 @pytest.mark.parametrize(

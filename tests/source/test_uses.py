@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from envdoctor.source.uses import Found, TooMuch, Use, uses_of
+from envdoctor.source import Found, TooMuch, Use, uses_of
 
 
 def found(source: str, own: tuple[str, ...] = ()) -> Found:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from environments import Built
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.report.report import Report
+from envdoctor.judge import Policy
+from envdoctor.knowledge import Matrix
+from envdoctor.report import Report
 
 __all__ = ["MACHINE", "judge", "named", "told"]
 

@@ -7,9 +7,9 @@ from environments import Store
 from judging import judge, told
 from specimens import SPECIMENS, Specimen, build_specimen
 
-from envdoctor.judge.policy import Ignore, Policy
+from envdoctor.judge import Ignore, Policy
+from envdoctor.report import Page
 from envdoctor.report.finding_text import finding_lines
-from envdoctor.report.page import Page
 
 #: Specimens whose rule is still to be written: nobody reads "ok" where nothing was found.
 PENDING = {specimen.id: specimen.pending for specimen in SPECIMENS if specimen.pending}

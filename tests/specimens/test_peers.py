@@ -11,8 +11,8 @@ from peers import Complaint, base_interpreter, told_by_pip, told_by_uv
 from specimens import SPECIMENS, build_specimen
 from table import HEAD, envdoctor_says, missing_rows, row, rows_of
 
-from envdoctor.facts.values import Records
-from envdoctor.report.report import Report
+from envdoctor.facts import Records
+from envdoctor.report import Report
 
 README = Path(__file__).with_name("README.md")
 

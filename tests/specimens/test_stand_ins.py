@@ -10,9 +10,9 @@ import pytest
 import stand_ins
 from elf_writer import shared_object
 
-from envdoctor.observe.binaries.reading.elf_file import ElfFile
-from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, unresolved
-from envdoctor.text.files import Files
+from envdoctor.observe import ElfFile, is_torch_symbol
+from envdoctor.observe.binaries.reading.torch_symbols import unresolved
+from envdoctor.text import Files
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF is loaded by Linux")
 machine = pytest.mark.skipif(

@@ -7,10 +7,9 @@ from typing import Any
 
 from observing import shipped
 
-from envdoctor.hub.pickle_reading import Clock
-from envdoctor.hub.snapshot import Snapshot
-from envdoctor.revision.comparer import Compared, Revisions
-from envdoctor.revision.comparing import files_of
+from envdoctor.hub import Clock, Snapshot
+from envdoctor.revision import Compared, files_of
+from envdoctor.revision.comparer import Revisions
 
 __all__ = ["outcome"]
 

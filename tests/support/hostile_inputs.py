@@ -16,32 +16,26 @@ from typing import NamedTuple
 from elf_writer import shared_object
 from rewriting import rewrite
 
-from envdoctor.app.configuration import load_configuration
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.facts.values import Unknown
-from envdoctor.hub.pickle_reading import described
-from envdoctor.hub.pins import PinError, read_pins
-from envdoctor.hub.safetensors_errors import HeaderError
-from envdoctor.hub.safetensors_header import parse_header
-from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.knowledge.rules import RuleError, parse_rule
-from envdoctor.knowledge.toml_files import TomlError, parse_toml
-from envdoctor.models.json_object import JsonProblem, parse_object
+from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, load_configuration
+from envdoctor.facts import Unknown
+from envdoctor.hub import HeaderError, PinError, described, parse_header, read_pins
+from envdoctor.knowledge import Matrix, RuleError, TomlError, load_matrix, parse_rule, parse_toml
+from envdoctor.models import JsonProblem, parse_object
+from envdoctor.observe import (
+    AssignmentError,
+    ObservationError,
+    RecipeFileError,
+    parse_assignments,
+    read_facts_file,
+    read_recipe,
+)
 from envdoctor.observe.code.reading import read_uses
-from envdoctor.observe.documents.facts_file import read_facts_file
-from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
-from envdoctor.observe.recipe.files import RecipeFileError
 from envdoctor.observe.recipe.reading.calls import calls_of
-from envdoctor.observe.recipe.recipe import read_recipe
 from envdoctor.observe.source.reading import followed
-from envdoctor.probe.recording import RecordingError, read_recording
-from envdoctor.revision.settings.parts.flat_keys import flatten
-from envdoctor.tracebacks.reading import read_error
-from envdoctor.versions.marker import holds
-from envdoctor.versions.pep440 import satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.probe import RecordingError, read_recording
+from envdoctor.revision import flatten
+from envdoctor.tracebacks import read_error
+from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies
 
 __all__ = ["Seen", "run"]
 

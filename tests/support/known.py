@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import Fact
-from envdoctor.install.fixes import with_fixes
-from envdoctor.judge.judging import Judgement, judge
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.facts import Fact, FactSet, Registry, parse_value
+from envdoctor.install import with_fixes
+from envdoctor.judge import Judgement, Policy, judge
+from envdoctor.knowledge import Matrix
 
 __all__ = ["derived", "given", "judged", "keyed"]
 

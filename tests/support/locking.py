@@ -8,8 +8,7 @@ from typing import NamedTuple
 from observing import shipped
 
 from envdoctor.app.stated_target import target_facts
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Unknown, Value
+from envdoctor.facts import FactSet, Unknown, Value
 from envdoctor.observe.documents.locks.opening import open_lock
 
 __all__ = ["LOCKS", "Opened", "opened"]

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown, Value
-from envdoctor.knowledge.matrix import Matrix, load_source
+from envdoctor.facts import Fact, FactSet, Records, Unknown, Value
+from envdoctor.knowledge import Matrix, load_source
+from envdoctor.observe import Environment, Layout, Request, Target, notes_of, observe_environment, platform_name
 from envdoctor.observe.gather import gather
-from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.locate.target import choose
-from envdoctor.observe.request import Request
-from envdoctor.observe.sources import Environment, notes_of, observe_environment, platform_name
-from envdoctor.observe.target import Target
 
 __all__ = ["Observed", "ask", "choose", "observe", "one", "shipped"]
 

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown
-from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import (
-    Assumption,
-    Evidence,
-    Finding,
-    FoundFact,
-    Location,
-    NotChecked,
-    OfferedFix,
-    Plan,
-    Text,
-)
-from envdoctor.observe.target import Target
-from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
-from envdoctor.report.report import Notice, Report
-from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
-from envdoctor.revision.comparer import Change
+from envdoctor.facts import Fact, FactSet, Records, Unknown
+from envdoctor.hub import Unread
+from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, NotChecked, OfferedFix, Plan, Text
+from envdoctor.observe import Target
+from envdoctor.probe import ProbeChild, ProbeGroup, ProbeSection
+from envdoctor.report import Cost, Introduced, Moved, Notice, Report, RevisionSection, Side
+from envdoctor.revision import Change
 from envdoctor.text.clean import clean
 
 __all__ = ["BAD", "compared", "poisoned", "section_of_experiments"]

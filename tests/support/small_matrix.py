@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 from known import given
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
+from envdoctor.facts import FactSet, Registry
 from envdoctor.judge.evaluate import Outcome, evaluate
-from envdoctor.knowledge.matrix import Matrix, load_source
-from envdoctor.knowledge.rules import Rule, parse_rule
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.knowledge import Matrix, Rule, load_source, load_toml, parse_rule
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 

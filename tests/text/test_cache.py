@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.text.cache import CacheFolder
+from envdoctor.text import CacheFolder
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="owners and links are those of POSIX")
 root_only = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from envdoctor.text.documents import read_bounded
+from envdoctor.text import read_bounded
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="FIFOs")
 

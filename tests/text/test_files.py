@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.text.files import Budget, Files, Spent, because_of
+from envdoctor.text import Budget, Files, Spent, because_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links are those of POSIX")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.text.files import Budget, Files, Looks, Spent
-from envdoctor.text.looks import add, same, settled, written
+from envdoctor.text import Budget, Files, Looks, Spent, add
+from envdoctor.text.looks import same, settled, written
 
 SECOND = 1_000_000_000
 

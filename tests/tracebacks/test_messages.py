@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.tracebacks.failure import failure_of
+from envdoctor.tracebacks import failure_of
 
 SITE = "/opt/venv/lib/python3.10/site-packages"
 

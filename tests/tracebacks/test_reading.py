@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.tracebacks.failure import failure_of
-from envdoctor.tracebacks.frames import module_of
+from envdoctor.tracebacks import failure_of, module_of, read_error
 from envdoctor.tracebacks.pasted import lines_of
-from envdoctor.tracebacks.reading import read_error
 
 SITE = "/opt/venv/lib/python3.10/site-packages"
 PLAIN = f'''Traceback (most recent call last):

@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
-from envdoctor.answers.answer import Answer, Home
-from envdoctor.answers.answering import answer_to
-from envdoctor.answers.situation import Situation
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.tracebacks.reading import read_error
-from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import is_version, order, satisfies
+from envdoctor.answers import Answer, Home, Situation, answer_to
+from envdoctor.facts import Fact, FactSet
+from envdoctor.knowledge import Ledger, Matrix, load_toml
+from envdoctor.tracebacks import read_error
+from envdoctor.versions import is_version, normalise, order, satisfies
 
 #: What the ledger and the tables speak of.
 SINCE = "2023-01-01"

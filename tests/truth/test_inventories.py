@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.judge import Policy
+from envdoctor.knowledge import Matrix, load_matrix
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "inventories"
 INVENTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.facts import Unknown
+from envdoctor.knowledge import Matrix, Released
+from envdoctor.versions import contains, parse_ranges
 from envdoctor.versions.pep440 import release_of
-from envdoctor.versions.ranges import contains, parse_ranges
 
 
 def offered(released: Released, place: str, version: str) -> bool | Unknown:

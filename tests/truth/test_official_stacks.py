@@ -10,7 +10,7 @@ import pytest
 from known import judged
 from observing import shipped
 
-from envdoctor.observe.documents.facts_file import facts_of_document
+from envdoctor.observe import facts_of_document
 
 STACKS = json.loads((Path(__file__).parent / "official_stacks.json").read_text(encoding="utf-8"))
 MODELS = ("zai-org/glm-4-9b-chat-hf", "Qwen/Qwen2.5-7B-Instruct", "google/gemma-2-9b-it", "openai/gpt-oss-20b")

@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envdoctor.derive.broken_use import compute
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
-from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.observe.documents.facts_file import read_facts_file
-from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.derive import compute
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.knowledge import Matrix, Released, load_toml
+from envdoctor.observe import read_facts_file
+from envdoctor.versions import is_version, satisfies
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "fixtures" / "scripts"
 ENTRIES: dict[str, Mapping[str, Any]] = {

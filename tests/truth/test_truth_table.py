@@ -16,11 +16,10 @@ import pytest
 from known import derived, given
 from observing import shipped
 
+from envdoctor.app import Sources
 from envdoctor.app.check import check
-from envdoctor.app.facts import Sources
-from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.judge import Policy, judge
+from envdoctor.knowledge import load_toml
 
 HERE = Path(__file__).parent
 MATRIX = shipped()

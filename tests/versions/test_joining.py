@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.versions.joining import join_specifiers
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions import NotASpecifier, join_specifiers, satisfies
 
 CLAUSE = st.builds(
     "{}{}.{}".format, st.sampled_from([">=", "<", "==", "!=", "<=", ">", "~="]), st.integers(0, 3), st.integers(0, 9)

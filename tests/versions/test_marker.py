@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import Marker
 
-from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions import NotAMarker, holds
 
 VALUES: dict[str, str | None] = {
     "python_version": "3.11",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions import NotASpecifier, satisfies
 
 numbers = st.integers(min_value=0, max_value=3).map(str)
 releases = st.lists(numbers, min_size=1, max_size=4).map(".".join)

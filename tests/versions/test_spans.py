@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.versions.spans import nearest_span, spell_spans
+from envdoctor.versions import nearest_span, spell_spans
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
+from envdoctor.versions import WheelTarget, wheel_target
 
 HERE = WheelTarget(12, False, "linux", "x86_64", (2, 31))
 TAKEN = [

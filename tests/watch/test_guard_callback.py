@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs tests/torch-requirements.txt")
 pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 import envdoctor  # noqa: E402
-from envdoctor.app.guard import Stopped  # noqa: E402
+from envdoctor.app import Stopped  # noqa: E402
 
 FILE = "envdoctor-facts.json"
 BROKEN = {"pkg.torch": "2.5.0+cu118"}

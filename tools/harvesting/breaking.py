@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_links import Taken, lacks, provider_of, read_taken
-from envdoctor.versions.names import normalise
-from envdoctor.versions.requirement import read_requirement
+from envdoctor.knowledge import Ledger, Released, Taken
+from envdoctor.knowledge.ledger_links import lacks, provider_of, read_taken
+from envdoctor.versions import normalise, read_requirement
 
 Found = Mapping[str, Sequence[str]]
 

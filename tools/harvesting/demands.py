@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions import NotARequirement, NotASpecifier, read_requirement, satisfies
 from harvesting.names import Names
 
 __all__ = ["demands"]

@@ -12,11 +12,9 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
 
-from envdoctor.source.importing import Importing
-from envdoctor.source.library import Library, Unreadable
+from envdoctor.source import Importing, Library, Unreadable, World
 from envdoctor.source.offers import Offers
 from envdoctor.source.signatures import calls, parameters
-from envdoctor.source.world import World
 
 __all__ = ["Home", "Names"]
 

@@ -9,12 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.entry_statements import entries
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.source.takes import Others, Take, takes_of
-from envdoctor.versions.names import normalise
-from envdoctor.versions.requirement import read_requirement
+from envdoctor.knowledge import Ledger, entries, load_toml
+from envdoctor.versions import normalise, read_requirement
+from harvesting.takes import Others, Take, takes_of
 
 Found = dict[str, list[str]]
 

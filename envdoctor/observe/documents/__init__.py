@@ -1,1 +1,1 @@
-"""Documents that describe an environment that is not at hand: facts files (lock files and pasted reports follow)."""
+"""Read documents that describe an environment that is not at hand: facts files, locks, SBOMs, pasted reports."""

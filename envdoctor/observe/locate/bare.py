@@ -18,7 +18,7 @@ from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.observe.locate.python_version import version_from_files
 from envdoctor.text.files import Budget, Files, because_of
 
-__all__ = ["at_path", "at_root", "inside"]
+__all__ = ["at_path", "at_root"]
 
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.
@@ -76,24 +76,10 @@ def at_root(root: str, because: str) -> Layout:
     Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.
     """
     _demand_folder(root, because)
-    layout = inside(Files(root, Budget()), because)
-    if layout is None:
-        raise EnvironmentNotFound(
-            f"{because}: no installed Python package was found below {root}; looked in {', '.join(_IN_IMAGE)}. "
-            f"If they are elsewhere, point at their folder with --path {os.path.join(root, 'DIR')}."
-        )
-    return layout
-
-
-def inside(files: Files, because: str, search: str = "") -> Layout | None:
-    """The environment below the root of ``files``; None when none of the usual places holds a distribution.
-
-    Those whose programs the image finds first come first: ``search`` is its PATH.
-    """
-    root = str(files.root)
+    files = Files(root, Budget())
     found: list[tuple[Installation, ImportPath]] = []
     without_python: list[tuple[Installation, ImportPath]] = []
-    for prefix in dict.fromkeys((*_searched(root, search), *_prefixes(root, files))):
+    for prefix in _prefixes(root, files):
         installation = at_prefix(prefix, files)
         if installation is None:
             continue
@@ -105,7 +91,10 @@ def inside(files: Files, because: str, search: str = "") -> Layout | None:
             (found if is_whole else without_python).append((installation, path))
     found = found or without_python
     if not found:
-        return None
+        raise EnvironmentNotFound(
+            f"{because}: no installed Python package was found below {root}; looked in {', '.join(_IN_IMAGE)}. "
+            f"If they are elsewhere, point at their folder with --path {os.path.join(root, 'DIR')}."
+        )
     installation, path = found[0]
     here = "/" + os.path.relpath(installation.prefix, root).replace(os.sep, "/")
     notes = list(path.problems)
@@ -128,14 +117,6 @@ def inside(files: Files, because: str, search: str = "") -> Layout | None:
         notes=tuple(notes),
         files=files,
     )
-
-
-def _searched(root: str, search: str) -> Iterator[str]:
-    for folder in search.split(":"):
-        prefix, _, name = folder.rstrip("/").rpartition("/")
-        parts = [part for part in prefix.split("/") if part]
-        if name == "bin" and parts and ".." not in parts:
-            yield os.path.join(root, *parts)
 
 
 def _prefixes(root: str, files: Files) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Recipes: what the user says of the run. So far one fact at a time (``--set``)."""
+"""Read recipes: the files that describe a run (``--recipe``), and single facts (``--set``)."""

@@ -30,7 +30,7 @@ class Meaning(NamedTuple):
 class Format(NamedTuple):
     """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
     section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
-    they say), ``defaults`` of fields. :mod:`envdoctor.knowledge.table_schemas` has the columns."""
+    they say), ``defaults`` of fields. ``matrices/schema/recipe-formats.json`` has the columns."""
 
     name: str
     row: Mapping[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from observing import choose, observe, one
 
-from envdoctor.facts.values import Records, Value
-from envdoctor.knowledge.toml_files import load_toml
+from envdoctor.facts import Records, Value
+from envdoctor.knowledge import load_toml
 from envdoctor.observe.binaries import extension
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.observe.binaries.reading.built_for import BuiltFor, built_for, said_by_tag
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 
 @pytest.mark.parametrize(

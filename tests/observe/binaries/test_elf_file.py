@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rewriting import rewrite
 
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.torch_symbols import gnu_hash
-from envdoctor.text.files import Files
+from envdoctor.observe import ElfFile, gnu_hash
+from envdoctor.observe.binaries.reading.elf_file import ElfError
+from envdoctor.text import Files
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 ERROR = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"

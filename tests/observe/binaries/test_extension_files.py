@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.observe.binaries.reading.extension_files import MOST_FILES, compiled_files
 from envdoctor.observe.packages.reading.file_list import listed_libraries
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 
 def listed(folder, record: bytes, there=()):

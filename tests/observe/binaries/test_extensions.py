@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from observing import choose, observe, one
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.binaries import extension
 from envdoctor.observe.binaries.reading.extension_reading import read_package
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 Install = Callable[..., None]
 Read = Callable[[], Records]

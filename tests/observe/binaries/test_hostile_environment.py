@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from observing import choose, observe, one
 from rewriting import rewrite
 
-from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.facts import Records, Unknown, Value
+from envdoctor.observe import EnvironmentUnreadable
 from envdoctor.observe.binaries import extension, libstdcxx
-from envdoctor.observe.locate.layout import EnvironmentUnreadable
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 METADATA = b"""Metadata-Version: 2.4

@@ -12,10 +12,10 @@ import pytest
 from elf_writer import write_shared_object
 from observing import one
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.observe import Layout
 from envdoctor.observe.binaries import library_shadow
-from envdoctor.observe.locate.layout import Layout
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 

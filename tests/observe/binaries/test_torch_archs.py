@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import ask
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown
+from envdoctor.facts import Fact, FactSet, Records, Unknown
+from envdoctor.observe import Layout
 from envdoctor.observe.binaries import torch_archs
-from envdoctor.observe.locate.layout import Layout
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 GPU = Records(({"cc": "9.0"},))
 LIST = b"sm_75 sm_80 sm_90a compute_90"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from elf_writer import write_shared_object
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.observe import Layout
 from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
-from envdoctor.observe.locate.layout import Layout
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from envdoctor.observe import gnu_hash, is_torch_symbol
 from envdoctor.observe.binaries.reading.extension_files import python_tag
 from envdoctor.observe.binaries.reading.torch_libraries import is_of_torch
-from envdoctor.observe.binaries.reading.torch_symbols import gnu_hash, is_torch_symbol, spelled
+from envdoctor.observe.binaries.reading.torch_symbols import spelled
 
 
 @pytest.mark.parametrize(

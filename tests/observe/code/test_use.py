@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from envdoctor.facts.values import Records, Value
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.facts import Records, Value
+from envdoctor.knowledge import Matrix
+from envdoctor.observe import ObservationError, Request
 from envdoctor.observe.code.use import observe
-from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.request import Request
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, read_facts_file
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.observe import SCHEMA, FactsFileError, read_facts_file
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ GIVEN = {
 
 
 def test_what_envdoctor_writes_it_reads_back(read, matrix):
-    from envdoctor.report.facts_json import document
+    from envdoctor.report import document
 
     first = read(of(GIVEN, complete=["pkg"], unknown={"pkg.odd": "no version"}, incomplete={"gpu": "cut off"}))
     second = read(document(first, matrix.registry))

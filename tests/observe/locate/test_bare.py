@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.facts import Unknown
+from envdoctor.observe import EnvironmentNotFound
 
 VERSION = sys.version.split()[0].rstrip("+")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from observing import observe
 
-from envdoctor.observe.locate.caller import Running
-from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.observe import EnvironmentNotFound, Running
 
 
 def running_in(prefix: Path, **changes: str) -> Running:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from observing import choose, observe
 
-from envdoctor.observe.locate.caller import Running
-from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.observe import EnvironmentNotFound, Running
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 VERSION = sys.version.split()[0].rstrip("+")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from processes import gone
 
-from envdoctor.facts.values import Unknown
+from envdoctor.facts import Unknown
 from envdoctor.observe.locate import interpreter
 from envdoctor.observe.locate.interpreter import Answer, ask
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from observing import choose
 
-from envdoctor.observe.locate.layout import EnvironmentNotFound
+from envdoctor.observe import EnvironmentNotFound
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 

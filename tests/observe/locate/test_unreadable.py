@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from observing import observe
 
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.layout import EnvironmentUnreadable
+from envdoctor.facts import Unknown
+from envdoctor.observe import EnvironmentUnreadable
 
 
 def test_an_environment_without_its_packages_folder_is_unreadable(venv: Path, pick) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Fact, Value
-from envdoctor.observe.request import Request
+from envdoctor.facts import Fact, Value
+from envdoctor.observe import Request
 
 STUB = Path(__file__).with_name("nvml_stub.c")
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.facts import ABSENT, Unknown, Value
+from envdoctor.observe import Request
 from envdoctor.observe.machine import compilers
-from envdoctor.observe.request import Request
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compilers are looked for on Linux only")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe.machine import cuda_toolkit
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nvcc is a shell script here")

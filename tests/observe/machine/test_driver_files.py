@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.machine.driver import observe
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.observe import observe
 from envdoctor.observe.machine.reading import driver_files
 
 USUAL = "/usr/lib/x86_64-linux-gnu"

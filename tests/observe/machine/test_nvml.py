@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.observe.machine.driver import observe
+from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.observe import observe
 from envdoctor.observe.machine.reading import nvml
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in library is built for POSIX")

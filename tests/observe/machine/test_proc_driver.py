@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.gather import gather
 from envdoctor.observe.machine.reading import proc_driver
 

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.observe import Request, platform_name
 from envdoctor.observe.machine import limits, system
-from envdoctor.observe.request import Request
-from envdoctor.observe.sources import platform_name
 
 
 def everything(environ):

@@ -9,11 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from observing import shipped
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
+from envdoctor.observe import Request
 from envdoctor.observe.machine import variables
-from envdoctor.observe.request import Request
-from envdoctor.text.privacy import public_facts
+from envdoctor.text import public_facts
 
 NAMES = shipped().registry.names("env")
 

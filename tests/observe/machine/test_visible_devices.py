@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 
 SAME = tuple({"index": index, "name": "H100", "uuid": f"GPU-{index}abc-def{index}"} for index in range(4))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Fact, Value
+from envdoctor.facts import Fact, Value
+from envdoctor.observe import Request, resolve
 from envdoctor.observe.gather import gather
-from envdoctor.observe.model.reading.source import ModelSource, resolve
-from envdoctor.observe.request import Request
+from envdoctor.observe.model.reading.source import ModelSource
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown
-from envdoctor.observe.errors import ObservationError
+from envdoctor.facts import ABSENT, Unknown
+from envdoctor.observe import ObservationError
 from envdoctor.observe.model import config
 
 GLM4_9B_CHAT = {

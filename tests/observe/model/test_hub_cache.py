@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
@@ -101,7 +101,7 @@ def test_a_former_name_is_found_under_the_present_one(disk):
 
 
 def test_a_renamed_repository_is_found_by_its_whole_name(disk):
-    from envdoctor.observe.model.reading.source import resolve
+    from envdoctor.observe import resolve
 
     snapshot = disk.cached("old/name")
     for given, aliases in (("new/name2", {"old/name": "new/name2"}), ("old/name", {"old/name": "new/name2"})):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import Unknown, plain
+from envdoctor.facts import Registry, Unknown, parse_value, plain
 
 try:
     import tomllib

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe.code.reading.read_uses import answer
 
 CONFIG = {"model_type": "glm"}

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.reading.source import resolve
+from envdoctor.observe import ObservationError, resolve
 
 links = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege on Windows")
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Unknown
+from envdoctor.facts import Unknown
+from envdoctor.observe import Layout, Request
 from envdoctor.observe.gather import gather
-from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 FILES = {
     "transformers/models/auto/configuration_auto.py": 'NAMES = OrderedDict([("t5", "T5Config")])\n',

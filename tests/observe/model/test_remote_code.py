@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.facts.values import Records
+from envdoctor.facts import Records
 
 CONFIG = {"model_type": "tiny", "auto_map": {"AutoModel": "modeling_tiny.TinyModel", "AutoConfig": "org/else--far.C"}}
 MODEL = """

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from observing import ask
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.locate.layout import Layout
+from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, Value
+from envdoctor.observe import Layout
 from envdoctor.observe.packages import build_parts
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compiling is looked at on Linux only")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.facts.values import ABSENT, Records
+from envdoctor.facts import ABSENT, Records
 
 
 def header(name: str, version: str, *requires: str) -> str:

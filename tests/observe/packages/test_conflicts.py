@@ -15,10 +15,10 @@ from observing import choose, observe
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
-from envdoctor.facts.values import ABSENT, Records
-from envdoctor.observe.packages.reading.metadata_header import read_header
-from envdoctor.text.files import Files
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.facts import ABSENT, Records
+from envdoctor.observe import read_header
+from envdoctor.text import Files
+from envdoctor.versions import NotARequirement, read_requirement
 
 Put = Callable[..., Path]
 

@@ -16,7 +16,7 @@ import pytest
 from observing import choose, observe
 from sharing import once
 
-from envdoctor.facts.values import Records
+from envdoctor.facts import Records
 
 Told = set[tuple[str, str, str]]
 

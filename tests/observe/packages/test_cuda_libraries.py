@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 
 PINS = [
     'nvidia-cudnn-cu12==9.1.0.70; platform_system == "Linux"',

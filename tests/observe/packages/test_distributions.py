@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe.packages.reading.distributions import FolderScan, scan_folder
-from envdoctor.text.files import Files
+from envdoctor.text import Files
 
 
 def scan(folder: Path) -> FolderScan:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from observing import choose, observe, one
 
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.packages import import_shadow
 
 TABLE = {"module": [{"module": "datasets", "name": "datasets"}, {"module": "sklearn", "name": "scikit-learn"}]}

@@ -9,8 +9,7 @@ from elf_writer import shared_object
 from known import judged
 from observing import choose, observe, one, shipped
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts import Fact, FactSet, Records
 from envdoctor.observe.packages import libc_need
 
 FILE = "pyarrow/lib.cpython-311-x86_64-linux-gnu.so"

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.observe.packages.reading.metadata_header import Header, read_header
-from envdoctor.text.files import Files
+from envdoctor.observe import read_header
+from envdoctor.observe.packages.reading.metadata_header import Header
+from envdoctor.text import Files
 
 
 def header(content: bytes) -> Header:

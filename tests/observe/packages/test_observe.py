@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envdoctor.facts.values import ABSENT, Fact, Records
+from envdoctor.facts import ABSENT, Fact, Records
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from observing import choose, observe, one
 
-from envdoctor.facts.values import Records
+from envdoctor.facts import Records
 from envdoctor.observe.packages import package_damage
 
 EXTENSION = "tokenizers/tokenizers.abi3.so"

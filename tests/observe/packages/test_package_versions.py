@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import Records, Unknown
+from envdoctor.facts import Records, Unknown
 
 
 def write_package(folder: Path, name: str, text: str) -> None:

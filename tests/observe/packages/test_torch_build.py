@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe.packages.reading.version_files import _assignments
 from envdoctor.observe.packages.torch_build import KEYS, _listed_libraries
 

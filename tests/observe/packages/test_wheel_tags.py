@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.values import ABSENT, Unknown
+from envdoctor.facts import ABSENT, Unknown
 
 MINOR = sys.version_info[1]
 OWN = f"cp3{MINOR}"

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records
-from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
+from envdoctor.facts import ABSENT, FactSet, Records
+from envdoctor.observe import AssignmentError, parse_assignments
 
 
 @pytest.fixture

@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts.registry import parse_value, unlisted
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, spell
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.observe.recipe.files import RecipeFileError
+from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
+from envdoctor.knowledge import load_matrix, load_toml
+from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.reading.part import RecipeError
 from envdoctor.observe.recipe.reading.script import read_script
-from envdoctor.observe.recipe.recipe import read_recipe
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from observing import shipped
 
-from envdoctor.app.errors import UsageProblem
-from envdoctor.app.facts import Sources, with_assignments
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Unknown
-from envdoctor.observe.documents.facts_file import facts_of_document
+from envdoctor.app import Sources, UsageProblem
+from envdoctor.app.facts import with_assignments
+from envdoctor.facts import FactSet, Unknown
+from envdoctor.observe import facts_of_document
 
 
 def known(*assignments: str) -> FactSet:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from observing import choose
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.facts import ABSENT, FactSet, Records
+from envdoctor.knowledge import load_matrix
+from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
-from envdoctor.observe.request import Request
 from envdoctor.observe.source import link
 
 
@@ -141,47 +137,3 @@ def test_what_would_fail_behind_it_is_told_of_other_packages_too(tmp_path: Path)
         "huggingface_hub.left",
         "from accelerate.utils import set_seed",
     )
-
-
-def test_two_processes_say_together_what_one_says_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "packages"
-    write(
-        folder,
-        "transformers",
-        "5.23.0",
-        __init__="class Trainer:\n    def train(self):\n        self.step(1)\n    def step(self, x): ...\n",
-    )
-    for name in ("accelerate", "datasets", "diffusers", "peft", "trl"):
-        write(folder, name, "1.0", __init__=f"from transformers import {name}_gone\n")
-    (folder / "trl" / "__init__.py").write_text(
-        "from transformers import Trainer\nclass SFTTrainer(Trainer):\n    def step(self): ...\n"
-    )
-    names = [path.name for path in folder.glob("[!.]*") if path.suffix != ".dist-info"]
-    asked = {
-        "folders": [str(folder)],
-        "root": None,
-        "python": "3.11.7",
-        "platform": "linux",
-        "versions": dict.fromkeys(names, "1.0"),
-        "owners": {},
-        "complete": True,
-        "followed": names,
-        "entries": [
-            *([f"import {name}", name, None, False] for name in sorted(names)),
-            ["from trl import SFTTrainer", "trl", "SFTTrainer", True],
-        ],
-    }
-    code = (
-        "import json, sys\n"
-        "from envdoctor.observe.source.reading.followed import answer\n"
-        "asked = json.load(sys.stdin)\n"
-        "one, two = answer(asked), answer(asked, divided=True)\n"
-        "print(json.dumps([len(one['stops']), *(json.dumps(told, sort_keys=True) for told in (one, two))]))\n"
-    )
-    # Not in this process: others of its threads may hold a lock while it is copied.
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(asked), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    stops, one, two = json.loads(done.stdout)
-    assert stops == 5 and one == two

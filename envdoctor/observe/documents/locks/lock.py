@@ -1,6 +1,5 @@
 """What every format of lock gives: packages with the lines that name them, and when each counts."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,13 +18,11 @@ __all__ = [
     "Locked",
     "Wish",
     "counts",
-    "exact",
     "left_out",
     "minor",
     "name_of",
     "place_in",
     "plain",
-    "read_json",
     "read_text",
     "version_at",
     "wheel_of",
@@ -135,15 +132,6 @@ def minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
-def exact(specifiers: str) -> str | None:
-    """The one version that specifiers allow (``==2.4.1``); None for a range."""
-    for clause in specifiers.split(","):
-        version = clause.strip().removeprefix("===").removeprefix("==").strip()
-        if clause.strip().startswith("==") and version and not version.endswith(".*"):
-            return version
-    return None
-
-
 def wheel_of(url: str) -> tuple[str, str, str] | None:
     """Name, version and file name of the wheel that a URL or path leads to; None when it is none."""
     from urllib.parse import unquote
@@ -169,14 +157,6 @@ def version_at(place: str, given: object) -> str | Unknown:
 def place_in(path: str, line: int | None) -> str:
     """``uv.lock:412``; the file alone where the line is not known."""
     return f"{path}:{line}" if line else path
-
-
-def read_json(text: str) -> Any:
-    """The document. Raises :class:`LockError`."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise LockError(f"is not JSON: {error}") from None
 
 
 def left_out(names: list[str]) -> str:

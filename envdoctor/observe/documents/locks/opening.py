@@ -31,7 +31,6 @@ __all__ = ["open_lock"]
 _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),
     (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
-    (r"(?i).*Pipfile\.lock", "pipfile_lock"),
     (r"sbom|.*\.json", "sbom"),
     (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
     (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
@@ -73,6 +72,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
+    if name.endswith("Pipfile.lock"):
+        raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
     return read

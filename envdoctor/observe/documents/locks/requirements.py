@@ -12,7 +12,6 @@ from envdoctor.observe.documents.locks.lock import (
     Locked,
     LockError,
     Wish,
-    exact,
     read_text,
     wheel_of,
 )
@@ -88,7 +87,7 @@ class Requirements:
             return
         if len(self._asked) > MOST_PACKAGES:
             raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-        version = exact(asked.specifiers)
+        version = _exact(asked.specifiers)
         if not constraints:
             self._asked.append(asked)
             hashed = re.search(_HASH, line) is not None and (version is not None or bool(asked.url))
@@ -161,7 +160,7 @@ class Requirements:
 
     def _locked(self, asked: _Asked) -> Locked:
         name, place = asked.name, asked.place
-        version: str | Unknown | None = exact(asked.specifiers)
+        version: str | Unknown | None = _exact(asked.specifiers)
         if version is None and name in self._pins:
             version, place = self._pins[name]
         wheel = asked.url if asked.url.endswith(".whl") else ""
@@ -205,3 +204,12 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         if joined := (joined + line).strip():
             yield first, joined
         joined, first = "", 0
+
+
+def _exact(specifiers: str) -> str | None:
+    """Return the one version that specifiers allow (``==2.4.1``), or None for a range."""
+    for clause in specifiers.split(","):
+        version = clause.strip().removeprefix("===").removeprefix("==").strip()
+        if clause.strip().startswith("==") and version and not version.endswith(".*"):
+            return version
+    return None

@@ -1,5 +1,6 @@
 """Bills of materials in JSON, CycloneDX and SPDX, as syft, trivy and uv write them: packages by their purl."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +8,7 @@ from urllib.parse import parse_qs, unquote
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
-from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, place_in, read_json
+from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, place_in
 from envdoctor.observe.documents.locks.toml_text import items
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
@@ -23,7 +24,10 @@ _DEEPEST = 20
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """The packages of Python and of conda that the document lists. Raises :class:`LockError`."""
-    document = read_json(text)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise LockError(f"is not JSON: {error}") from None
     if not isinstance(document, dict) or not {"bomFormat", "spdxVersion"} & set(document):
         raise LockError("is no bill of materials by CycloneDX or SPDX")
     lines = _lines(text)

@@ -1,39 +1,33 @@
 """What lines of a report claim, put together: lines that agree are one fact, lines that contradict make it unknown."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown, Value, spell
 
-__all__ = ["Claim", "differ", "facts_of", "without_asides"]
+__all__ = ["Claim", "Line", "differ", "facts_of"]
 
 
 class Claim(NamedTuple):
     """One line says that a fact has a value. ``loose``: people write such lines by hand. ``partial``: the value is only
-    the beginning of a version (4.46 for any 4.46.x). ``aside``: the line speaks of something else (a sentence, the path
-    of a traceback), and counts where no other line says it."""
+    the beginning of a version (4.46 for any 4.46.x)."""
 
     key: str
     value: Value
     line: int
     loose: bool = False
     partial: bool = False
-    aside: bool = False
 
 
-def without_asides(claims: Sequence[Claim]) -> list[Claim]:
-    """The claims, of those that were made aside only what no other line speaks of. ``gpu`` has many keys."""
-    said = {_subject(claim) for claim in claims if not claim.aside}
-    return [claim for claim in claims if not claim.aside or _subject(claim) not in said]
+class Line(NamedTuple):
+    """What a line says: claims, or the fact that it speaks of and that could not be read (``unread``)."""
 
-
-def _subject(claim: Claim) -> str:
-    key = claim.key.partition(".")[0]
-    return "gpu" if key == "smi" else key if key in ("gpu", "python") else claim.key
+    claims: tuple[Claim, ...] = ()
+    unread: str = ""
 
 
 def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
-    """One fact for each key, with the line that says most about it (``report:12``)."""
+    """Yield one fact for each key, with the line that says most about it (``report:12``)."""
     by_key: dict[str, list[Claim]] = {}
     for claim in claims:
         by_key.setdefault(claim.key, []).append(claim)
@@ -54,14 +48,14 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
 
 
 def differ(one: Fact, other: Fact) -> Unknown:
-    """Unknown, because two places say different things."""
+    """Return an unknown value, because two places say different things."""
     words = (f"{fact.origin} says {spell(fact.value)}" for fact in (one, other))
     return Unknown(", ".join(words))
 
 
 def _joined(one: Claim, other: Claim) -> Claim | None:
-    """The claim that says more; None when they contradict. Metadata drops the local tag of a version (2.5.0+cu118), and
-    some tools the last part of a number."""
+    """Return the claim that says more, or None if they contradict. Metadata drops the local tag of a version
+    (2.5.0+cu118), and some tools drop the last part of a number."""
     if one.value == other.value:
         return other if one.partial else one
     if not (isinstance(one.value, str) and isinstance(other.value, str)):

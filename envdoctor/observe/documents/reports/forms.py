@@ -1,55 +1,51 @@
-"""Lines of reports by the table ``report-forms``: labels with their values, and lines of one shape."""
+"""Lines of reports by the table ``report-forms``: lines of one shape, labels with their values, and the one sentence
+that is read: packages with their versions, and nothing else but a few words of the table."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim
+from envdoctor.observe.documents.reports.claims import Claim, Line
+from envdoctor.observe.documents.reports.machine import understood
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = ["VERSION", "Forms", "Line"]
+__all__ = ["Forms"]
 
-VERSION = (
+_VERSION = (
     r"\d{1,4}(?:\.\d{1,6}){1,4}(?:(?:a|b|rc|\.post|\.dev)\d{1,10}){0,3}(?:\+[A-Za-z0-9]"
     r"(?:[A-Za-z0-9.]{0,40}[A-Za-z0-9])?)?"
 )
-_LABEL = re.compile(
-    r"\s{0,40}(?:[-*+•·] {0,4}|\d\. )?[`*🤗 \"]{0,6}([^:=|`*\"]{1,60})[`*\"]{0,3}"
-    r"([^:=|]{0,50}?)\s{0,60}[:=]{1,2}\s{0,20}(.{1,400})\Z"
-)
+_LABEL = re.compile(r"(?:[-*+•·] ?|\d\. )?([^:=|]{1,110}?)[:=]{1,2}(.{1,400})\Z")
 _DOTS = re.compile(r"(\S[^.]{1,60}) \.{2,40} (.{1,200})\Z")
 _VALUE = re.compile(
-    rf"v?({VERSION})(?:\s*\((?:True|False|GPU|CUDA|ROCM|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z",
+    rf"v?({_VERSION})(?:\s*\((?:True|False|GPU|CUDA|ROCM|CPU|NPU|XPU|MPS|NA|cu\d{{2,3}}|cpu|None)\))?[,.]?\Z",
     re.IGNORECASE,
 )
+#: How a package got there says nothing against its version.
+_HOW = re.compile(r"(?<=\d)\s{1,4}\((?:imported|installed|built|from|via)\b[^()]{0,80}\)\Z")
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = ("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", "not found", "")
 #: What people write among packages.
 _NO_PACKAGES = ("cuda", "cudnn", "gpu", "driver", "os")
 _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
-
-
-class Line(NamedTuple):
-    """What a line said: claims, and the fact that it speaks of but that could not be read (``unread``)."""
-
-    claims: tuple[Claim, ...] = ()
-    unread: str = ""
-    table: bool = False
+_CUDA = r"(?<![A-Za-z0-9])cuda[ :=]{0,3}\d{1,2}\.\d{1,2}(?:\.\d{1,3})?\b|\bcu\d{3}\b"
+#: What GPUs are called by: ``3090``, ``A100``, ``RTX4090``, ``24G``.
+_NUMBER = r"(?<![A-Za-z0-9_.])[a-z]{0,3}\d{2,4}[a-z]{0,3}(?![A-Za-z0-9_.])"
+_LONGEST = 300
 
 
 class Forms:
     """The table, compiled for one report. ``names`` are what packages are called, each with its normalised name."""
 
     def __init__(self, matrix: Matrix) -> None:
-        registry = matrix.registry
-        self.registry: Registry = registry
-        self.first = frozenset(registry.first("pkg"))
-        known = {*matrix.ledger.packages(), *self.first}
-        self.names = {name: name for name in known}
+        self._matrix = matrix
+        self.registry: Registry = matrix.registry
+        self.first = frozenset(matrix.registry.first("pkg"))
+        self.names = {name: name for name in (*matrix.ledger.packages(), *self.first)}
         for row in matrix.rows("report-forms", "package"):
             self.names.update(dict.fromkeys(row["also"], row["name"]))
         self._labels: dict[str, list[tuple[Mapping[str, Any], re.Pattern[str]]]] = {}
@@ -57,14 +53,32 @@ class Forms:
             for label in row["labels"]:
                 self._labels.setdefault(label, []).append((row, re.compile(row["values"], re.IGNORECASE)))
         self._lines = [(row, re.compile(row["pattern"])) for row in matrix.rows("report-forms", "line")]
+        words = matrix.part("report-forms", "prose")
+        systems = _any_of(word for row in matrix.rows("report-forms", "system") for word in row["words"])
+        self._beside = re.compile(
+            rf"(?i)\b(?:{systems})[ -]?[\d.]{{0,7}}\b|{_CUDA}|{_NUMBER}|\b(?:{_any_of(words['allowed'], latin=True)})\b"
+            rf"|{_any_of(words['allowed'], latin=False)}"
+        )
+        self._doubt = re.compile(
+            rf"(?i)\b(?:{_any_of(words['doubt'], latin=True)})|{_any_of(words['doubt'], latin=False)}"
+        )
+        names = _any_of((*self.names, "python", "py")).replace(r"\-", "[-_]")
+        self._pair = re.compile(
+            rf"(?i)(?<![A-Za-z0-9_./@-])({names})['`*]?\s{{0,2}}(?:(?:version|版本|is|==?|:|@|\(|为|是|使用的?)\s?){{0,2}}"
+            rf"[`*]?v?({_VERSION})\)?(?![A-Za-z0-9_+-]|\.[A-Za-z0-9])"
+        )
+
+    def doubtful(self, text: str) -> bool:
+        """Return whether a word makes versions near it doubtful: one that was tried, advised or left."""
+        return self._doubt.search(text) is not None
 
     def package(self, written: str) -> str | None:
-        """The normalised name of a package that is known, by what people call it."""
+        """Return the normalised name of a package that is known, by what people call it."""
         lowered = written.lower().strip()
         return self.names.get(lowered) or self.names.get(normalise(lowered))
 
     def shaped(self, text: str, number: int, in_table: bool) -> Line | None:
-        """A line of the table's shapes; None for another line."""
+        """Read a line of the table's shapes; None for another line."""
         claims: list[Claim] = []
         for row, pattern in self._lines:
             if row.get("has", "") not in text:
@@ -72,7 +86,7 @@ class Forms:
             behind = text.partition(row["has"])[2] if row.get("each") else text
             for found in pattern.finditer(behind) if row.get("each") else [pattern.fullmatch(text)]:
                 claims += self._shaped(row, found, number, in_table) if found is not None else ()
-        return Line(tuple(claims), table=not claims[0].loose) if claims else None
+        return understood(Line(tuple(claims)), self._matrix) if claims else None
 
     def _shaped(self, row: Mapping[str, Any], found: re.Match[str], number: int, in_table: bool) -> Iterator[Claim]:
         groups = found.groupdict()
@@ -99,44 +113,43 @@ class Forms:
             or not is_version(value)
         ):
             return
-        yield from self.version(name, value, number, loose and not in_table)
+        yield self._version(name, value, number, loose and not in_table)
         built = _BUILT_FOR.search(groups.get("build") or "") if name == "torch" else None
         if built is not None:
             yield Claim("torch.cuda", built[3] or f"{built[1]}.{built[2]}", number)
 
-    def version(self, package: str, value: str, number: int, loose: bool) -> Iterator[Claim]:
-        """A package's version. Of packages that are asked for first everybody writes half versions by hand."""
+    def _version(self, package: str, value: str, number: int, loose: bool) -> Claim:
+        """Claim a package's version. Of packages that are asked for first everybody writes half versions by hand."""
         partial = package in self.first and re.fullmatch(r"\d{1,3}\.\d{1,3}", value) is not None
-        yield Claim(f"pkg.{package}", value, number, loose, partial)
+        return Claim(f"pkg.{package}", value, number, loose, partial)
 
     def labelled(self, text: str, number: int) -> Line | None:
-        """A line with a label that is known; None for another line."""
+        """Read a line with a label that is known; None for another line."""
         found = _LABEL.match(text) or _DOTS.match(text)
         if found is None:
             return None
-        label = found[1].strip().strip("🤗").strip().lower()
-        rest = found[2].strip().lower() if found.lastindex == 3 else ""
-        said = str(found[found.lastindex or 1]).strip(" `*\"';；。\t")
-        rows = self._labels.get(f"{label} {rest}".strip()) or self._labels.get(re.sub(r"\s*\(.*", "", label))
+        label = re.sub(r"[`*🤗\"]", "", found[1]).strip().lower()
+        said = _HOW.sub("", found[2].strip(" `*\"';；。\t"))
+        rows = self._labels.get(label) or self._labels.get(re.sub(r"\s*\(.*", "", label))
         if rows is not None:
-            return self._of_label(rows, said, number)
-        words = re.sub(r"\s*\([^)]{0,40}\)", "", f"{label} {rest}".strip())
-        named = re.fullmatch(r"(.{1,40}?)(?:[\s'\"`.]{0,3}(?:version|版本号?|installed version)|\.__version__)", words)
-        package = self.package(named[1].strip(" '\"`")) if named else None
-        none = said.lower() in _NONE
-        package = package or (valid_name(named[1].strip(" '\"`")) if named and none else None)
-        if package is None or "s_version" in text:
-            return None
-        if none:
-            return Line((Claim(f"pkg.{package}", ABSENT, number),), table=True)
+            return understood(self._of_label(rows, said, number), self._matrix)
+        words = re.sub(r"\s*\([^)]{0,40}\)", "", label)
+        named = re.sub(r"(?:[\s'.]{1,3}(?:installed )?version|\s?版本号?|\.__version__)\Z", "", words)
+        package = self.package(named.strip(" '"))
+        if said.lower() in _NONE and named != words:
+            package = package or valid_name(named.strip(" '"))
+            return Line((Claim(f"pkg.{package}", ABSENT, number),)) if package else None
         value = _VALUE.match(said) or _VALUE.match(said.lower().removeprefix(f"{package}-"))
+        if package is None or (value is None and named == words):
+            return None
         if value is None or not is_version(value[1]):
             return Line(unread="" if said.lower() in _UNSAID else f"pkg.{package}")
-        return Line(tuple(self.version(package, value[1], number, False)), table=True)
+        return Line((self._version(package, value[1], number, loose=named == words),))
 
     def _of_label(self, rows: Sequence[tuple[Mapping[str, Any], re.Pattern[str]]], said: str, number: int) -> Line:
-        if said.lower() in rows[0][0].get("absent", ()):
-            return Line((Claim(rows[0][0]["fact"], ABSENT, number),), table=True)
+        first = rows[0][0]
+        if said.lower() in first.get("absent", ()):
+            return Line((Claim(first["fact"], ABSENT, number),))
         if said.lower() in _UNSAID:
             return Line()
         claims = []
@@ -146,8 +159,29 @@ class Forms:
                 spec = self.registry.find(row["fact"])
                 value: Value = float(found["value"]) if spec is not None and spec.type == "number" else found["value"]
                 claims.append(Claim(row["fact"], value, number))
-        return (
-            Line(tuple(claims), table=True)
-            if claims
-            else Line(unread="" if rows[0][0].get("quiet") else rows[0][0]["fact"])
-        )
+        return Line(tuple(claims), "" if claims or first.get("quiet") else first["fact"])
+
+    def sentence(self, text: str, number: int) -> Line | None:
+        """Read packages with their versions (``I use torch 2.4.1 and peft 0.14.0``); None for a line without any."""
+        pairs = list(self._pair.finditer(text)) if len(text) <= _LONGEST else []
+        if not pairs:
+            return None
+        left = self._beside.sub(" ", self._pair.sub(" ", text))
+        claims = [claim for pair in pairs for claim in self._of_pair(pair[1].lower(), pair[2], number)]
+        if re.search(r"[\w<>?%$#@\\&]", left) or self.doubtful(text) or not claims:
+            return Line(unread=f"pkg.{package}" if (package := self.package(pairs[0][1])) else "python.version")
+        return Line(tuple(claims))
+
+    def _of_pair(self, name: str, value: str, number: int) -> Iterator[Claim]:
+        if name in ("python", "py"):
+            value = value.partition("+")[0]
+            if value.startswith(("3.", "2.7")):
+                yield Claim("python.version" if value.count(".") == 2 else "python.minor", value, number, loose=True)
+        elif (package := self.package(name)) is not None and is_version(value):
+            yield self._version(package, value, number, loose=True)
+
+
+def _any_of(words: Iterable[str], latin: bool | None = None) -> str:
+    """Return a pattern for any of the words, the longest first; ``latin``: of those in this script or not."""
+    chosen = (word for word in words if latin is None or word.isascii() is latin)
+    return "|".join(re.escape(word) for word in sorted(chosen, key=len, reverse=True))

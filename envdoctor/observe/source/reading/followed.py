@@ -10,20 +10,15 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from struct import Struct
+from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.sandbox.two import Ahead, by_two, processors
 from envdoctor.source.importing import Importing, OutOfBudget
 from envdoctor.source.inheriting import Inheriting
-from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.offers import absolute
+from envdoctor.source.library import Library
 from envdoctor.source.world import UNKNOWN, Stop, World
 from envdoctor.text.files import Files, Looks
-from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -33,15 +28,6 @@ _RECURSION = 6000
 #: How often what stops imports is taken as mended, to find what would stop them then.
 _MOST_ROUNDS = 4
 _LONGEST = 300
-#: What most others take from.
-_FIRST = ("torch", "transformers")
-_MARK = Struct("<qq")
-#: What stands in a module for tools that check types, and imports.
-_FOR_TYPES = re.compile(rb"^if (?:\w+\.)?TYPE_CHECKING:[^\n]*\n(?:[ ]+[^\n]*\n|\n){0,20000}", re.MULTILINE)
-_IMPORTS = re.compile(
-    rb"^[ ]*(?:import[ ]+([\w.]+)|from[ ]+(\.*)(\w[\w.]*)?[ ]+import[ ]+(?:\(([\w\s,]*)|([\w ,]*)))", re.MULTILINE
-)
-
 #: A statement, its module, the name in it or None, and whether that is a class to be compared with its base classes.
 Entry = tuple[str, str, str | None, bool]
 Found = tuple[list[Stop], list[Stop]]
@@ -52,13 +38,13 @@ def main() -> None:
     sys.setrecursionlimit(_RECURSION)
     gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
     asked = json.loads(sys.stdin.buffer.read())
-    sys.stdout.write(json.dumps(answer(asked, divided=processors() > 1), separators=(",", ":")))
+    sys.stdout.write(json.dumps(answer(asked), separators=(",", ":")))
     sys.stdout.flush()
     os._exit(0)  # taking the names and trees of thousands of modules down one by one takes a tenth of the time
 
 
-def answer(asked: Mapping[str, Any], *, divided: bool = False) -> dict[str, Any]:
-    """What the parent is told. ``divided``: by a copy of this process beside it."""
+def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
@@ -80,10 +66,7 @@ def answer(asked: Mapping[str, Any], *, divided: bool = False) -> dict[str, Any]
         return stops, list(of_class)
 
     for again in range(_MOST_ROUNDS):
-        if divided and not again:
-            results = _divided(entries, lambda entry: follow(entry, 0), following, looks)
-        else:
-            results = [follow(entry, again) for entry in entries]
+        results = [follow(entry, again) for entry in entries]
         found: dict[Stop, list[str]] = {}
         failing = []
         for entry, result in zip(entries, results, strict=True):
@@ -110,77 +93,6 @@ def answer(asked: Mapping[str, Any], *, divided: bool = False) -> dict[str, Any]
         "files": looks.files,
         "folders": looks.folders,
     }
-
-
-def _divided(
-    entries: Sequence[Entry], follow: Callable[[Entry], Found | None], following: Importing, looks: Looks
-) -> list[Found | None]:
-    """What ``follow`` says of each: first of the packages that most others take from, whose files are read meanwhile by
-    a copy of this process, then by two, package by package, of the others."""
-    library, modules = following.library, [*_FIRST, *(module for _, module, _, _ in entries)]
-    packages: dict[str, list[int]] = {}
-    for number, (_, module, _, _) in enumerate(entries):
-        packages.setdefault(module.partition(".")[0], []).append(number)
-    first = [number for top in _FIRST for number in packages.pop(top, ())]
-    ahead = Ahead(lambda: _short_sources(library, following.world, modules, looks))
-    library.ahead = lambda path: _noted(path, ahead.take(path), looks)
-    results = {number: follow(entries[number]) for number in first}
-    ahead.end()
-    groups = list(packages.values())
-    done, seen = by_two(
-        len(groups),
-        lambda group: [(number, follow(entries[number])) for number in groups[group]],
-        lambda: (looks.files, looks.folders),
-    )
-    for number, result in (one for group in done.values() for one in group):
-        results[number] = result and ([_stop(stop) for stop in result[0]], [_stop(stop) for stop in result[1]])
-    if seen is not None:
-        add(looks, *seen)
-    return [results[number] for number in range(len(entries))]
-
-
-def _short_sources(library: Library, world: World, modules: Iterable[str], looks: Looks) -> Iterator[tuple[str, bytes]]:
-    """The modules that these import, about in the order in which they do, each behind the mark of its file."""
-    seen: set[str] = set()
-    waiting = list(modules)[::-1]
-    while waiting:
-        module = waiting.pop()
-        parent = module.rpartition(".")[0]
-        if module in seen or not world.followed(module.partition(".")[0]):
-            continue
-        if parent and parent not in seen:
-            waiting += (module, parent)
-            continue
-        seen.add(module)
-        found = library.find(module)
-        if found is None or found.kind != "source":
-            continue
-        try:
-            short = library.short(found.path)
-        except Unreadable:
-            continue
-        yield found.path, _MARK.pack(*looks.files[found.path]) + short
-        taken = []
-        for name, dots, rest, *names in _IMPORTS.findall(_FOR_TYPES.sub(b"", short)):
-            base = absolute((rest or name).decode() or None, len(dots), module, bool(found.paths))
-            taken.append(base)
-            if any(names) and (package := library.find(base)) is not None and package.paths:
-                taken += (f"{base}.{one}" for one in b"".join(names).decode().replace(",", " ").split())
-        waiting += taken[::-1]
-
-
-def _noted(path: str, made: bytes | None, looks: Looks) -> bytes | None:
-    """A source that was made ahead, whose file counts as looked at then."""
-    if made is None:
-        return None
-    looks.files.setdefault(path, _MARK.unpack_from(made))
-    return made[_MARK.size :]
-
-
-def _stop(told: Sequence[Any]) -> Stop:
-    """A stop that may have come as JSON."""
-    stop = Stop._make(told)
-    return stop._replace(parameters=tuple(stop.parameters))
 
 
 def _world(asked: Mapping[str, Any]) -> World:

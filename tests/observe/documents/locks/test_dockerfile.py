@@ -8,8 +8,8 @@ import os
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts.values import NOT_GIVEN, Unknown
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.facts import NOT_GIVEN, Unknown
+from envdoctor.observe import LockError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts.values import ABSENT, NOT_GIVEN
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.facts import ABSENT, NOT_GIVEN
+from envdoctor.observe import LockError
 
 WHEEL = (
     "https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/"

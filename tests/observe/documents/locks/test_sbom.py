@@ -7,8 +7,8 @@ import json
 import pytest
 from locking import LOCKS, opened
 
-from envdoctor.facts.values import ABSENT
-from envdoctor.observe.documents.locks.lock import LockError
+from envdoctor.facts import ABSENT
+from envdoctor.observe import LockError
 
 CYCLONEDX = {"bomFormat": "CycloneDX", "specVersion": "1.6"}
 
