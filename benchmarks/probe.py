@@ -16,8 +16,8 @@ import platform
 import sys
 import time
 
-from envdoctor.app import Sources
-from envdoctor.app.probe import Request, probe
+from envdoctor.app import Request, Sources
+from envdoctor.app.probe import probe
 
 BARS = {"quick": (30.0, 1000.0), "full": (600.0, float("inf"))}
 

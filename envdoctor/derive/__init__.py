@@ -8,6 +8,6 @@ never judges.
 
 from __future__ import annotations
 
-from envdoctor.derive.running import Derived, derive, with_facts
+from envdoctor.derive.running import Derived, derivations, derive, with_facts
 
-__all__ = ["Derived", "derive", "with_facts"]
+__all__ = ["Derived", "derivations", "derive", "with_facts"]

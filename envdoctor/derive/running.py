@@ -13,7 +13,7 @@ from envdoctor.facts.values import Fact, Range, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Derived", "derive", "with_facts"]
+__all__ = ["Derived", "derivations", "derive", "with_facts"]
 
 
 class Derived(NamedTuple):
@@ -53,7 +53,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     """
     _spread(facts, matrix)
     memory = Memory(facts, home if matrix.compiled else None)
-    for name in memory.names or [module.__name__ for module in _derivations()]:
+    for name in memory.names or [module.__name__ for module in derivations()]:
         outputs = memory.outputs(name)
         if outputs is None:
             asked: dict[str, None] = {}
@@ -97,7 +97,8 @@ def _computed(name: str, facts: FactSet, matrix: Matrix, asked: dict[str, None])
 
 
 @lru_cache(maxsize=1)
-def _derivations() -> tuple[Derivation, ...]:
+def derivations() -> tuple[Derivation, ...]:
+    """Return the derivations, each behind those whose outputs it reads."""
     # pkgutil would do the same and costs 3 ms to import.
     names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [

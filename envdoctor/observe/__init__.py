@@ -13,6 +13,7 @@ __all__, __getattr__ = door(
         "documents.locks.lock": "LockError",
         "documents.reports.report_file": "report_facts",
         "errors": "ObservationError",
+        "gather": "observers",
         "locate.caller": "Running",
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
         "machine.driver": "observe",

@@ -21,7 +21,7 @@ from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent
 
-__all__ = ["gather", "gather_kept"]
+__all__ = ["gather", "gather_kept", "observers"]
 
 
 class Observer(Protocol):
@@ -37,7 +37,7 @@ def gather(request: Request, rooms: Iterable[str]) -> FactSet:
     """The request's facts and those that the observers of the rooms give. Raises :class:`ObservationError`."""
     facts = request.facts.copy()
     request = request._replace(facts=facts)
-    for observer in _ordered([one for room in rooms for one in _observers(room)]):
+    for observer in _ordered([one for room in rooms for one in observers(room)]):
         facts.update(_guarded(observer, request))
     return facts
 
@@ -49,7 +49,7 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
     kept = KeptFacts(request, rooms)
     known = kept.get()
     facts.update(known.kept.facts.values() if known.kept else ())
-    looking = _ordered([one for room in rooms for one in _observers(room, known.observers)])
+    looking = _ordered([one for room in rooms for one in observers(room, known.observers)])
     for observer in looking:
         if not getattr(observer, "KEPT", False):
             facts.update(_guarded(observer, request))
@@ -80,7 +80,8 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
     return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
 
 
-def _observers(room: str, known: Container[str] = ()) -> list[Observer]:
+def observers(room: str, known: Container[str] = ()) -> list[Observer]:
+    """Return the observers of a room, without those whose facts are ``known``."""
     # pkgutil would do the same and costs 3 ms to import.
     folder = os.path.join(os.path.dirname(__file__), room)
     names = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and name != "__init__.py")

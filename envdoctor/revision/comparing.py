@@ -12,7 +12,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
 
-__all__ = ["Comparison", "change_facts", "compare_snapshots", "files_of"]
+__all__ = ["Comparison", "change_facts", "compare_snapshots", "comparers", "files_of"]
 
 
 class Comparison(NamedTuple):
@@ -61,7 +61,7 @@ def compare_snapshots(
     paths = sorted(old.files.keys() | new.files.keys())
     wanted, clock = set(areas), Clock()
     parts: list[tuple[str, Compared]] = []
-    for comparer in _comparers():
+    for comparer in comparers():
         if comparer.AREA in wanted:
             if progress is not None:
                 progress(f"comparing {comparer.AREA}")
@@ -71,8 +71,8 @@ def compare_snapshots(
 
 
 @lru_cache(maxsize=1)
-def _comparers() -> tuple[Comparer, ...]:
-    """The modules that stand in a folder of this room, in the order of their areas."""
+def comparers() -> tuple[Comparer, ...]:
+    """Return the comparers, modules that stand in a folder of this room, in the order of their areas."""
     here = os.path.dirname(__file__)
     names = [
         f"{room}.{name.removesuffix('.py')}"
@@ -90,7 +90,7 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
     wants = getattr(comparer, "wants", None)
     if wants is not None:
         return tuple(path for path in paths if wants(path))
-    others = [other.wants for other in _comparers() if other.AREA != comparer.AREA]
+    others = [other.wants for other in comparers() if other.AREA != comparer.AREA]
     return tuple(path for path in paths if not any(wants(path) for wants in others))
 
 

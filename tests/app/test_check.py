@@ -6,9 +6,8 @@ from datetime import date
 
 import pytest
 
+from envdoctor import check, explain
 from envdoctor.app import Sources, UsageProblem, collect_facts
-from envdoctor.app.check import check
-from envdoctor.app.explain import explain
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.judge import Ignore, Policy
 from envdoctor.knowledge import load_matrix

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor import check
 from envdoctor.app import Sources, collect_facts
-from envdoctor.app.check import check
 from envdoctor.facts import Records
 from envdoctor.judge import Ignore, Policy
 from envdoctor.knowledge import load_matrix

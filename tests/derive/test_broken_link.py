@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from observing import shipped
+from rooms import derivation
 
-from envdoctor.derive.broken_link import compute
 from envdoctor.facts import ABSENT, Records, Value
+
+compute = derivation("broken_link").compute
 
 
 def broken(*links: dict[str, Any], conflicts: tuple[dict[str, Value], ...] = ()) -> list[dict[str, Value]]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rooms import derivation
 
-from envdoctor.derive import compute, derive
+from envdoctor.derive import derive
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, parse_value
 from envdoctor.facts.change import change
 from envdoctor.knowledge import Matrix, load_source
 
+compute = derivation("broken_use").compute
 ROOT = Path(__file__).resolve().parents[2]
 SPADE = """envdoctor-ledger	1
 package	spade

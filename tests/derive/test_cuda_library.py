@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from rooms import derivation
 
-from envdoctor.derive.cuda_library import compute
 from envdoctor.facts import ABSENT, Records, Unknown
+
+compute = derivation("cuda_library").compute
 
 
 def derived(matrix, *items):

@@ -9,8 +9,7 @@ import known
 import pytest
 from observing import shipped
 
-from envdoctor.derive import derive
-from envdoctor.derive.running import _derivations
+from envdoctor.derive import derivations, derive
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
 from envdoctor.knowledge import load_source
 
@@ -274,8 +273,8 @@ def test_deriving_twice_changes_nothing(derived, small):
 
 def test_every_derivation_names_registered_facts_and_runs_after_its_inputs(small):
     done: set[str] = set()
-    produced = {key for module in _derivations() for key in module.OUTPUTS}
-    for module in _derivations():
+    produced = {key for module in derivations() for key in module.OUTPUTS}
+    for module in derivations():
         for key in (*module.INPUTS, *module.OUTPUTS):
             assert key == "pkg.*" or small.registry.find(key) is not None, key
         assert {key for key in module.INPUTS if key in produced and key not in module.OUTPUTS} <= done

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from known import keyed
+from rooms import derivation
 
-from envdoctor.derive.extension_fits import compute
 from envdoctor.facts import ABSENT, Records, Unknown, Value
+
+compute = derivation("extension_fits").compute
 
 
 def fits(item: Mapping[str, Value], **facts: Value) -> Mapping[str, Any]:

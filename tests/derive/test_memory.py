@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 from observing import shipped
+from rooms import derivation
 
-from envdoctor.derive import conflict, python_minor, running
+from envdoctor.derive import running
 from envdoctor.facts import Fact, FactSet, Kept, Records
+
+conflict = derivation("conflict")
+python_minor = derivation("python_minor")
 
 ENTRY = "12345678env.json"
 DISTS: tuple[dict[str, Any], ...] = tuple(

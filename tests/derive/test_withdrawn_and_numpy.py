@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 from observing import shipped
+from rooms import derivation
 
-from envdoctor.derive import numpy_binary, withdrawn
 from envdoctor.facts import ABSENT, Records, Unknown
+
+numpy_binary = derivation("numpy_binary")
+withdrawn = derivation("withdrawn")
 
 
 def rows(table: str, kind: str) -> list[Mapping[str, str]]:

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import ask, choose
+from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
-from envdoctor.observe.packages import package_damage
-from envdoctor.observe.source import link
 from envdoctor.text import Files, looks
+
+package_damage = observer("package_damage")
+link = observer("link")
 
 ROOMS = ("packages", "source")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from planted import INSIDE, jobs, seen
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.knowledge import load_matrix
 from envdoctor.probe import Outcome, judge
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from elf_writer import shared_object
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.hub import open_folder
 from envdoctor.report import terminal_report
 from envdoctor.text import Budget

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
+from envdoctor import check, diff_revision
 from envdoctor.app import Request, Sources
-from envdoctor.app.check import check
-from envdoctor.app.diff_revision import diff_revision
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
 from envdoctor.report import Notice, Report, formats
 from envdoctor.report.json_report import render

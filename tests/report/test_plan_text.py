@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.report import Report, json_report, terminal_report
 
 #: What these packages cannot be imported without.

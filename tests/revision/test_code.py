@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from rooms import comparer
 
 from envdoctor.hub import Unread
 from envdoctor.revision import Change, Compared
-from envdoctor.revision.code import remote_code
+
+remote_code = comparer("remote_code")
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "code"
 FUNCTION = '''

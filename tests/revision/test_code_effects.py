@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from rooms import comparer
 
 from envdoctor.revision import Change
-from envdoctor.revision.code import remote_code
+
+remote_code = comparer("remote_code")
 
 
 @pytest.fixture

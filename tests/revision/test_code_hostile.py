@@ -12,11 +12,13 @@ import pytest
 from comparing import outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rooms import comparer
 
 from envdoctor.hub import Unread
 from envdoctor.revision import Compared, FileCode, Source, parse
-from envdoctor.revision.code import remote_code
 from envdoctor.revision.code.parts.tree import TooLarge, read_code
+
+remote_code = comparer("remote_code")
 
 PLAIN = b"x = 1\n"
 

@@ -9,10 +9,12 @@ import pytest
 from comparing import outcome
 from hypothesis import given
 from hypothesis import strategies as st
+from rooms import comparer
 
 from envdoctor.revision import Change, Compared, flatten
 from envdoctor.revision.json_files import parse_json
-from envdoctor.revision.settings import config
+
+config = comparer("config")
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 

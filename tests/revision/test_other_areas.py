@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from rooms import comparer
 
 from envdoctor.revision import Change, Compared, files_of
-from envdoctor.revision.code import remote_code
-from envdoctor.revision.files import licence, other_files
-from envdoctor.revision.settings import config, generation, preprocessor
-from envdoctor.revision.template import chat_template
-from envdoctor.revision.tokenizer import tokenizer_files
-from envdoctor.revision.weights import tensors
+
+remote_code = comparer("remote_code")
+licence = comparer("licence")
+other_files = comparer("other_files")
+config = comparer("config")
+generation = comparer("generation")
+preprocessor = comparer("preprocessor")
+chat_template = comparer("chat_template")
+tokenizer_files = comparer("tokenizer_files")
+tensors = comparer("tensors")
 
 
 def kinds(compared: Compared) -> list[tuple[str, str]]:

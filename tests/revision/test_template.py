@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from rooms import comparer
 
 from envdoctor.revision import Change, Compared
-from envdoctor.revision.template import chat_template
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import render
+
+chat_template = comparer("chat_template")
 
 # Our own texts, of the shape of the change that chatglm3-6b saw: a blank after the role's tag, then none.
 PLAIN = (

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from rooms import comparer
 
 from envdoctor.revision import Change, Compared
-from envdoctor.revision.tokenizer import tokenizer_files
+
+tokenizer_files = comparer("tokenizer_files")
 
 CONFIG = "tokenizer_config.json"
 FILE = "tokenizer.json"

@@ -8,12 +8,14 @@ import resource
 import pytest
 from comparing import outcome
 from header_true import Repository, Tensors, index, model
+from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts import Unknown
 from envdoctor.hub import TOO_LONG, Clock
 from envdoctor.revision import Change, Compared
-from envdoctor.revision.weights import tensors
+
+tensors = comparer("tensors")
 
 SMALL: dict[str, Tensors] = {
     "model-00001-of-00002.safetensors": {

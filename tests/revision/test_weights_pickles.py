@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from comparing import outcome
 from header_true import Repository, Tensors
+from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.hub import COMPUTED_NAME
-from envdoctor.revision.weights import pickles
-from envdoctor.revision.weights.pickles import NOT_LISTED, RUNS_CODE, Globals
+
+pickles = comparer("pickles")
+NOT_LISTED = comparer("pickles").NOT_LISTED
+RUNS_CODE = comparer("pickles").RUNS_CODE
+Globals = comparer("pickles").Globals
 
 TENSORS: Tensors = {"model.embed_tokens.weight": ("F16", (8, 4))}
 SAFE = zip_checkpoint(state_pickle(TENSORS))

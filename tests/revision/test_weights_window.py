@@ -7,11 +7,13 @@ import json
 import pytest
 from comparing import outcome
 from header_true import Repository
+from rooms import comparer, derivation
 
-from envdoctor.derive.transformers_fits import compute
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.revision.code import transformers_window
 from envdoctor.versions import contains, intersect, parse_ranges, release_of, spell_ranges
+
+compute = derivation("transformers_fits").compute
+transformers_window = comparer("transformers_window")
 
 PLAIN = "class Model:\n    pass\n"
 

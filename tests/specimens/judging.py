@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from environments import Built
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.judge import Policy
 from envdoctor.knowledge import Matrix
 from envdoctor.report import Report

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.judge import Policy
 from envdoctor.knowledge import Matrix, load_matrix
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from envdoctor.facts import Unknown
 from envdoctor.knowledge import Matrix, Released
-from envdoctor.versions import contains, parse_ranges
-from envdoctor.versions.pep440 import release_of
+from envdoctor.versions import contains, parse_ranges, release_of
 
 
 def offered(released: Released, place: str, version: str) -> bool | Unknown:

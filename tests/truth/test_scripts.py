@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envdoctor.derive import compute
 from envdoctor.facts import Fact, FactSet, Records
 from envdoctor.knowledge import Matrix, Released, load_toml
 from envdoctor.observe import read_facts_file

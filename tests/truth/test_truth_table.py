@@ -16,8 +16,8 @@ import pytest
 from known import derived, given
 from observing import shipped
 
+from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.app.check import check
 from envdoctor.judge import Policy, judge
 from envdoctor.knowledge import load_toml
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from observing import choose, observe, one
+from rooms import observer
 
 from envdoctor.facts import Records, Value
 from envdoctor.knowledge import load_toml
-from envdoctor.observe.binaries import extension
+
+extension = observer("extension")
 
 ROOT = Path(__file__).resolve().parents[3]
 ELF = ROOT / "fixtures" / "elf"

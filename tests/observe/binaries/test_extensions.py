@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from observing import choose, observe, one
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries import extension
 from envdoctor.observe.binaries.reading.extension_reading import read_package
 from envdoctor.text import Files
+
+extension = observer("extension")
 
 Install = Callable[..., None]
 Read = Callable[[], Records]

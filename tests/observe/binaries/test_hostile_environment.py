@@ -16,10 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import choose, observe, one
 from rewriting import rewrite
+from rooms import observer
 
 from envdoctor.facts import Records, Unknown, Value
 from envdoctor.observe import EnvironmentUnreadable
-from envdoctor.observe.binaries import extension, libstdcxx
+
+extension = observer("extension")
+libstdcxx = observer("libstdcxx")
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 METADATA = b"""Metadata-Version: 2.4

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from elf_writer import write_shared_object
 from observing import one
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import Layout
-from envdoctor.observe.binaries import library_shadow
 from envdoctor.text import Files
+
+library_shadow = observer("library_shadow")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import one
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import Layout
-from envdoctor.observe.binaries import libstdcxx
 from envdoctor.observe.binaries.reading.libstdcxx import find_libstdcxx
 from envdoctor.observe.binaries.reading.loader import cached_library
 from envdoctor.text import Files
+
+libstdcxx = observer("libstdcxx")
 
 ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 NEW, OLD = ELF / "libstdc++.so.6", ELF / "old-libstdc++.so.6"  # 3.4.28 and 3.4.21

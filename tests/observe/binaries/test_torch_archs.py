@@ -9,11 +9,13 @@ from elf_writer import section_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import ask
+from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.observe import Layout
-from envdoctor.observe.binaries import torch_archs
 from envdoctor.text import Files
+
+torch_archs = observer("torch_archs")
 
 GPU = Records(({"cc": "9.0"},))
 LIST = b"sm_75 sm_80 sm_90a compute_90"

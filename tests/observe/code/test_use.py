@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rooms import observer
 
 from envdoctor.facts import Records, Value
 from envdoctor.knowledge import Matrix
 from envdoctor.observe import ObservationError, Request
-from envdoctor.observe.code.use import observe
+
+observe = observer("use").observe
 
 
 @pytest.fixture

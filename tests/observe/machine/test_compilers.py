@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown, Value
 from envdoctor.observe import Request
-from envdoctor.observe.machine import compilers
+
+compilers = observer("compilers")
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compilers are looked for on Linux only")
 

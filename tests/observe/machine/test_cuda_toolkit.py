@@ -9,9 +9,11 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe.machine import cuda_toolkit
+
+cuda_toolkit = observer("cuda_toolkit")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nvcc is a shell script here")
 

@@ -6,10 +6,13 @@ import os
 import sys
 
 import pytest
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import Request, platform_name
-from envdoctor.observe.machine import limits, system
+
+limits = observer("limits")
+system = observer("system")
 
 
 def everything(environ):

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from observing import shipped
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
 from envdoctor.observe import Request
-from envdoctor.observe.machine import variables
 from envdoctor.text import public_facts
+
+variables = observer("variables")
 
 NAMES = shipped().registry.names("env")
 

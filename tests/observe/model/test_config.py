@@ -8,10 +8,12 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import ObservationError
-from envdoctor.observe.model import config
+
+config = observer("config")
 
 GLM4_9B_CHAT = {
     "_name_or_path": "THUDM/glm4-9b-chat",

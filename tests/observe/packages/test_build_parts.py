@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from observing import ask
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, Value
 from envdoctor.observe import Layout
-from envdoctor.observe.packages import build_parts
 from envdoctor.text import Files
+
+build_parts = observer("build_parts")
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compiling is looked at on Linux only")
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from observing import choose, observe, one
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.packages import import_shadow
+
+import_shadow = observer("import_shadow")
 
 TABLE = {"module": [{"module": "datasets", "name": "datasets"}, {"module": "sklearn", "name": "scikit-learn"}]}
 

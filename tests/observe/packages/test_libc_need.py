@@ -8,9 +8,11 @@ import pytest
 from elf_writer import shared_object
 from known import judged
 from observing import choose, observe, one, shipped
+from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.observe.packages import libc_need
+
+libc_need = observer("libc_need")
 
 FILE = "pyarrow/lib.cpython-311-x86_64-linux-gnu.so"
 

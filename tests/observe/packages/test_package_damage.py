@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from observing import choose, observe, one
+from rooms import observer
 
 from envdoctor.facts import Records
-from envdoctor.observe.packages import package_damage
+
+package_damage = observer("package_damage")
 
 EXTENSION = "tokenizers/tokenizers.abi3.so"
 ELF = b"\x7fELF"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe.packages.reading.version_files import _assignments
-from envdoctor.observe.packages.torch_build import KEYS, _listed_libraries
+
+KEYS = observer("torch_build").KEYS
+_listed_libraries = observer("torch_build")._listed_libraries
 
 VERSION = """from typing import Optional
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from observing import choose
+from rooms import observer
 
 from envdoctor.facts import ABSENT, FactSet, Records
 from envdoctor.knowledge import load_matrix
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
-from envdoctor.observe.source import link
+
+link = observer("link")
 
 
 def write(site: Path, name: str, version: str, **files: str) -> None:
