@@ -71,20 +71,27 @@ def found(result):
 
 def test_version(run):
     result = run("--version")
-    assert (result.code, result.out.strip()) == (0, f"envdoctor, version {__version__}")
+    assert (result.code, __version__ in result.out, result.err) == (0, True, "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("check", "--help"), ("matrix", "-h")])
-def test_help_is_an_answer(run, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("--help",), "The environment compatibility doctor for LLM fine-tuning."),
+        (("-h",), "The environment compatibility doctor for LLM fine-tuning."),
+        (("check", "--help"), "Judge the installed environment for a model, a recipe and your own code."),
+        (("matrix", "-h"), "The rules and tables: list them, run their tests, lint them."),
+    ],
+)
+def test_help_is_an_answer(run, arguments, first):
     result = run(*arguments)
-    assert result.code == 0 and result.out.startswith("Usage: ") and result.err == ""
+    assert (result.code, result.out.splitlines()[2].strip(), result.err) == (0, first, "")
 
 
 @pytest.mark.parametrize("arguments", [(), ("matrix",)])
 def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
     result = run(*arguments)
-    text = result.out + result.err
-    assert text.startswith("Usage: ") and "\nCommands:\n" in text and "Traceback" not in text
+    assert result.out + result.err == run(*arguments, "--help").out
 
 
 @pytest.mark.parametrize(
