@@ -9,14 +9,14 @@ that says why.
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from envdoctor.knowledge import compile_matrix, load_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "tests" / "house" / "budget.toml"
@@ -39,13 +39,69 @@ def measured() -> dict[str, dict[str, int]]:
     rows["rules"] = _files(matrices.glob("rules/**/*.toml"))
     rows["tables"] = _files((*matrices.glob("*.toml"), *matrices.glob("tables/*.toml")))
     rows["tests import"] = {"modules": len(imported_by_tests())}
+    rows["check imports"] = {"modules": imported_by_a_check()}
     return rows
 
 
 def budget() -> dict[str, dict[str, int]]:
     """Return the numbers that may not be exceeded."""
-    rows: dict[str, dict[str, int]] = tomllib.loads(BUDGET.read_text(encoding="utf-8"))["budget"]
+    rows: dict[str, dict[str, int]] = load_toml(BUDGET)["budget"]
     return rows
+
+
+def raised() -> dict[str, str]:
+    """Return why numbers were raised, by ``"row: column"``."""
+    reasons: dict[str, str] = load_toml(BUDGET).get("raised", {})
+    return reasons
+
+
+def imported_by_a_check() -> int:
+    """Return how many modules of envdoctor a ``check`` of a folder with two packages imports when its cache is filled,
+    with the matrix as a wheel carries it."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom envdoctor.cli.main import main\n"
+        "from envdoctor.knowledge import matrix\nmatrix._COMPILED = Path(sys.argv[1]) / 'matrix'\n"
+        "main(['check', '--path', sys.argv[1], '--no-config', '--no-gpu'])\n"
+        "print('modules', sum(name.partition('.')[0] == 'envdoctor' for name in sys.modules))"
+    )
+    with TemporaryDirectory() as folder:
+        for name, version in (("torch", "2.5.1"), ("transformers", "4.48.3")):
+            info = Path(folder) / f"{name}-{version}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        compile_matrix(ROOT / "matrices", Path(folder) / "matrix")
+        command = [sys.executable, "-c", code, folder]
+        environ = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache", "ENVDOCTOR_LANG": "en"}
+        for _ in range(2):
+            done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    return int(done.stdout.rpartition("modules ")[2])
+
+
+def doors() -> dict[str, dict[str, str]]:
+    """Return the names in the door of each room, with their modules."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((ROOT / "envdoctor").glob("*/__init__.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "door":
+                room, names = f"envdoctor.{path.parent.name}", ast.literal_eval(node.args[1])
+                found[room] = {name: f"{room}.{module}" for module, told in names.items() for name in told.split()}
+    return found
+
+
+def users() -> dict[str, set[str]]:
+    """Return the files of tests, and the other rooms, that use each name of a door (``envdoctor.facts.Fact``)."""
+    found: dict[str, set[str]] = {}
+    homes = {(module, name): f"{room}.{name}" for room, names in doors().items() for name, module in names.items()}
+    for path in (*(ROOT / "envdoctor").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        user = ".".join(parts[:2]) if parts[0] == "envdoctor" else "/".join(parts)
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    name = homes.get((node.module, alias.name), f"{node.module}.{alias.name}")
+                    if not name.startswith(f"{user}."):
+                        found.setdefault(name, set()).add(user)
+    return found
 
 
 def imported_by_tests() -> set[str]:

@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
         ("ruff format", [python, "-m", "ruff", "format", "--check", "--quiet", *CODE]),
         ("mypy", [python, "-m", "mypy"]),
         ("matrix lint", [python, "-m", "envdoctor", "matrix", "lint"]),
+        ("budget", [python, "tools/budget.py"]),
     ]
     tests = [python, "-m", "pytest", *IN_PARALLEL, *(["-m", "not gpu"] if slow else []), *rest]
     return _together(lint) or _together([("pytest", tests)])

@@ -1,0 +1,31 @@
+"""The house keeps its budget, and every name in a door is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import budget
+import pytest
+
+MEASURED = budget.measured()
+
+
+@pytest.mark.parametrize("row", MEASURED)
+def test_no_number_is_above_its_budget(row):
+    limits = budget.budget().get(row, {})
+    above = {column: number for column, number in MEASURED[row].items() if number > limits.get(column, 0)}
+    assert above == {}, f"{limits}: make it smaller, or raise it in budget.toml with a line in [raised] that says why"
+
+
+def test_what_was_raised_says_why():
+    assert all(":" in key and len(why.split()) > 3 for key, why in budget.raised().items())
+
+
+@pytest.mark.parametrize("room", budget.doors())
+def test_no_name_is_in_a_door_for_one_test_alone(room):
+    used = budget.users()
+    for name, module in budget.doors()[room].items():
+        thing = getattr(import_module(module), name)
+        told = isinstance(thing, type)  # what a door's function raises or returns
+        users = used.get(f"{room}.{name}", set())
+        assert told or len(users) > 1 or any(user.startswith(("envdoctor.", "tests/support/")) for user in users), name
