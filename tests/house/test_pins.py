@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import tomli
 from packaging.requirements import Requirement
-
-from envdoctor.knowledge.toml_files import load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_each_requirement_of_the_tests_has_a_pin_that_meets_it():
-    project = load_toml(ROOT / "pyproject.toml")
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     torch = (ROOT / "tests" / "torch-requirements.txt").read_text(encoding="utf-8")
     asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
     extras = project["project"]["optional-dependencies"]
