@@ -159,7 +159,7 @@ def test_standard_input_is_read_within_bounds(script):
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("explain",), "Missing argument"),
+        (("explain",), "give one of them"),
         (("explain", "torch-2-5-0-glm4-batch-nan", "--error", "x"), "give one of them"),
         (("explain", "--error", "  "), "there is no text"),
         (("explain", "--log", "-", "--report", "-"), "--log - and --report -: standard input is read once"),

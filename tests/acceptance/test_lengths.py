@@ -91,7 +91,7 @@ def test_a_tokenizer_that_is_code_of_the_model_is_not_run(ask: Any, folder: Path
     [
         (["train.jsonl"], 2, "give --tokenizer DIR, or --model DIR that has one"),
         (["train.jsonl", "--tokenizer", "/nowhere"], 2, "--tokenizer /nowhere"),
-        (["no.jsonl", "--tokenizer", "model"], 3, "--data no.jsonl cannot be read: No such file or directory"),
+        (["no.jsonl", "--tokenizer", "model"], 3, "--data no.jsonl cannot be read: "),
         (["model", "--tokenizer", "model"], 3, "--data model cannot be read: it is a folder"),
         (["bad.jsonl", "--tokenizer", "model"], 3, "--data bad.jsonl: no row of it could be read; row 1 is not JSON"),
         (["bad.parquet", "--tokenizer", "model"], 3, "pyarrow"),  # is not installed, or cannot read it

@@ -105,7 +105,7 @@ def test_the_list_names_the_index_of_the_build_that_fits_driver_and_gpu(planned,
 def test_no_set_is_said_with_the_reason(planned):
     result = planned(*GLM3, *A100, "transformers==5.23.0", "--out", "new.txt")
     assert (result.code, result.out) == (1, "")
-    assert "transformers>=4.36.2,<4.49" in result.err and "unsatisfiable" in result.err
+    assert "uv, asked for " in result.err and "transformers>=4.36.2,<4.49" in result.err
     old = planned(*GLM3, *MACHINE, "--target-gpu", "RTX5090", "torch==2.5.1")
     assert old.code == 1 and "gpu-newer-than-torch-build" in old.err
 
@@ -113,7 +113,7 @@ def test_no_set_is_said_with_the_reason(planned):
 def test_a_package_without_a_wheel_leaves_it_open(planned, index):
     index.sdist("fire", "0.7.1", DAY, {})
     result = planned(*GLM3, *A100, "fire")
-    assert result.code == 3 and "fire has no usable wheels" in result.err.replace("fire==0.7.1", "fire")
+    assert result.code == 3 and "some package has no wheel, and nothing is built here" in result.err
 
 
 def test_an_environment_gets_the_least_change(planned, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -166,7 +165,8 @@ def torchrun(tmp_path: Path, torch_python: str, cache: Path):
     def start(before: str = "", wait: int = 300) -> tuple[int, Any]:
         launcher = [torch_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         asked = f"probe --all-ranks --only ranks --wait {wait} --no-config --format json"
-        script = f'{before} exec "$0" -m envdoctor {asked} --python "$1"'
+        script = f'({before} exec "$0" -m envdoctor {asked} --python "$1"); '
+        script += 'echo $? > "code.$RANK"; exit $(cat "code.$RANK")'
         done = subprocess.run(
             [*launcher, "--no-python", "sh", "-c", script, sys.executable, torch_python],
             cwd=tmp_path,
@@ -176,9 +176,7 @@ def torchrun(tmp_path: Path, torch_python: str, cache: Path):
             timeout=500,
             check=False,
         )
-        codes = re.findall(r"exitcode  : (\d+)", done.stderr)
-        assert codes or done.returncode == 0, done.stderr
-        return int(codes[-1]) if codes else 0, json.loads(done.stdout)
+        return int((tmp_path / "code.0").read_text()), json.loads(done.stdout)
 
     return start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -70,42 +71,49 @@ def found(result):
 
 def test_version(run):
     result = run("--version")
-    assert (result.code, result.out.strip()) == (0, f"envdoctor, version {__version__}")
+    assert (result.code, __version__ in result.out, result.err) == (0, True, "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("check", "--help"), ("matrix", "-h")])
-def test_help_is_an_answer(run, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("--help",), "The environment compatibility doctor for LLM fine-tuning."),
+        (("-h",), "The environment compatibility doctor for LLM fine-tuning."),
+        (("check", "--help"), "Judge the installed environment for a model, a recipe and your own code."),
+        (("matrix", "-h"), "The rules and tables: list them, run their tests, lint them."),
+    ],
+)
+def test_help_is_an_answer(run, arguments, first):
     result = run(*arguments)
-    assert result.code == 0 and result.out.startswith("Usage: ") and result.err == ""
+    assert (result.code, result.out.splitlines()[2].strip(), result.err) == (0, first, "")
 
 
 @pytest.mark.parametrize("arguments", [(), ("matrix",)])
 def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
     result = run(*arguments)
-    text = result.out + result.err
-    assert text.startswith("Usage: ") and "\nCommands:\n" in text and "Traceback" not in text
+    assert result.out + result.err == run(*arguments, "--help").out
 
 
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("chek",), "No such command 'chek'"),
-        (("check", "--fast"), "No such option"),
+        (("chek",), "chek"),
+        (("check", "--fast"), "--fast"),
         (("check", "--image", "train.tar"), "docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR"),
         (("check", "--ray"), "examples/ray_nodes.py"),
         (("check", "--statistics"), "--format concise"),
-        (("check", "--fail-on", "fatal"), "'fatal' is not one of"),
-        (("check", "--format", "yaml"), "'yaml' is not one of"),
-        (("check", "extra"), "unexpected extra argument"),
+        (("check", "--fail-on", "fatal"), "fatal"),
+        (("check", "--format", "yaml"), "yaml"),
+        (("check", "extra"), "extra"),
         (("check", "--output", "report.json"), "--output report.json: FORMAT=FILE is expected"),
         (("check", "--output", "yaml=x"), "FORMAT=FILE is expected"),
-        (("explain",), "Missing argument"),
+        (("explain",), "--error TEXT or --log FILE: give one of them"),
         (("explain", "no-such-rule-at-all"), "there is no rule no-such-rule-at-all"),
         (("matrix", "test", "no-such-rule"), "there is no rule no-such-rule"),
         (("ignore", "no-such-rule", "--reason", "x"), "there is no rule no-such-rule"),
-        (("ignore", "x-ours"), "Missing option '--reason'"),
+        (("ignore", "x-ours"), "--reason"),
         (("ignore", "x-ours", "--reason", " "), "--reason is empty"),
-        (("ignore", "x-ours", "--reason", "x", "--until", "soon"), "does not match the format"),
+        (("ignore", "x-ours", "--reason", "x", "--until", "soon"), "soon"),
         (("ignore", "x-ours", "--reason", "x", "--where", "T4"), "--where T4: key=value is expected"),
         (("check", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("check", "--matrix", "nowhere"), "--matrix nowhere: no such folder"),
@@ -259,7 +267,7 @@ def test_confidence_has_the_same_precedence(check, tmp_path):
 
 def test_a_wrong_variable_is_wrong_use(run, facts_file):
     result = run("check", "--facts", facts_file(BROKEN), env={"ENVDOCTOR_FAIL_ON": "fatal"})
-    assert "'fatal' is not one of" in sentence(result, 2)
+    assert "fatal" in sentence(result, 2)
 
 
 def test_an_empty_variable_says_nothing(check):
@@ -377,7 +385,7 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(shell, facts_file
 def test_a_full_disk_is_said_and_never_a_pass(shell, facts_file):
     done = shell(f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})} > /dev/full")
     assert done.returncode == 3
-    assert done.stderr == "envdoctor: standard output cannot be written: No space left on device\n"
+    assert done.stderr == f"envdoctor: standard output cannot be written: {os.strerror(errno.ENOSPC)}\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-"])

@@ -41,7 +41,7 @@ def test_one_id_in_two_folders_is_refused(home, write_rule):
 
 def test_unreadable_toml_stops_with_file_and_place(home, write_rule):
     write_rule(home / "rules" / "bad.toml", "schema = = 1\n")
-    with pytest.raises(MatrixError, match=r"bad\.toml: not TOML: .*line 1"):
+    with pytest.raises(MatrixError, match=r"bad\.toml: not TOML: .*\b1\b"):
         load_source(home, source="test")
 
 

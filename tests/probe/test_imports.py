@@ -54,23 +54,17 @@ def test_a_missing_name_is_told_with_its_place_and_the_others_work(run: Callable
     assert outcome.ending == "ok"
     found = items(outcome)
     assert found["from giver import here"]["outcome"] == "works"
-    assert found["import taker"] == {
-        "entry": "import taker",
-        "outcome": "fails",
-        "error": "ImportError: cannot import name 'nothing' from 'giver' (giver.py)",
-        "place": "taker:2",
-        "name": "giver.nothing",
-    }
+    item = dict(found["import taker"])
+    error = item.pop("error")
+    assert error.startswith("ImportError: ") and "nothing" in error and "(giver.py)" in error
+    assert item == {"entry": "import taker", "outcome": "fails", "place": "taker:2", "name": "giver.nothing"}
 
 
 def test_the_first_cause_is_told_and_not_what_was_made_of_it(run: Callable[..., Outcome]) -> None:
     lazy = "try:\n    import gone\nexcept ImportError as error:\n    raise RuntimeError('no lazy') from error\n"
     (item,) = items(run("import lazy", lazy=lazy)).values()
-    assert (item["error"], item["name"], item["place"]) == (
-        "ModuleNotFoundError: No module named 'gone'",
-        "gone",
-        "lazy:2",
-    )
+    assert item["error"].startswith("ModuleNotFoundError: ")
+    assert (item["name"], item["place"]) == ("gone", "lazy:2")
 
 
 def test_a_cause_that_python_itself_hides_is_told(run: Callable[..., Outcome]) -> None:
@@ -83,10 +77,9 @@ def test_a_cause_that_python_itself_hides_is_told(run: Callable[..., Outcome]) -
     found = items(outcome)
     (lost, _) = (seen["errors"] for seen in outcome.observations)
     assert [error["type"] for error in lost] == ["ImportError", "AttributeError"]
-    assert [item["error"] for item in found.values()] == [
-        "AttributeError: module 'giver' has no attribute 'gone'",
-        "ImportError: cannot import name 'Other' from 'lazy' (lazy.py)",
-    ]
+    hidden, plain = (item["error"] for item in found.values())
+    assert hidden.startswith("AttributeError: ") and "'gone'" in hidden
+    assert plain.startswith("ImportError: ") and "'Other'" in plain
 
 
 @posix

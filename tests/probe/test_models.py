@@ -285,7 +285,7 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
     "list": ("[1]", "config.json is no object"),
     "text": ({"model_type": "llama", "num_attention_heads": "many"}, "config.json of llama: "),
     "huge": ({"model_type": "llama", "head_dim": 10**9}, "config.json of llama: heads of 1000000000 elements"),
-    "missing": (None, "config.json cannot be read: No such file or directory"),
+    "missing": (None, "config.json cannot be read: "),
 }
 
 

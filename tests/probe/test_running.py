@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -131,7 +132,7 @@ def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "none"), os.environ, str(tmp_path), str(tmp_path), None, home)
     outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
     assert {(one.ending, one.detail) for one in outcomes} == {
-        ("failed", "it cannot be started: No such file or directory")
+        ("failed", f"it cannot be started: {os.strerror(errno.ENOENT)}")
     }
 
 

@@ -220,4 +220,4 @@ def test_installed_packages_are_there_only_when_asked_for(packages: bool) -> Non
     command = own_python("envdoctor.revision.template.parts.render_suite", packages=packages)
     request = b'{"template": "hello", "variables": {}, "conversations": []}'
     result = run_child(command, request, seconds=20, memory_mib=512, output_limit=1 << 16)
-    assert (b"No module named 'jinja2'" not in result.stdout) == packages, result
+    assert (b"jinja2" not in result.stdout) == packages, result

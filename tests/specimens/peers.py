@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,10 +58,10 @@ def told_by_uv(built: Built) -> list[Complaint] | None:
 
 def told_by_pip(built: Built) -> list[Complaint] | None:
     """None when pip is not installed."""
+    if find_spec("pip") is None:
+        return None
     python = built.target / "bin" / "python"
     done = _run([sys.executable, "-m", "pip", "--isolated", "--python", str(python), "check"], built)
-    if "No module named pip" in done.stderr:
-        return None
     told = []
     for line in done.stdout.splitlines():
         missing = re.match(r"(\S+) \S+ requires (\S+), which is not installed", line)

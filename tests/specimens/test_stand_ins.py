@@ -33,7 +33,7 @@ def test_the_systems_own_loader_takes_them(tmp_path):
     assert all(hasattr(library, name) for name in ("fa", "fb", "fc")) and not hasattr(library, "fd")
     asks = shared_object(needs=["libc.so.6"], versions={"libc.so.6": ["GLIBC_2.99"]})
     (tmp_path / "libb.so").write_bytes(asks)
-    with pytest.raises(OSError, match=r"GLIBC_2\.99' not found"):
+    with pytest.raises(OSError, match=r"GLIBC_2\.99"):
         ctypes.CDLL(str(tmp_path / "libb.so"))
 
 

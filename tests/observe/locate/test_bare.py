@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 
@@ -52,5 +54,5 @@ def test_a_path_that_is_wrong_is_said(tmp_path: Path, read) -> None:
 
 def test_a_path_without_permission_is_said(forbidden: Path, read) -> None:
     (forbidden / "packages").mkdir(mode=0)
-    with pytest.raises(EnvironmentNotFound, match="cannot be listed: Permission denied"):
+    with pytest.raises(EnvironmentNotFound, match=f"cannot be listed: {os.strerror(errno.EACCES)}"):
         read(path=forbidden / "packages")

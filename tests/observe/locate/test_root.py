@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -140,8 +141,9 @@ def test_an_image_without_python_is_said(image: Path, read) -> None:
 def test_links_in_a_circle_end(image: Path) -> None:
     (image / "a").symlink_to("b")
     (image / "b").symlink_to("/a")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError) as error:
         Files(str(image)).real(str(image / "a"))
+    assert error.value.errno == errno.ELOOP
     assert not Files(str(image)).is_folder(str(image / "a"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -23,7 +25,7 @@ def test_a_packages_folder_without_permission_is_unreadable(forbidden: Path, pic
     site.mkdir(parents=True)
     (forbidden / "env/pyvenv.cfg").write_text("home = /gone\nversion = 3.11.9\n")
     site.chmod(0)
-    with pytest.raises(EnvironmentUnreadable, match="site-packages cannot be read: Permission denied"):
+    with pytest.raises(EnvironmentUnreadable, match=f"site-packages cannot be read: {os.strerror(errno.EACCES)}"):
         observe(pick(forbidden / "env"))
 
 
@@ -33,7 +35,7 @@ def test_one_folder_without_permission_leaves_the_listing_incomplete(forbidden: 
     (forbidden / "env/pyvenv.cfg").write_text("home = /gone\nversion = 3.11.9\n")
     (forbidden / "more").mkdir(mode=0)
     observed = observe(pick(forbidden / "env", PYTHONPATH=forbidden / "more"))
-    reason = f"{forbidden / 'more'} cannot be read: Permission denied"
+    reason = f"{forbidden / 'more'} cannot be read: {os.strerror(errno.EACCES)}"
     assert (observed.complete, observed.incomplete) == (False, reason)
     assert reason in observed.notes
     facts = {fact.key: fact.value for fact in observed.facts}

@@ -167,7 +167,7 @@ def told_by_uv(python: Path) -> Told:
     done = subprocess.run(
         [uv, "pip", "check", "--python", str(python), "--no-cache"], capture_output=True, text=True, check=False
     )
-    assert "Checked" in done.stderr, done.stderr
+    assert done.returncode in (0, 1), done.stderr
     told: Told = set()
     for line in done.stderr.splitlines():
         named = [normal(name) for name in re.findall(r"`([A-Za-z0-9._-]+)[^`]*`", line)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -214,7 +215,7 @@ def test_metadata_without_permission_is_unreadable(forbidden: Path, make_dist) -
     (make_dist(forbidden, "numpy", "2.4.6") / "METADATA").chmod(0)
     found = scan(forbidden)
     assert [(problem.kind, problem.detail) for problem in found.problems] == [
-        ("unreadable", "numpy-2.4.6.dist-info/METADATA cannot be read: Permission denied")
+        ("unreadable", f"numpy-2.4.6.dist-info/METADATA cannot be read: {os.strerror(errno.EACCES)}")
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -315,7 +317,8 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, exp
 def test_a_folder_a_missing_file_and_a_huge_one_are_one_sentence(tmp_path):
     with open(tmp_path / "huge.yaml", "wb") as file:
         file.truncate(100 << 20)
-    for name, expected in ((".", "Is a directory"), ("no.yaml", "No such file"), ("huge.yaml", "larger than 8 MiB")):
+    folder, missing = (f"cannot be read: {os.strerror(number)}" for number in (errno.EISDIR, errno.ENOENT))
+    for name, expected in ((".", folder), ("no.yaml", missing), ("huge.yaml", "larger than 8 MiB")):
         with pytest.raises(RecipeFileError, match=expected):
             read(tmp_path, name)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 from locking import LOCKS, opened
 
@@ -82,7 +85,7 @@ def test_lists_beside_the_file_are_read(build, tmp_path):
     (tmp_path / "requirements.txt").write_text("\npeft==0.12.0\n")
     found = build("FROM python:3.11\nCOPY requirements.txt .\nRUN pip install -r requirements.txt -r gone.txt\n")
     assert found.facts.get("pkg.peft").origin == "requirements.txt:2"
-    assert found.notes == ("Dockerfile:3: gone.txt cannot be read: No such file or directory",)
+    assert found.notes == (f"Dockerfile:3: gone.txt cannot be read: {os.strerror(errno.ENOENT)}",)
 
 
 def test_a_real_file_with_here_documents():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,7 @@ def test_nothing_outside_the_folder_of_the_list_is_read(read, tmp_path):
         "requirements.txt:2: ../other.txt lies outside the folder of the list",
         "requirements.txt:3: link.txt lies outside the folder of the list",
         "requirements.txt:4: https://host.example/x.txt is not fetched",
-        "requirements.txt:5: gone.txt cannot be read: No such file or directory",
+        f"requirements.txt:5: gone.txt cannot be read: {os.strerror(errno.ENOENT)}",
     )
 
 

@@ -63,7 +63,7 @@ def nested(depth):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ("{", "is not JSON: Expecting property name"),
+        ("{", "is not JSON: "),
         ({"name": "x"}, "is no bill of materials by CycloneDX or SPDX"),
         ({**CYCLONEDX, "components": []}, "names no package"),
         (nested(30), "is nested more than 20 levels deep"),
