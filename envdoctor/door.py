@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["door"]
-
 
 def door(room: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """Return ``__all__`` and ``__getattr__`` of a room. ``names`` has the names by module, parted by blanks."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from envdoctor.judge.finding import Text
 from envdoctor.tracebacks.reading import Reading
 
-__all__ = ["Answer", "Asker", "Home", "Moved", "Named", "Suspect", "Way"]
-
 
 class Home(NamedTuple):
     """The releases of ``package`` that have ``thing`` (``transformers.HybridCache``, ``TrainingArguments(no_cuda=)``).

@@ -16,8 +16,6 @@ from envdoctor.answers.ways import Ways
 from envdoctor.tracebacks.reading import Reading
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["answer_to"]
-
 
 def answer_to(reading: Reading, situation: Situation) -> Answer:
     """What is known about an error."""

@@ -11,8 +11,6 @@ from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.reading import Reading
 
-__all__ = ["asker_of", "asking_module", "required_by"]
-
 #: Releases of the asker that are tried, and those of them that are named.
 _TRIES, _NAMED = 12, 3
 #: Frames in these only pass on what a lazy package was asked for.

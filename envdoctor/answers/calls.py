@@ -21,8 +21,6 @@ from envdoctor.answers.keywords import (
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
 
-__all__ = ["arguments_answer", "keyword_answer", "member_answer", "missing_answer"]
-
 
 def keyword_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure

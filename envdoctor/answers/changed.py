@@ -14,8 +14,6 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 
-__all__ = ["changed_keyword", "changed_member", "changed_place", "changed_required", "keyword_of_any"]
-
 _T = TypeVar("_T")
 
 #: A name of a class that is not everybody's: of two words at least.

@@ -13,18 +13,6 @@ from envdoctor.knowledge.moved_names import Move
 from envdoctor.versions.pep440 import NotASpecifier, nearest, satisfies
 from envdoctor.versions.spans import spell_spans
 
-__all__ = [
-    "Found",
-    "History",
-    "allows",
-    "found_by_table",
-    "module_history",
-    "name_history",
-    "spans_history",
-    "subject_history",
-    "usable_releases",
-]
-
 
 class History(NamedTuple):
     """``versions`` are the releases that were read, in order; ``has`` says of each whether it has the thing. ``doubt``

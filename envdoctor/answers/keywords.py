@@ -17,19 +17,6 @@ from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
 
-__all__ = [
-    "Called",
-    "anybodys",
-    "as_moved",
-    "called_of",
-    "keyword_homes",
-    "keyword_moved",
-    "member_homes",
-    "member_moved",
-    "passing_homes",
-    "taken_beside",
-]
-
 #: Bases of bases that are followed.
 _DEPTH = 8
 #: Classes whose objects have as attributes what they were given.

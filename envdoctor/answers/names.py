@@ -14,8 +14,6 @@ from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.moved_names import Move, name_moves
 
-__all__ = ["history_of", "home_of", "is_submodule", "moved_of", "moved_to", "place_text"]
-
 #: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
 _MODULES = 6
 #: How many names of a module are looked for elsewhere, and which part of them another module must have.

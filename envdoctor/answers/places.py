@@ -12,8 +12,6 @@ from envdoctor.answers.situation import Situation
 from envdoctor.knowledge.moved_names import modules_with, name_moves
 from envdoctor.versions.names import normalise, valid_name
 
-__all__ = ["place_answer"]
-
 #: A name that is shorter may be anybody's.
 _TELLING = 12
 

@@ -14,8 +14,6 @@ from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading
 
-__all__ = ["Question", "caller", "distinct", "with_ways", "within"]
-
 _MOST_HOMES = 2
 
 

@@ -8,8 +8,6 @@ from envdoctor.answers.situation import Situation
 from envdoctor.tracebacks.frames import imported_in, module_of
 from envdoctor.tracebacks.reading import Reading
 
-__all__ = ["shadow_of"]
-
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
 
 

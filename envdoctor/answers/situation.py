@@ -12,8 +12,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["Situation"]
-
 
 class Situation(NamedTuple):
     """``facts`` are derived ones, empty when no environment is judged."""

@@ -11,8 +11,6 @@ from envdoctor.answers.situation import Situation
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.messages import title_of
 
-__all__ = ["rules_about"]
-
 #: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
 _TELLING = re.compile(r"[_.A-Z\d]")

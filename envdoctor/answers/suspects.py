@@ -14,8 +14,6 @@ from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.symptoms import Log, Seen, seen_in
 from envdoctor.knowledge.vocabulary import SEVERITIES
 
-__all__ = ["suspects_in"]
-
 _MOST = 5
 _NONE = Seen(-1, 0)
 

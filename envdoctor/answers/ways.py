@@ -11,8 +11,6 @@ from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
 from envdoctor.install.trial import Before, Objection, before, try_remedy
 
-__all__ = ["Ways"]
-
 _TRIES = 6
 
 

@@ -15,8 +15,6 @@ from envdoctor.judge.policy import Known, baseline_state
 from envdoctor.report.report import Report
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["SCHEMA", "accepted", "read_baseline", "stale", "write_baseline"]
-
 SCHEMA = "envdoctor.baseline/1"
 _LARGEST = 16 << 20
 

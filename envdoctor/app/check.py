@@ -24,8 +24,6 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.text.files import Budget, Files, Spent
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["check"]
-
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
     from envdoctor.memory.section import MemorySection

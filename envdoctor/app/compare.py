@@ -18,8 +18,6 @@ from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_do
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Report
 
-__all__ = ["compare"]
-
 
 def compare(
     files: Sequence[str], *, policy: Policy | None = None, matrix: Matrix | None = None, exit_zero: bool = False

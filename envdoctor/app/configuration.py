@@ -11,8 +11,6 @@ from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["Configuration", "find_configuration", "listed", "load_configuration", "spelled"]
-
 
 class Configuration(NamedTuple):
     """What the file says; None and empty where it says nothing. ``recipe``, ``code`` and ``matrix`` hold absolute

@@ -32,8 +32,6 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 
-__all__ = ["Request", "diff_revision"]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["JobError", "UsageProblem"]
-
 
 class UsageProblem(Exception):
     """Wrong use, wrong configuration or a wrong rule file: exit code 2. The message is one sentence for the user."""

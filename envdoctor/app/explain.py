@@ -9,8 +9,6 @@ from envdoctor.app.rule_names import rule_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, with_conditions
 
-__all__ = ["Explanation", "explain"]
-
 
 class Explanation(NamedTuple):
     """A rule with its texts, fixes, evidence and tests; ``renamed_from`` when the id asked for was retired."""

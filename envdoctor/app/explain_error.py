@@ -17,8 +17,6 @@ from envdoctor.text.documents import read_named
 from envdoctor.tracebacks.pasted import numbered
 from envdoctor.tracebacks.reading import read_error
 
-__all__ = ["Explained", "explain_error", "text_of_option"]
-
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
 

@@ -33,16 +33,6 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
 
-__all__ = [
-    "Gathered",
-    "Sources",
-    "collect_facts",
-    "recipe_facts",
-    "target_facts",
-    "with_assignments",
-    "working_directory",
-]
-
 _PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
 _SYSTEMS = {"win": "windows", "macos": "darwin"}

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
-__all__ = ["Stopped", "guard", "say"]
-
 _FAIL_ON = ("error", "warning", "note")
 
 

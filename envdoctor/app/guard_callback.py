@@ -16,8 +16,6 @@ from envdoctor.app.whole_file import write_whole
 if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
-__all__ = ["FILE", "Guard"]
-
 #: In the Trainer's ``output_dir``; ``envdoctor check --facts`` judges it again, ``envdoctor compare`` compares runs.
 FILE = "envdoctor-facts.json"
 

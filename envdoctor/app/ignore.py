@@ -17,8 +17,6 @@ from envdoctor.knowledge.toml_files import LARGEST, TomlError, parse_toml
 from envdoctor.text.files import Files
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["demand_match", "write_ignore"]
-
 
 def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     """Append the entry to the project's configuration and return its path; a new envdoctor.toml when there is none.

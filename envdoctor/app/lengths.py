@@ -18,8 +18,6 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.source import resolve
 from envdoctor.sandbox.target import Place
 
-__all__ = ["lengths_of"]
-
 
 def lengths_of(
     data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place

@@ -17,8 +17,6 @@ from envdoctor.knowledge.literals import Literals
 from envdoctor.knowledge.matrix import Matrix, add_file
 from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
 
-__all__ = ["Complaint", "lint", "new_rule", "stale", "test_rules"]
-
 _NEW = """tests = [
   {{ match = {{ "pkg.torch" = "2.5.0" }} }},
 ]

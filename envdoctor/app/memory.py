@@ -32,8 +32,6 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
 
-__all__ = ["known_memory", "memory"]
-
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 

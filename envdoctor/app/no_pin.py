@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact
 
-__all__ = ["PIN_KEYS", "without_pin"]
-
 PIN_KEYS = ("pin.revision", "pin.state", "pin.files")
 
 

@@ -15,8 +15,6 @@ from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.knowledge.matrix import load_matrix
 
-__all__ = ["Pinned", "pin"]
-
 
 class Pinned(NamedTuple):
     """What is to be written: the text of the file of pins, where it belongs, and the pin of the model."""

@@ -16,8 +16,6 @@ from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
 
-__all__ = ["add_pin", "pin_facts", "pinned"]
-
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
     """What a file pins for a model under any of these names; of a model without a name, the only one that it pins.

@@ -32,8 +32,6 @@ from envdoctor.text.clean import clean
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["Planned", "plan"]
-
 #: How often is resolved before envdoctor gives up: each turn ends an error or meets the next one.
 _TURNS = 8
 #: The first words of the list, in every language.

@@ -34,8 +34,6 @@ from envdoctor.sandbox.target import Place, scratch_folder
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
 
-__all__ = ["Request", "catalogue", "probe", "run_probes", "unanswered"]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -18,8 +18,6 @@ from envdoctor.probe.section import ProbeGroup
 from envdoctor.probe.session import Session
 from envdoctor.sandbox.target import Place, Task, run_in_target
 
-__all__ = ["Met", "for_ranks", "meet", "with_the_others"]
-
 #: The experiment, and the one that computes what it compares.
 NAME, COMPUTES = "ranks", "devices"
 #: What the all-reduce may take on each rank, twice, and the wait of a rank for a rank 0 that waits as long as it may.

@@ -16,20 +16,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.drift import to_compare
 from envdoctor.sandbox.target import Answer, Place, Task, run_in_target, scratch_folder
 
-__all__ = [
-    "START_SECONDS",
-    "Launched",
-    "Others",
-    "all_ranks",
-    "gather_ranks",
-    "launched",
-    "on_host",
-    "packed",
-    "ranges",
-    "read",
-    "records_of",
-]
-
 #: What an import of torch may take beside the wait for others.
 START_SECONDS = 120.0
 #: Bytes of one document when it is unpacked.

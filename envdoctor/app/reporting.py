@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
 
-__all__ = ["judged", "report_of"]
-
 
 def judged(facts: FactSet, scope: str, policy: Policy | None, matrix: Matrix) -> tuple[Judgement, list[Notice]]:
     """By the rules of one scope, with the fixes, and what is to be said of the policy's ignores and rules.

@@ -12,8 +12,6 @@ from envdoctor.knowledge.rules import Rule
 from envdoctor.report.report import Notice
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["Named", "ignore_notices", "rule_named", "under_present_names"]
-
 
 class Named(NamedTuple):
     """The rule that was asked for; ``former`` is the id that was given, when the rule has another one now."""

@@ -12,8 +12,6 @@ from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import Finding
 from envdoctor.report.report import Notice, Report, TargetOutcome
 
-__all__ = ["Target", "check_targets", "targets_of"]
-
 #: What was typed for one machine, by the name behind ``--target-``.
 Target = Mapping[str, str]
 

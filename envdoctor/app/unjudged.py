@@ -8,9 +8,6 @@ from envdoctor.facts.values import Absent, Records, Unknown
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
 
-__all__ = ["Unjudged", "unjudged", "unknown_model"]
-
-
 _MOST_UNREAD = 5
 
 

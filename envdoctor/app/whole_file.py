@@ -7,8 +7,6 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file (or make it), as UTF-8 with the line ends of ``text``; a link stays a link, and a file that is

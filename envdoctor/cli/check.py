@@ -18,8 +18,6 @@ from envdoctor.cli.options import (
 )
 from envdoctor.cli.reporting import Run, report_options
 
-__all__ = ["command"]
-
 
 @click.command("check")
 @source_options

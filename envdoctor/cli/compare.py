@@ -9,8 +9,6 @@ import click
 from envdoctor.cli.options import configuration_options
 from envdoctor.cli.reporting import Run, report_options
 
-__all__ = ["command"]
-
 
 @click.command("compare")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)

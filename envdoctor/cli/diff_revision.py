@@ -9,8 +9,6 @@ import click
 from envdoctor.cli.options import configuration_options, environment_options, hash_option, hub_options
 from envdoctor.cli.reporting import Run, report_options
 
-__all__ = ["command"]
-
 
 @click.command("diff-revision")
 @click.argument("repo", metavar="REPO|DIR")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from envdoctor.app.configuration import Configuration
     from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["command"]
-
 
 @click.command("explain")
 @click.argument("rule_id", metavar="ID", required=False)

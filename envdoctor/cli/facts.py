@@ -18,8 +18,6 @@ from envdoctor.cli.options import (
     target_options,
 )
 
-__all__ = ["command"]
-
 
 @click.command("facts")
 @source_options

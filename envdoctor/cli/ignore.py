@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("ignore")
 @click.argument("rule_id", metavar="ID")

@@ -15,8 +15,6 @@ from typing import Any, NoReturn
 
 from envdoctor import __version__
 
-__all__ = ["main", "run"]
-
 try:
     import click
 except ModuleNotFoundError as missing:

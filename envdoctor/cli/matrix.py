@@ -15,8 +15,6 @@ from envdoctor.cli.output import write_stdout
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.text.clean import clean
 
-__all__ = ["command"]
-
 _matrix = matrix_option("Folder of private rules.")
 
 

@@ -16,8 +16,6 @@ from envdoctor.cli.options import (
 )
 from envdoctor.cli.reporting import Run, report_options
 
-__all__ = ["command"]
-
 
 @click.command("memory")
 @python_option("Interpreter to trace the model in.")

@@ -10,29 +10,6 @@ import click
 
 from envdoctor.app.configuration import Configuration
 
-__all__ = [
-    "code_option",
-    "configuration_of",
-    "configuration_options",
-    "environment_options",
-    "hash_option",
-    "hub_options",
-    "lang_option",
-    "matrix_of",
-    "matrix_option",
-    "model_option",
-    "no_gpu_option",
-    "python_option",
-    "recipe_option",
-    "seconds_option",
-    "set_option",
-    "source_options",
-    "sources_of",
-    "stated_targets",
-    "target_options",
-    "together",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

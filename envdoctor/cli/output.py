@@ -8,8 +8,6 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 
-__all__ = ["parse_outputs", "write_stdout"]
-
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
     """``json=report.json`` texts as pairs. Raises :class:`UsageProblem`."""

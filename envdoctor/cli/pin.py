@@ -6,8 +6,6 @@ import click
 
 from envdoctor.cli.options import hub_options
 
-__all__ = ["command"]
-
 
 @click.command("pin")
 @click.argument("repo", metavar="REPO|DIR")

@@ -19,8 +19,6 @@ from envdoctor.cli.options import (
 )
 from envdoctor.cli.reporting import language_of
 
-__all__ = ["command"]
-
 
 @click.command("plan")
 @click.argument("requirements", metavar="[REQUIREMENT]...", nargs=-1)

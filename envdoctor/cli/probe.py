@@ -19,8 +19,6 @@ from envdoctor.cli.options import (
 )
 from envdoctor.cli.reporting import Run, report_options
 
-__all__ = ["command"]
-
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 

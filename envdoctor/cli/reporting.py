@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from envdoctor.judge.policy import Known, Policy
     from envdoctor.report.report import Report
 
-__all__ = ["Run", "language_of", "report_options"]
-
 _SEVERITIES = ["error", "warning", "note"]
 _FILE = click.Path(path_type=Path)
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]

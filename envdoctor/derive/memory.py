@@ -12,8 +12,6 @@ from envdoctor.facts.values import Fact, Value
 from envdoctor.facts.written import restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
-__all__ = ["Memory", "Output"]
-
 #: Changes when the same facts give something else, or are written down otherwise.
 _FORMAT = 1
 _LARGEST = 4 << 20

@@ -13,8 +13,6 @@ from envdoctor.facts.values import Fact, Range, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Derived", "derivations", "derive", "with_facts"]
-
 
 class Derived(NamedTuple):
     """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.

@@ -9,8 +9,6 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import Fact, Records, Value
 
-__all__ = ["change", "given_only"]
-
 
 def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet:
     """A copy in which the given facts stand, and what was known only because of another value of theirs is forgotten.

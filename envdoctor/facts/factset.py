@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Value
 
-__all__ = ["FactSet", "Kept"]
-
 
 class Kept(NamedTuple):
     """The facts of an environment that are the same whenever ``name`` is: they were kept so, or read from there."""

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Absent, Records, Unknown, Value
 
-__all__ = ["Installed", "InstalledSet", "marker_values"]
-
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
 _UNKNOWN = Unknown("not known")
 

@@ -10,18 +10,6 @@ from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 
-__all__ = [
-    "TYPES",
-    "FactSpec",
-    "FactTypeError",
-    "Registry",
-    "RegistryError",
-    "canonical_key",
-    "parse_value",
-    "strange_name",
-    "unlisted",
-]
-
 TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
 _PRIVACY = ("public", "path", "host")
 

@@ -3,21 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = [
-    "ABSENT",
-    "NOT_GIVEN",
-    "Absent",
-    "Fact",
-    "Known",
-    "Range",
-    "Records",
-    "Unknown",
-    "Value",
-    "place_of",
-    "plain",
-    "spell",
-]
-
 
 class Absent:
     """The type of :data:`ABSENT`: it is known that there is no such thing (package not installed, variable unset)."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 
-__all__ = ["restored", "written"]
-
 
 def written(value: Value) -> object:
     """What :func:`restored` makes the value of again."""

@@ -13,8 +13,6 @@ from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos
 from envdoctor.models.names import spellings
 
-__all__ = ["Access"]
-
 
 @dataclass
 class Access:

@@ -22,8 +22,6 @@ from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.models.hub_cache import CachedCommit
 from envdoctor.text.files import Files
 
-__all__ = ["open_cached"]
-
 _TREE_LIMIT = 64 << 20
 
 

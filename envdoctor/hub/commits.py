@@ -12,8 +12,6 @@ from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["Commit", "commits", "commits_between", "moment"]
-
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
 _ID = re.compile(r"[0-9a-f]{40}\Z")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_text_about_the_model", "refusal_of_name"]
-
 _LONGEST = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 #: Names (without their folder) of what is about the model and not of it.

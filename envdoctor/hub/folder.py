@@ -13,8 +13,6 @@ from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
 from envdoctor.models.names import printable
 from envdoctor.text.files import because_of
 
-__all__ = ["Found", "open_folder", "walk"]
-
 MOST_FILES = 100_000
 _DEEPEST = 32
 #: Folders that are about the files and not of them.

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.text.cache import CacheFolder, cache_home, sealed, unsealed
 
-__all__ = ["HeaderCache"]
-
 #: Changes when the layout of an entry does; older entries are then not found.
 _FORMAT = "2"
 _LARGEST = 8 + LARGEST_HEADER

@@ -15,8 +15,6 @@ from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["Room", "announced", "read_headers"]
-
 _FEW = 32 << 10  # the first range where three files or fewer are read
 _SAMPLE = 8 << 10
 _LARGEST_GUESS = 1 << 20

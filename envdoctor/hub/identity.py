@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["identity", "is_endpoint", "web_host"]
-
 
 def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
     """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""

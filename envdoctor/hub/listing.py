@@ -12,8 +12,6 @@ from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.names import printable
 
-__all__ = ["MOST_FILES", "Listing", "check_items", "fetch_listing", "pages"]
-
 MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20

@@ -7,8 +7,6 @@ from envdoctor.hub.headers import Room, announced
 from envdoctor.hub.snapshot import FileEntry, Unread, entry_of, places_of
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["LocalSnapshot"]
-
 _FILES = Files()
 
 

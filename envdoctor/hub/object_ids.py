@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from envdoctor.text.files import Files
 
-__all__ = ["Hasher", "Pointer", "agrees", "oid_of_content", "oid_of_digest", "pointer_in"]
-
 #: Files up to this size are hashed unasked, a tenth of a second, and so much of them together.
 _HASHED = 64 << 20
 _ROOM = 1 << 30

@@ -17,8 +17,6 @@ from envdoctor.hub.transport import is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
 
-__all__ = ["HubSnapshot", "open_hub"]
-
 Result = TypeVar("Result")
 
 

@@ -16,8 +16,6 @@ from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
 
-__all__ = ["from_cache", "name_of", "open_snapshot"]
-
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     """The snapshot that a text, and perhaps a revision beside it, means. Raises :class:`SnapshotError`."""

@@ -11,8 +11,6 @@ from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.models.hub_cache import CachedCommit
 from envdoctor.text.listed import listed
 
-__all__ = ["Pair", "open_pair"]
-
 
 class Pair(NamedTuple):
     """Two snapshots, old and new, and sentences about how they were chosen.

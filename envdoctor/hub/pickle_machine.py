@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["COMPUTED_NAME", "Broken", "Call", "Machine", "Name", "Stored", "Table", "names_only", "step"]
-
 #: Stands for a global whose name the pickle puts together while it runs.
 COMPUTED_NAME = "a name that is computed"
 

@@ -12,8 +12,6 @@ from envdoctor.hub.pickle_scan import Scan, scan_pickle
 from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
 from envdoctor.sandbox.child import own_python, run_child
 
-__all__ = ["TOO_LONG", "Checkpoint", "Clock", "described", "main", "read_pickle"]
-
 #: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
 _SECONDS = 8.0
 _USUAL = 1.0

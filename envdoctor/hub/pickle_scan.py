@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from envdoctor.hub.pickle_machine import Broken, Machine, names_only, step
 
-__all__ = ["LARGEST_PICKLE", "MOST_OPCODES", "Scan", "scan_pickle"]
-
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
 #: Opcodes of one pickle that are followed, some seconds' worth. A tensor takes about 35.

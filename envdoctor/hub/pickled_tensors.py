@@ -4,8 +4,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.pickle_machine import Call, Name, Stored, Table
 
-__all__ = ["PickledTensor", "tensors_of"]
-
 #: torch's storage classes and dtypes, in the spelling of safetensors where that has one.
 _DTYPES = {
     **{"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"},

@@ -9,19 +9,6 @@ from envdoctor.hub.object_ids import oid_of_content
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.text.files import Files, because_of
 
-__all__ = [
-    "PINS",
-    "SCHEMA",
-    "Compared",
-    "Pin",
-    "PinError",
-    "compare_with_pin",
-    "find_pins",
-    "pin_of",
-    "pins_text",
-    "read_pins",
-]
-
 PINS = "envdoctor-pins.json"
 SCHEMA = "envdoctor.pins/1"
 _LARGEST = 64 << 20

@@ -8,8 +8,6 @@ from envdoctor.hub.reply import Reply
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 
-__all__ = ["WITHOUT_RANGES", "RemoteFile"]
-
 #: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
 WITHOUT_RANGES = 1_000_000
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\Z", re.IGNORECASE)

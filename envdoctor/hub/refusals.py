@@ -6,8 +6,6 @@ from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
-__all__ = ["file_refused", "listing_refused"]
-
 _LOGIN = "log in (hf auth login) or set HF_TOKEN"
 
 

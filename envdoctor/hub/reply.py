@@ -7,8 +7,6 @@ httpx2 in 2.x.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Reply", "open_reply"]
-
 #: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
 _PIECE = 1 << 14
 

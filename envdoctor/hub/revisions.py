@@ -12,8 +12,6 @@ from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import FileEntry, SnapshotError
 from envdoctor.hub.transport import Transport
 
-__all__ = ["Parent", "open_revision", "parent_that_matters"]
-
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
 MOST_PARENTS = 40
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REASONS", "HeaderError"]
-
 #: Why a header is rejected. ``too-complex`` alone is ours: such a header would take too long to look at.
 REASONS = {
     "too-short": "the file is shorter than the 8 bytes of the header's length",

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_json import Object, decode
 
-__all__ = ["DTYPE_BITS", "LARGEST_HEADER", "Header", "Tensor", "parse_header"]
-
 #: Longest header that the library reads, in bytes.
 LARGEST_HEADER = 100_000_000
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from envdoctor.hub.safetensors_errors import HeaderError
 
-__all__ = ["Object", "decode"]
-
 _DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
 #: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
 _MOST_PARTS = 1_000_000

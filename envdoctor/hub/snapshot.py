@@ -4,8 +4,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-__all__ = ["FileEntry", "Kind", "Snapshot", "SnapshotError", "Unread", "entry_of", "limited_to", "places_of"]
-
 _LARGEST_RANGE = 128 << 20
 
 #: What kept a snapshot from being had.

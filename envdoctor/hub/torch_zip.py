@@ -14,8 +14,6 @@ from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
 
-__all__ = ["read_checkpoint"]
-
 _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20
 _PREFIX = 64 << 10

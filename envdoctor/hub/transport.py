@@ -15,8 +15,6 @@ from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
 
-__all__ = ["Answer", "Transport", "is_web_page"]
-
 Result = TypeVar("Result")
 
 _ATTEMPTS = 4

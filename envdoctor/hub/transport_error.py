@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["Again", "Failure", "TransportError", "asked_wait", "describe"]
-
 #: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
 Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
 

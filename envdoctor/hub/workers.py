@@ -5,8 +5,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Late", "Workers"]
-
 Result = TypeVar("Result")
 
 

@@ -10,8 +10,6 @@ from envdoctor.knowledge.released_wheels import Gap, no_wheel, release_named, wa
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import base_release, is_named_by, satisfies
 
-__all__ = ["Build", "builds_of", "no_build", "torch_build", "torch_build_for", "torch_row"]
-
 
 class Build(NamedTuple):
     """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to

@@ -16,8 +16,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, nearest, same_release, satisfies
 
-__all__ = ["Candidates", "is_about_a_record"]
-
 _REQUIREMENT = r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z"
 _COLUMN = r"\{([a-z_]+)\.([a-z_]+)\}"
 _LOWEST = r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)"

@@ -18,8 +18,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.versions.pep440 import base_release, is_named_by
 
-__all__ = ["check_first_fix", "check_fixes"]
-
 _PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
 
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 
-__all__ = ["Pin", "Place", "for_place", "install_commands", "place_of", "uninstall_commands"]
-
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
 _SPECIFIER = rf"({_CLAUSE}(,{_CLAUSE})*)?\Z"

@@ -14,8 +14,6 @@ from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["offer_alone", "with_fixes"]
-
 #: How many changes are judged before a fix is given up.
 _TRIES = 12
 #: How many records of one rule get fixes of their own: each is judged.

@@ -11,8 +11,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import base_release, satisfies
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["asked_by_model", "needs_of", "others_asked"]
-
 
 def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
     """The rows whose conditions all hold; one that cannot be decided counts as not asked for."""

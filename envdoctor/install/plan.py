@@ -18,8 +18,6 @@ from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["with_plan"]
-
 #: Sets of changes that are judged before the best one so far is taken: each costs 10 to 20 ms.
 _BUDGET = 80
 #: Changes of one fix, and releases of one package, that the search goes on with.

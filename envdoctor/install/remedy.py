@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Fact, spell
 from envdoctor.install.commands import Pin, Place, install_commands, uninstall_commands
 
-__all__ = ["NOTHING", "Remedy", "written"]
-
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 
 

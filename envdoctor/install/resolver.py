@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from envdoctor.sandbox.child import run_child
 
-__all__ = ["NoResolver", "Wanted", "resolve"]
-
 _SECONDS = 240.0
 _MEMORY_MIB = 4096
 _OUTPUT = 16 << 20

@@ -14,8 +14,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["After", "Before", "Objection", "apply", "before", "try_remedy"]
-
 
 class Before(NamedTuple):
     """Facts as they are, with their errors, those that are folded into others as well (``told``), and the unmet

@@ -9,8 +9,6 @@ from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.versions.dotted import compare, dotted
 from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds
 
-__all__ = ["answer"]
-
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
     """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""

@@ -10,8 +10,6 @@ from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Match", "Outcome", "Read", "assuming", "evaluate", "of_item"]
-
 Read = Callable[[str], Fact]
 
 

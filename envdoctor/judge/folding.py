@@ -10,8 +10,6 @@ from envdoctor.judge.evaluate import Match
 from envdoctor.judge.finding import SEVERITIES, Finding, FoundFact
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Applied", "elsewhere", "fold"]
-
 
 class Applied(NamedTuple):
     """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing."""

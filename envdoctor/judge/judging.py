@@ -28,8 +28,6 @@ from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, i
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Judgement", "Problem", "errors_of", "judge", "problem_of", "problems_of"]
-
 
 class Problem(NamedTuple):
     """What one finding is about: a rule, and the identity of the record that it applies to, if it applies to one."""

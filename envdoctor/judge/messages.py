@@ -10,8 +10,6 @@ from envdoctor.facts.values import Fact, Unknown, spell
 from envdoctor.judge.finding import Text
 from envdoctor.knowledge.rules import digest
 
-__all__ = ["fill", "text_of", "title_of"]
-
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
 _PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"

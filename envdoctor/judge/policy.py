@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, fingerprint_of
 
-__all__ = ["Ignore", "Known", "Policy", "baseline_state", "exit_code", "fails_gate", "ignore_reason", "where_matches"]
-
 
 class Ignore(NamedTuple):
     """One accepted finding: its rule id, why, until when (inclusive; None = for good), and for which record.

@@ -19,8 +19,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
-__all__ = ["Case", "check_coverage", "check_mutations", "facts_of", "try_tests"]
-
 _WORDS = {True: "match", False: "no", None: "unknown"}
 #: Marks a fact that a derived test leaves out.
 _LEFT_OUT = object()

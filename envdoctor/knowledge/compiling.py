@@ -10,8 +10,6 @@ from typing import Any
 from envdoctor.knowledge.matrix import MatrixError, load_source
 from envdoctor.knowledge.toml_files import load_toml
 
-__all__ = ["compile_matrix"]
-
 #: By which private rules are linted where envdoctor is installed.
 _SCHEMAS = ("rule", "conditions", "common")
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["COMPARISONS", "Condition", "ConditionError", "bounds", "glob_fits", "parse_condition", "spelled"]
-
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 # Patterns are compiled when a rule is read from TOML: a compiled matrix needs none of them.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["component_of"]
-
 #: ``nvidia-cudnn-cu12``; from CUDA 13 on some carry no major: ``nvidia-cublas``.
 _NAME = r"nvidia-([a-z0-9-]{1,60}?)(?:-cu(\d{2}))?\Z"
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, Protocol
 
 from envdoctor.versions.pep440 import is_version, satisfies
 
-__all__ = ["Entry", "entries", "parse_statement"]
-
 _WORD = r"[A-Za-z_]\w*"
 _STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_WORD}))?\Z", re.ASCII)
 

@@ -6,8 +6,6 @@ from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import base_release, satisfies
 
-__all__ = ["FRAMEWORKS", "asked_release", "knows"]
-
 FRAMEWORKS = ("vllm", "sglang", "llamafactory", "unsloth")
 
 

@@ -10,8 +10,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import is_named_by
 
-__all__ = ["arch_lists", "capability", "compiler_range", "is_nightly", "kernels"]
-
 _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)\Z")
 #: A release of torch, with the local tag of the wheel index or none: other builds have lists of their own.
 _RELEASE = re.compile(r"(\d+(?:\.\d+)+)(?:\+cu\d+)?\Z")

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["NamedGpu", "gpu_named", "is_one_of", "known_gpus", "other_accelerator"]
-
 _SIZE = r"(?i)[\s_(\uff08-]*\b(\d{1,3})\s*(?:GB|GiB|G)[)\uff09]?(?: PCIe| HBM\w+)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
 #: Where people leave out a blank, or write something else for it: ``rtx-4090``, ``3090Ti``, ``RTXPRO6000``.

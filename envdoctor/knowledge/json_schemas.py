@@ -17,8 +17,6 @@ from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.ranges import parse_ranges
 
-__all__ = ["Schemas"]
-
 
 class Schemas:
     """The schemas of a folder. Raises :class:`ImportError` without the library."""

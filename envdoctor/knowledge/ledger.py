@@ -17,8 +17,6 @@ from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
-__all__ = ["Ledger", "Release", "Released", "letters", "places_of", "release_rows"]
-
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
 _LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}

@@ -12,20 +12,6 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
 from envdoctor.versions.spans import nearest_span, spell_spans
 
-__all__ = [
-    "Asked",
-    "Lacking",
-    "answer",
-    "inherited_from",
-    "known_module",
-    "place_of",
-    "range_of",
-    "releases_with",
-    "releases_with_base",
-    "went_to",
-    "without",
-]
-
 _HOPS = 8
 _TAKES_ANY = Unknown("it hands on any keyword")
 _NOT_READ = Unknown("the ledger does not say which parameters it takes")

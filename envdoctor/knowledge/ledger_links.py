@@ -13,8 +13,6 @@ from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.requirement import Requirement, read_requirement
 from envdoctor.versions.spans import nearest_span, spell_spans
 
-__all__ = ["Taken", "fitting_consumers", "fitting_providers", "lacks", "missing", "provider_of", "read_taken", "taken"]
-
 
 class Taken(NamedTuple):
     """``module`` of another package, or its ``name`` ("" for the module itself), as ``place`` (a module) takes it when

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["OUTSIDE", "NoWindow", "outside_windows"]
-
 #: The operand of a condition: the release is not one that the other package of the clause requires.
 OUTSIDE = "outside-requirement"
 _OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}

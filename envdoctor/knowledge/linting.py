@@ -16,8 +16,6 @@ from envdoctor.knowledge.symptoms import faults_of
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import ENGINES
 
-__all__ = ["lint_documents", "lint_rule"]
-
 #: In characters, a placeholder by its column.
 _LONGEST_MESSAGE = 120
 _RECORD = re.compile(r"\{\w+\.")

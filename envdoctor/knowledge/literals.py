@@ -12,8 +12,6 @@ from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 
-__all__ = ["Literals"]
-
 #: Facts that are looked up in a table or made from one: table, part and column of their words.
 _TABLES: Mapping[str, Sequence[str]] = {
     "model.family": ["families family id"],

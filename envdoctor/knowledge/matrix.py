@@ -12,18 +12,6 @@ from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 
-__all__ = [
-    "BrokenRule",
-    "Matrix",
-    "MatrixError",
-    "Retired",
-    "add_file",
-    "load_matrix",
-    "load_source",
-    "read_matrix",
-    "read_source",
-]
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
 _CHECKOUT = _PACKAGE.parent / "matrices"

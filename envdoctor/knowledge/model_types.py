@@ -7,8 +7,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.ranges import contains, parse_ranges
 
-__all__ = ["ModelTypes"]
-
 _TABLE = "transformers-model-types"
 
 

@@ -12,8 +12,6 @@ from envdoctor.versions.ranges import contains, parse_ranges
 if TYPE_CHECKING:
     from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["Move", "keepers", "keyword_moves", "member_moves", "modules_with", "name_moves"]
-
 
 class Move(NamedTuple):
     """One row: ``releases`` of ``package`` have what is asked for. It is called ``new`` elsewhere: a module and a name

@@ -12,8 +12,6 @@ from envdoctor.versions.dotted import same_start
 from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, satisfies
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
-__all__ = ["Gap", "Wanted", "no_wheel", "release_named", "wanted_here", "with_wheel"]
-
 
 class Wanted(NamedTuple):
     """What wheels are wanted for. ``python`` is the whole version, ``torch`` and ``cuda`` are those that are installed;

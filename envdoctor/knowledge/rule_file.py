@@ -29,8 +29,6 @@ from envdoctor.knowledge.shapes import (
 )
 from envdoctor.knowledge.vocabulary import ANSWERS, CONFIDENCES, EFFECTS, FIX_KINDS, PROOFS, SEVERITIES, STATUSES
 
-__all__ = ["SCHEMA", "RuleError", "parse_rule"]
-
 #: The newest rule schema this engine understands.
 SCHEMA = 1
 _ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.conditions import Condition
 
-__all__ = ["Rule", "about_revisions", "digest", "placeholders", "with_conditions"]
-
 _PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 

@@ -11,11 +11,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = [
-    "ANY", "DATE", "FLAG", "TABLE", "TEXT", "TEXTS", "TEXT_OR_TEXTS", "TRUE", "VALUES", "VERSIONS", "WORDS",
-    "Kind", "faults", "one_of", "rows",
-]  # fmt: skip
-
 
 class Kind(NamedTuple):
     """A kind of value: what is expected, in words, the test that a value must pass, and what is said when it does

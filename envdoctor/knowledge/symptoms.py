@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-__all__ = ["Log", "Seen", "faults_of", "letters", "seen_in"]
-
 #: Letters and digits that a symptom must have in all, and each of its lines.
 _LEAST, _LEAST_LINE = 10, 4
 #: Lines that hold the first piece of a text and are looked at to the end.

@@ -8,8 +8,6 @@ from typing import Any
 
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["LARGEST", "TomlError", "load_toml", "parse_toml"]
-
 #: Bytes of a TOML file that are read.
 LARGEST = 8 << 20
 #: tomllib takes time that grows with the square of a key's parts; nobody writes so many.

@@ -8,8 +8,6 @@ from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 
-__all__ = ["of_model", "of_recipe"]
-
 
 def of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
     """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ANSWERS",
-    "CONFIDENCES",
-    "EFFECTS",
-    "ENGINES",
-    "FIX_KINDS",
-    "OWN_MODELS",
-    "PROOFS",
-    "SEVERITIES",
-    "STATUSES",
-]
-
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")

@@ -17,8 +17,6 @@ from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
 
-__all__ = ["DataError", "Measured", "measure"]
-
 #: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
 _SAMPLED = 1000
 _LONGEST = 500

@@ -6,8 +6,6 @@ import random
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-__all__ = ["grouped_waste", "packed_waste", "random_waste"]
-
 #: Rows that are packed together: datasets.map's batch_size, and LLaMA-Factory's preprocessing_batch_size.
 _PACKED_AT_ONCE = 1000
 #: transformers.trainer_pt_utils.get_length_grouped_indices sorts within so many batches, drawn at random.

@@ -22,8 +22,6 @@ from envdoctor.lengths.rows import DataProblem, rows_of
 from envdoctor.lengths.shapes import RowProblem, Sample, plain_text, samples_of
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["main"]
-
 #: Characters of all texts that are handed on.
 _MOST_TEXT = 24 << 20
 

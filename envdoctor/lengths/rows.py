@@ -11,8 +11,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from envdoctor.lengths.shapes import RowProblem
 
-__all__ = ["DataProblem", "Rows", "rows_of"]
-
 #: Bytes of one row; a book has one or two million.
 _LONGEST_ROW = 16 << 20
 #: Bytes of a file that has to be read as a whole.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-__all__ = ["DataSection", "Padding"]
-
 
 class Padding(TypedDict):
     """Shares of padding in batches of ``batch`` samples, by how these are put together."""

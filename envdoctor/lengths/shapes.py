@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["RowProblem", "Sample", "plain_text", "samples_of"]
-
 Turns = list[dict[str, str]]
 #: A conversation, or a text that no template goes around.
 Sample = Turns | str

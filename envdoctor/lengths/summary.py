@@ -6,8 +6,6 @@ from envdoctor.lengths.measuring import Measured
 from envdoctor.lengths.padding import grouped_waste, packed_waste, random_waste
 from envdoctor.lengths.section import DataSection, Padding
 
-__all__ = ["fed_length", "summary"]
-
 #: per_device_train_batch_size of transformers where nothing is known of the batch.
 _BATCH = 8
 

@@ -8,8 +8,6 @@ from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 
-__all__ = ["Tokenizer", "tokenizer_in"]
-
 _LARGEST_TEMPLATE = 1 << 20
 #: Tokenizers of models of vision and a quarter of a million words have 35 MB.
 _LARGEST_TOKENIZER = 256 << 20

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import ClosedForm, Peak
 
-__all__ = ["Saving", "largest", "smaller", "traced_changes"]
-
 #: Lengths are offered in steps of this many tokens.
 _STEP = 128
 _SMALL_ADAPTER = {

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from envdoctor.memory.tracing import Trace
 from envdoctor.memory.verdict import GIB
 
-__all__ = ["LENGTHS", "OF_THE_MODEL", "ClosedForm", "Peak", "Terms", "kept_bytes", "trained_parameters"]
-
 #: Bytes by what they hold.
 Terms = Mapping[str, float]
 #: What is there of the model and its training, whatever the batch.

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.problem import MemoryProblem
 
-__all__ = ["MARGIN", "Model", "model_of"]
-
 #: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
 #: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
 MARGIN = 0.3

@@ -16,8 +16,6 @@ from envdoctor.memory.sharding import sharing
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
 
-__all__ = ["level_of", "predict", "rounded", "said_of", "traced"]
-
 #: The least length that is traced beside the one that is asked.
 _SHORTEST = 16
 

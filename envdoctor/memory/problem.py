@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MemoryProblem"]
-
 
 class MemoryProblem(Exception):
     """No number can be given; the message is one sentence for the user: what is missing, or what is not followed."""

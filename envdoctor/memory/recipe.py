@@ -11,8 +11,6 @@ from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Plan", "batch_of", "engine_of", "plan_of", "settings_of"]
-
 #: Stages that compare with a reference model.
 _WITH_REFERENCE = ("dpo", "grpo")
 _SERVING = ("vllm", "sglang", "lmdeploy")

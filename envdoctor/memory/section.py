@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-__all__ = ["MemorySaving", "MemorySection", "MemoryServing", "MemoryTerm"]
-
 
 class MemoryTerm(TypedDict):
     """What part of the peak is held, in GiB."""

@@ -22,8 +22,6 @@ from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
 
-__all__ = ["predict_serving"]
-
 #: vLLM's defaults: max_num_batched_tokens and max_num_seqs of its V1 engine.
 _BATCHED_TOKENS = 2048
 _SEQUENCES = 256

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from envdoctor.memory.closed_form import OF_THE_MODEL, Terms
 from envdoctor.memory.problem import MemoryProblem
 
-__all__ = ["sharing"]
-
 #: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
 _BUCKET = 5e8
 _LIVE = 1e9

@@ -14,8 +14,6 @@ from envdoctor.memory.closed_form import Terms
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.tracing import Trace
 
-__all__ = ["Shipped", "form_words"]
-
 Row = Mapping[str, Any]
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
 #: scale for 256 values), and copies of the parameters that its step makes.

@@ -15,8 +15,6 @@ from envdoctor.hub.snapshot import FileEntry
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.files import Files
 
-__all__ = ["Counted", "stored_parameters"]
-
 #: As transformers names them; what lies beside them is an adapter's or an optimizer's.
 _WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
 #: What a model has beside the language model (a tower for images) is not what differs from the nearest type.

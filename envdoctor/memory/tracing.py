@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, Protocol
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.text.cache import CacheFolder
 
-__all__ = ["FirstOf", "Source", "Trace", "Tracer"]
-
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
 _LARGEST = 4 << 20

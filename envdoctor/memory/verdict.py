@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Value
 
-__all__ = ["GIB", "Gpu", "Need", "gpu_of", "need_of"]
-
 GIB = float(1 << 30)
 #: What later steps hold more than the one whose tensors were replayed: up to 7 % where three steps were, at full depth.
 _LATER = 1.07

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-__all__ = ["AUTO_MAP_FILES", "entries"]
-
 #: Configurations whose auto_map transformers follows.
 AUTO_MAP_FILES = (
     "config.json",

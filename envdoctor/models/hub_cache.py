@@ -10,15 +10,6 @@ from typing import NamedTuple
 
 from envdoctor.text.files import Files
 
-__all__ = [
-    "CachedCommit",
-    "CachedRepo",
-    "cache_folder",
-    "cached_repos",
-    "commit_of_path",
-    "matching",
-]
-
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _BEGINNING = re.compile(r"[0-9a-f]{4,39}\Z")
 _MOST = 1000

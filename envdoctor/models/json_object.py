@@ -5,8 +5,6 @@ import re
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["LARGEST", "JsonObject", "JsonProblem", "parse_object"]
-
 #: Bytes of a configuration. The largest config.json of the Hub's well-known models is far below 1 MiB;
 #: tokenizer_config.json reaches a few.
 LARGEST = 16 << 20

@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["NameProblem", "Named", "is_repo_name", "is_revision", "parse_name", "printable", "spellings"]
-
 _LONGEST = 4096
 #: The Hub's rule for names (huggingface_hub.utils.validate_repo_id): letters, digits, ``-``, ``_`` and ``.``, no ``-``
 #: or ``.`` at either end, no ``--`` or ``..``, at most 96 characters a part.

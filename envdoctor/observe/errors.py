@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ObservationError"]
-
 
 class ObservationError(Exception):
     """What was named is not there, or nothing of it can be read. The message is a sentence for the user.

@@ -21,8 +21,6 @@ from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent
 
-__all__ = ["gather", "gather_kept", "observers"]
-
 
 class Observer(Protocol):
     """What a module of an observers' room offers."""

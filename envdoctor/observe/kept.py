@@ -21,8 +21,6 @@ from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 from envdoctor.text.files import Looks, Spent
 
-__all__ = ["KeptFacts", "Known"]
-
 #: Changes when other things are found in the same files, or are written down otherwise.
 _FORMAT = 3
 _LARGEST = 16 << 20

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from envdoctor.facts.values import Value
 from envdoctor.versions.names import normalise
 
-__all__ = ["needed"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.reading.source import ModelSource
 
-__all__ = ["Request"]
-
 
 def _no_rows(table: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
     return ()

@@ -19,18 +19,6 @@ from envdoctor.text.files import Spent
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
 
-__all__ = [
-    "DOCUMENTS",
-    "SOURCES",
-    "Ask",
-    "Environment",
-    "Source",
-    "cut_short",
-    "notes_of",
-    "observe_environment",
-    "platform_name",
-]
-
 
 class Environment(NamedTuple):
     """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking."""

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["Target"]
-
 
 class Target(NamedTuple):
     """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none; ``because`` says why this

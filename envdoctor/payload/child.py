@@ -29,8 +29,6 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["STICKY", "is_out_of_memory", "main"]
-
 OLDEST_TORCH = (2, 0)
 #: Characters of a text that is handed back, and of a line.
 LONGEST_TEXT = 2000

@@ -16,8 +16,6 @@ import os
 import time
 from typing import Any
 
-__all__ = ["run"]
-
 #: Rows of one call: one that takes long is not followed by many.
 _AT_ONCE = 64
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["run"]
-
 #: Rows that are in memory at once.
 _AT_ONCE = 1000
 

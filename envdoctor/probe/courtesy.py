@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 
-__all__ = ["Permission", "ask", "ask_local"]
-
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
 LEAST_FREE_GIB = 1.0
 

@@ -9,8 +9,6 @@ from typing import Any
 from envdoctor.probe.grouping import Case, text_of
 from envdoctor.probe.section import ProbeError
 
-__all__ = ["errors_by_length"]
-
 _LONGEST = 9
 
 

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.verdict import Verdict, judge_all
 
-__all__ = ["Case", "Group", "cases_of", "groups_of", "text_of"]
-
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
 #: How an ending is called in a record: its verdict and its signature.

@@ -9,8 +9,6 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.probe.running import Outcome
 
-__all__ = ["failure_of", "import_runs"]
-
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 _ENDINGS = {"hangs": "it did not end", "crashes": "its process ended"}
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``

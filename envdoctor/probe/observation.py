@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Unreadable", "count", "counts", "mapping", "names", "number", "numbers", "whole"]
-
 
 class Unreadable(Exception):
     """A field is missing or is not what its name says; the text says which."""

@@ -21,8 +21,6 @@ from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
 from envdoctor.text.documents import read_bounded
 
-__all__ = ["SCHEMA", "Recording", "RecordingError", "read_recording", "write_head", "write_outcome"]
-
 SCHEMA = "envdoctor.probe-recording/1"
 #: A full run on every backend is 20 MB; nobody records more.
 _LARGEST = 256 << 20

@@ -8,8 +8,6 @@ from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.probe.catalogue import Probe
 from envdoctor.probe.grouping import Group
 
-__all__ = ["records_of"]
-
 #: Attention backends that a job may force; "default" leaves the choice to torch.
 _FORCED = ("math", "flash", "efficient", "cudnn")
 

@@ -12,8 +12,6 @@ from typing import Any
 from envdoctor.probe.grouping import Case, Group
 from envdoctor.text.clean import clean
 
-__all__ = ["LINES", "reproducer", "script_of"]
-
 #: Lines of a script at most.
 LINES = 30
 

@@ -17,8 +17,6 @@ from envdoctor.probe.running import UNUSABLE
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
 from envdoctor.probe.session import Session
 
-__all__ = ["Results", "results_of"]
-
 _ORIGIN = "envdoctor probe"
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000

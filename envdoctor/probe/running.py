@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from envdoctor.probe.catalogue import FIRST, Job
 from envdoctor.sandbox.target import NO_TORCH, Answer, Place, run_in_target
 
-__all__ = ["UNUSABLE", "Outcome", "outcome_of", "run_jobs"]
-
 #: Endings that say that no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
 #: Ways to end in a shared process that are told even when the job is done alone. Output and memory are limited for all

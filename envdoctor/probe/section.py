@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-__all__ = ["ProbeChild", "ProbeError", "ProbeGroup", "ProbeSection", "ProbeSkipped"]
-
 
 class ProbeChild(TypedDict):
     """One child: what it ran, its verdicts by name, how it ended, and what it took (seconds, MiB)."""

@@ -12,8 +12,6 @@ from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
 from envdoctor.sandbox.process_tree import processors
 from envdoctor.sandbox.target import Place
 
-__all__ = ["Session", "Wishes", "in_use", "run_session"]
-
 #: Two children at once need this much memory free beside what they are allowed, in MiB.
 _SPARE_MIB = 1024
 

@@ -31,8 +31,6 @@ from typing import Any, NamedTuple
 from envdoctor.probe.import_runs import failure_of
 from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
 
-__all__ = ["LIMITS", "Verdict", "judge", "judge_all", "settled_limits"]
-
 #: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
 #: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
 #: to 208 under a constant offset (fixtures/probe_recordings). fp32: healthy kernels of 2.13.0 on a CPU stay below 3

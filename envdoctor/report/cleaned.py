@@ -10,8 +10,6 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Range, Records, Unknown
 from envdoctor.text.clean import clean
 
-__all__ = ["CleanFacts", "cleaned"]
-
 Value = TypeVar("Value")
 
 #: Characters kept of one text; values of facts are kept whole.

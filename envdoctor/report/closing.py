@@ -11,17 +11,6 @@ from envdoctor.report.color import paint
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = [
-    "advices",
-    "closing_lines",
-    "counts_line",
-    "help_steps",
-    "is_given",
-    "missing_words",
-    "notice_lines",
-    "verbose_lines",
-]
-
 #: How many facts one advice names.
 _NAMED_KEYS = 2
 

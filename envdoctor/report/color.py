@@ -7,8 +7,6 @@ import sys
 from collections.abc import Container, Mapping
 from typing import Any
 
-__all__ = ["choose_lang", "choose_width", "decide", "harden_stdout", "in_notebook", "paint"]
-
 #: Columns of text on a terminal; a narrower terminal or COLUMNS narrows it.
 WIDTH = 80
 _NARROWEST = 40

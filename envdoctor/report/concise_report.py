@@ -6,8 +6,6 @@ from envdoctor.report.closing import counts_line
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 
 def render(report: Report, lang: str = "en") -> str:
     """``train.yaml:9: error[id] message``, then the counts; a finding without a place begins with ``-``."""

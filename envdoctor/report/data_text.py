@@ -9,8 +9,6 @@ from envdoctor.report.page import Page
 if TYPE_CHECKING:
     from envdoctor.lengths.section import DataSection, Padding
 
-__all__ = ["data_lines"]
-
 _FORMATS = {
     "conversations": "conversations",
     "instructions": "instructions",

@@ -11,8 +11,6 @@ from envdoctor.judge.finding import Text
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
 
-__all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
-
 SCHEMA_NAME = "envdoctor.error"
 #: Within a major version fields are only added.
 SCHEMA_VERSION = "1.0"

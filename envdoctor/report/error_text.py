@@ -12,8 +12,6 @@ from envdoctor.report.header import target_lines
 from envdoctor.report.layout import command_lines, shortened
 from envdoctor.report.page import LABEL, Page
 
-__all__ = ["render"]
-
 _LONGEST_MESSAGE, _MISSING = 300, 4
 _NOTES = {
     "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an "

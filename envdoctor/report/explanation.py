@@ -13,8 +13,6 @@ from envdoctor.report.cleaned import cleaned
 from envdoctor.report.layout import pad
 from envdoctor.report.page import Page
 
-__all__ = ["render"]
-
 _WIDTH = 80
 _LABEL = 12
 

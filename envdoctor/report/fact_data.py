@@ -7,8 +7,6 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Range, Records, Unknown, Value, plain
 
-__all__ = ["FactData", "fact_data"]
-
 
 class FactData(NamedTuple):
     """Facts split by what is known of them; every mapping is by key, in order.

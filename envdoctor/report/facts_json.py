@@ -13,8 +13,6 @@ from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.fact_data import fact_data
 from envdoctor.text.privacy import public_facts
 
-__all__ = ["SCHEMA", "document", "render"]
-
 SCHEMA = "envdoctor.facts/1"
 
 

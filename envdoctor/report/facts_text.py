@@ -14,8 +14,6 @@ from envdoctor.report.layout import display_width, pad
 from envdoctor.report.page import Page
 from envdoctor.text.privacy import public_facts
 
-__all__ = ["fact_lines", "render"]
-
 #: Widest columns for keys and values; what is longer gets lines of its own.
 _KEY_WIDTH = 30
 _VALUE_WIDTH = 22

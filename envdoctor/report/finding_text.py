@@ -15,8 +15,6 @@ from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines
 from envdoctor.report.page import Page
 
-__all__ = ["finding_lines", "finding_notes", "finding_text", "fix_words", "found_words", "of_one_cause", "offered"]
-
 _TEXT = " " * 9  # where the text behind the labels begins
 _LONG = 20  # characters that nobody wants to read twice
 #: Messages of one block before "and N more", unless all are asked for.

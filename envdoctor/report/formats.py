@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
-__all__ = ["Renderer", "UnknownFormatError", "load", "names"]
-
 _SUFFIX = "_report.py"
 #: The one that is taken when nobody asks for another.
 _USUAL = "terminal"

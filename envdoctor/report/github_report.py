@@ -14,8 +14,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.places import project_place
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 _MOST, _LONGEST = 10, 4_096
 _TYPES = {"error": "error", "warning": "warning", "note": "notice"}
 

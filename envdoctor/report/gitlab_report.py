@@ -8,8 +8,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 
 

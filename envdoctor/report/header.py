@@ -12,17 +12,6 @@ from envdoctor.report.layout import display_width, pad, shortened
 from envdoctor.report.page import LABEL, Page
 from envdoctor.report.report import Report, TargetOutcome
 
-__all__ = [
-    "at_a_glance",
-    "environment_lines",
-    "gpu_groups",
-    "header_lines",
-    "python_words",
-    "system_words",
-    "target_lines",
-    "torch_words",
-]
-
 #: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
 _ALWAYS, _USUALLY = 2, 9
 _SCRIPTS = 3

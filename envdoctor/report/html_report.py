@@ -18,8 +18,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.plan_text import adds_to_fixes, plan_ends
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 #: Messages of one cause that are listed.
 _MOST = 50
 _NAMES = {"error": "error", "warning": "warning", "note": "note"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from envdoctor.report.report import Report
     from envdoctor.report.revision_section import RevisionSection
 
-__all__ = ["memory_section", "probe_section", "revision_section"]
-
 #: Parts of the peak, changes and groups that are drawn.
 _MOST_TERMS, _MOST_CHANGES, _MOST_GROUPS = 6, 200, 50
 #: Where the bars of measured errors end: a thousand times what rounding must cost.

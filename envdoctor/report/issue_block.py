@@ -15,8 +15,6 @@ from envdoctor.report.layout import pad, shortened
 from envdoctor.report.page import Page
 from envdoctor.text.privacy import public_facts
 
-__all__ = ["render"]
-
 _OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
 _OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
 #: Shown even when it is not installed or not known; the others only when there is something to say.

@@ -14,8 +14,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.privacy import public_facts, redact
 
-__all__ = ["render"]
-
 #: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
 _LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3
 #: Nobody is asked again for what the issue shows, though some rules want more of it.

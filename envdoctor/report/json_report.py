@@ -16,8 +16,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
 
-__all__ = ["SCHEMA_NAME", "SCHEMA_VERSION", "document", "render"]
-
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
 SCHEMA_VERSION = "1.5"

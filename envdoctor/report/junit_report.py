@@ -15,8 +15,6 @@ from envdoctor.report.finding_text import finding_text
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 #: Jenkins keeps 100,000 characters of a failing case.
 _LONGEST = 100_000
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["command_lines", "display_width", "pad", "shortened", "wrap", "wrap_items"]
-
 #: Characters that do not begin a line, and those that do not end one (the usual rules of Chinese typesetting).
 _NOT_FIRST = "，。、；：？！）」』】》”’…％,.;:?!)]}"
 #: A word of a shell command, with what it quotes.

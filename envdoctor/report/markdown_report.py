@@ -17,8 +17,6 @@ from envdoctor.report.plan_text import adds_to_fixes, plan_lines
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import section_lines
 
-__all__ = ["plain", "render"]
-
 #: Bytes of the whole text.
 _LARGEST = 900 * 1024
 #: Messages and commands of one cause that are listed.

@@ -10,8 +10,6 @@ from envdoctor.report.page import LABEL, Page
 if TYPE_CHECKING:
     from envdoctor.memory.section import MemorySaving, MemorySection
 
-__all__ = ["change_words", "free_words", "gib", "memory_lines", "peak_words", "term_name"]
-
 #: Columns of the longer bar.
 _BAR = 50
 _MOST_TERMS = 3

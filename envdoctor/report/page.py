@@ -8,8 +8,6 @@ from envdoctor.judge.finding import Finding, Text
 from envdoctor.report.layout import pad, shortened, wrap, wrap_items
 from envdoctor.text.language import say, sentence
 
-__all__ = ["LABEL", "Page"]
-
 #: Columns of the labels at the left margin.
 LABEL = 13
 _LONGEST_VALUE = 200

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from envdoctor.judge.finding import Finding, Location
 
-__all__ = ["PROJECT", "project_place", "unique_fingerprints"]
-
 #: Shown where a finding names no file of the project, for consumers that refuse a finding without a place.
 PROJECT = Location("pyproject.toml", 1)
 

@@ -7,8 +7,6 @@ from envdoctor.report.layout import command_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["adds_to_fixes", "plan_ends", "plan_lines"]
-
 
 def adds_to_fixes(report: Report) -> bool:
     """Whether the plan says more than the fixes of the findings do: one error with a fix of its own needs none."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe
     from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 
-__all__ = ["catalogue_text", "group_lines", "probe_lines", "row_words", "where_words"]
-
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "garbage")
 #: Groups that are told before "and N more".
 _MOST_GROUPS = 12

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
 
-__all__ = ["Notice", "Report", "RuleInfo"]
-
 
 class Notice(NamedTuple):
     """Something about the run itself: an expired ignore, an unreadable folder. ``level`` is error, warning or note."""

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change
 
-__all__ = ["Cost", "Introduced", "Moved", "RevisionSection", "Side"]
-
 
 class Side(NamedTuple):
     """One revision: what a person calls it, and its repository and commit where there are such."""

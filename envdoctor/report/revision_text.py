@@ -11,8 +11,6 @@ from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
 from envdoctor.revision.comparer import AREAS, Change
 
-__all__ = ["DETAILS", "amount_words", "revision_header", "revision_summary", "verdict"]
-
 #: How much of the changes is told: counts, those worth a line, or every single one with all tensors.
 DETAILS = ("stat", "usual", "all")
 #: Changes of an area that are listed before "and N more", unless all are asked for.

@@ -20,8 +20,6 @@ from envdoctor.report.page import Page
 from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
-__all__ = ["render"]
-
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 #: Results that GitHub shows of one upload; the worst come first.
 _MOST = 5_000

@@ -7,8 +7,6 @@ from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-__all__ = ["render", "section_lines"]
-
 
 def render(
     report: Report,

@@ -14,8 +14,6 @@ from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 
-__all__ = ["AREAS", "Change", "Compared", "Comparer", "Revisions"]
-
 #: Which part of a repository a change is in, in the order of reports.
 AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")
 

@@ -12,8 +12,6 @@ from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
 
-__all__ = ["Comparison", "change_facts", "compare_snapshots", "comparers", "files_of"]
-
 
 class Comparison(NamedTuple):
     """The area and the outcome of each comparer, in the order of the areas, and which listed files none may see."""

@@ -10,8 +10,6 @@ from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparing import compare_snapshots
 
-__all__ = ["Wanted", "attribute"]
-
 #: One request lists the files of a commit: more commits than this are not walked.
 MOST_STEPS = 200
 

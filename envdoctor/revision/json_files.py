@@ -5,8 +5,6 @@ from __future__ import annotations
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.json_object import LARGEST, JsonObject, JsonProblem, parse_object
 
-__all__ = ["parse_json", "read_json"]
-
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:
     """The object in ``path``; None when the snapshot has no such file, unread with the reason when it cannot be had."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["LONGEST", "around", "short", "visible"]
-
 #: Characters of a before or after text.
 LONGEST = 90
 _BEFORE, _AFTER = 34, 40

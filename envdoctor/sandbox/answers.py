@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from envdoctor.sandbox.child import ChildResult
 from envdoctor.sandbox.process_tree import Usage
 
-__all__ = ["ENDINGS", "NO_TORCH", "PATIENCE", "Answer", "Conversation"]
-
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
 NO_TORCH = ("no-torch", "torch-broken", "torch-old")
 #: Every way in which a task can end. Only ``ok`` says that all was seen that was to be seen.

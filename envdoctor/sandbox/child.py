@@ -16,8 +16,6 @@ from envdoctor.sandbox.process_tree import MARK, Usage, end_all, usage_of
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["ChildResult", "own_python", "run_child"]
-
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 _BLOCK = 1 << 16
 _STDERR_KEPT = 8192

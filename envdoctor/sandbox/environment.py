@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-__all__ = ["minimal_environment", "target_environment"]
-
 #: What a program may need to start at all: shared libraries of module systems, pyenv's choice of version, CUDA's place.
 _PASSED_ON = (
     *("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-__all__ = ["framed", "frames"]
-
 
 def framed(contents: Iterable[bytes]) -> bytes:
     """The contents as one byte string."""

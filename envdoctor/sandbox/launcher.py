@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["MODULE", "NOT_STARTED", "REFUSED", "main"]
-
 #: What a program begins with that is a module of envdoctor.
 MODULE = "module:"
 #: The exit code, and the beginning of what stands on standard error, when there is no such program.

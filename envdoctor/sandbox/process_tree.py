@@ -6,8 +6,6 @@ import os
 import sys
 from typing import NamedTuple
 
-__all__ = ["MARK", "Usage", "end_all", "processors", "usage_of"]
-
 #: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
 #: that left the process group.
 MARK = "ENVDOCTOR_CHILD"

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["Refusal", "template_environment"]
-
 
 class Refusal(Exception):
     """The template called raise_exception."""

@@ -12,8 +12,6 @@ from envdoctor.source.world import UNKNOWN, Following, Function, Made, Module, V
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["CHANGING", "changed", "demanded", "distributions", "library", "own_method"]
-
 _OPERATORS: Mapping[str, type[ast.cmpop]] = {
     **{"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt},
     **{"le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE},

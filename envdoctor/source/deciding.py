@@ -12,8 +12,6 @@ from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known
 from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
 from envdoctor.versions.pep440 import base_release
 
-__all__ = ["evaluate"]
-
 _BUILTINS = frozenset(dir(builtins))
 
 

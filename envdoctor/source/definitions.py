@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["attributes_of", "blocks", "is_generator", "last_name", "methods_of", "siblings_of"]
-
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """The statements that stand in a statement, branch by branch."""

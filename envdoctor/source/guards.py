@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from envdoctor.source.definitions import last_name
 
-__all__ = ["NOTHING", "Guard", "asks_what_is_there", "caught", "leaves", "suppressed"]
-
 #: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
 _ASKS = re.compile(
     r"version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"

@@ -21,8 +21,6 @@ from envdoctor.source.statements import Break, Continue, Returned, Statements
 from envdoctor.source.values import Frame, joined
 from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
 
-__all__ = ["Importing", "OutOfBudget"]
-
 _MOST_STEPS = 5_000_000
 _MOST_IN_A_CALL = 20_000
 _DEEPEST = 20

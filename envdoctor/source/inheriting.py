@@ -14,8 +14,6 @@ from envdoctor.source.own_calls import calls_in
 from envdoctor.source.places import Places
 from envdoctor.source.world import Stop
 
-__all__ = ["Inheriting"]
-
 
 class Inheriting:
     """The classes of one environment."""

@@ -17,8 +17,6 @@ from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import definition, trimmed
 from envdoctor.text.files import Files
 
-__all__ = ["Found", "Library", "Unreadable"]
-
 _LARGEST = 4 << 20
 _COMPILED = (".so", ".pyd", ".pyc")
 #: Before 3.11 the parser has no limit of its own: 100,000 operators in one expression overrun an 8 MiB stack.

@@ -18,8 +18,6 @@ from envdoctor.source.own_calls import Call, calls_in
 from envdoctor.source.places import Places
 from envdoctor.source.signatures import added_by, bases_of
 
-__all__ = ["Lineage", "Lineages", "Member", "Method"]
-
 _DEEPEST = 12
 _CALLED = re.compile(rb"\b([A-Za-z_]\w*)\(")
 _ASSIGNED = re.compile(rb"\.(\w+)\s*=[^=]")

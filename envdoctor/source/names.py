@@ -10,8 +10,6 @@ from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
 from envdoctor.source.world import World
 
-__all__ = ["Names"]
-
 _MOST_ALIASES = 6
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
 _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")

@@ -9,8 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["NotANotebook", "Notebook", "parse_notebook"]
-
 _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}

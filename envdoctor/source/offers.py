@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from envdoctor.source.definitions import blocks, last_name
 
-__all__ = ["Offers", "absolute", "read_offers", "statements"]
-
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
     rb"globals\(\)\s*\[[^\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.source.signatures import added_by
 
-__all__ = ["can_be_called", "own_parameters", "spelled"]
-
 
 def can_be_called(parameters: Sequence[str], call: str) -> bool:
     """Whether a method with these parameters (without the bound one) can be called so: ``2 num_items_in_batch=``."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from envdoctor.source.guards import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.signatures import way_of
 
-__all__ = ["Call", "calls_in"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _PERHAPS = (*_FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.match_case)
 #: ``TryStar`` is of Python 3.11.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from envdoctor.source.names import Names
 from envdoctor.source.signatures import accepts
 
-__all__ = ["Places"]
-
 _DEEPEST = 12
 
 

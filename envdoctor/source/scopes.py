@@ -7,8 +7,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["Scope", "Target", "function_parts", "inner_parts", "is_foreign", "scopes_of"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OPENS = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from envdoctor.source.definitions import blocks, last_name
 
-__all__ = ["accepts", "added_by", "bases_of", "calls", "parameters", "way_of"]
-
 #: Decorators that leave the parameters as they are, by the last part of their names.
 _PLAIN = {
     *("abstractmethod", "classmethod", "staticmethod", "contextmanager", "asynccontextmanager", "lru_cache", "cache"),

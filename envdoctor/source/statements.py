@@ -14,8 +14,6 @@ from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.values import MOST_ROUNDS, Frame, joined, truth
 from envdoctor.source.world import UNKNOWN, Class, Failed, Following, Function, Module, Stop
 
-__all__ = ["Break", "Continue", "Returned", "Statements", "bind"]
-
 _CAUGHT_BY = {
     "ModuleNotFoundError": ("ImportError",),
     "PackageNotFoundError": ("ModuleNotFoundError", "ImportError"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["definition", "trimmed"]
-
 _TEXTS = rb'"""|\'\'\'|#[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 _TOKENS = re.compile(_TEXTS)
 _MARKS = re.compile(_TEXTS + rb"|[()\[\]{}:]")

@@ -14,8 +14,6 @@ from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, 
 from envdoctor.source.overriding import own_parameters
 from envdoctor.source.scopes import Scope, Target, function_parts, inner_parts, is_foreign, scopes_of
 
-__all__ = ["Found", "TooMuch", "Use", "uses_of"]
-
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: ``TryStar`` is of Python 3.11.
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))

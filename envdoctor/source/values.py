@@ -10,8 +10,6 @@ from typing import Any
 from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
-__all__ = ["MOST", "MOST_ROUNDS", "PLAIN", "Frame", "compared", "is_known", "is_known_deep", "joined", "truth"]
-
 PLAIN = (str, int, bool, float, bytes, type(None))
 #: Items of a value that are looked at.
 MOST = 20_000

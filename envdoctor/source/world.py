@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["UNKNOWN", "Class", "Failed", "Following", "Function", "Made", "Module", "Stop", "Version", "World"]
-
 
 class _Unknown:
     """A value that is not known."""

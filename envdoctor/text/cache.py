@@ -13,8 +13,6 @@ from zlib import crc32
 
 from envdoctor.text.files import read_regular
 
-__all__ = ["CacheFolder", "cache_home", "sealed", "unsealed"]
-
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _UNFINISHED = ".new"

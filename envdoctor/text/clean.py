@@ -6,8 +6,6 @@ import re
 
 from envdoctor.text.redact import without_credentials
 
-__all__ = ["LIMIT", "clean"]
-
 #: Characters kept of one string in text meant for people.
 LIMIT = 500
 #: Nothing is looked at behind this many characters: cleaning must not be the slow part of a run on hostile input.

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from envdoctor.text.files import because_of
 
-__all__ = ["content_of", "decoded", "read_bounded", "read_named", "text_of"]
-
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
 #: Seconds that a writer has for all of it: the document may come from another machine.

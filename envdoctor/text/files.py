@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from operator import attrgetter
 from zlib import crc32
 
-__all__ = ["Budget", "Files", "Looks", "Mark", "Spent", "because_of", "read_regular"]
-
 #: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
 Mark = tuple[int, int]
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["say", "sentence"]
-
 _HAN_GAP = "(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])"  # compiled when it is needed: that takes a millisecond
 #: How deep a sentence may hold other sentences, and how many may stand side by side.
 _DEPTH, _MOST = 4, 4

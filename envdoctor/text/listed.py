@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-__all__ = ["listed"]
-
 
 def listed(items: Iterable[str], most: int = 4) -> str:
     """``a, b, c, d and 3 more``."""

@@ -7,8 +7,6 @@ from time import time_ns
 
 from envdoctor.text.files import Files, Looks
 
-__all__ = ["add", "same", "settled", "written"]
-
 #: What is written just after it was read may leave the times as they were: clocks of file systems tick slowly.
 _TICK, _SLOW_TICK = 50_000_000, 2_000_000_000
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["without_credentials", "without_url_credentials"]
-
 #: Tokens that say by their prefix what they are: Hugging Face, GitHub, GitLab, OpenAI and its kin, Slack, PyPI, AWS,
 #: JSON web tokens. No word needs to begin there (my_hf_…); only sk- does, which ends many an English word.
 _TOKEN = re.compile(

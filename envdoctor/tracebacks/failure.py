@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Failure", "failure_of"]
-
 
 class Failure(NamedTuple):
     """What a message says, in the words of Python's own messages.

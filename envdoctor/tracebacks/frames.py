@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Frame", "frames_of", "imported_in", "module_of", "pointed_at"]
-
 
 class Frame(NamedTuple):
     """``path`` as written, ``function`` ("" when it is not said), ``code`` the source line below ("" for none)."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["lines_of", "numbered", "visible"]
-
 #: The end of a text decides, because Python names the error last: characters, lines, and characters of a line.
 _CHARACTERS, _LINES, _LINE = 1 << 20, 20_000, 2_000
 

@@ -12,8 +12,6 @@ from envdoctor.tracebacks.failure import Failure, failure_of
 from envdoctor.tracebacks.frames import Frame, frames_of, imported_in, pointed_at
 from envdoctor.tracebacks.pasted import lines_of
 
-__all__ = ["Reading", "read_error"]
-
 
 class Reading(NamedTuple):
     """``error`` is the name of the exception ("" when it is not said) and ``message`` what it says. ``failure`` is None

@@ -7,8 +7,6 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-__all__ = ["compare", "dotted", "rank", "same_start"]
-
 _COMPARISONS = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 _DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,7}\Z")
 

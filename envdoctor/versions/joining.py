@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from envdoctor.versions.pep440 import NotASpecifier, release_of, satisfies
 
-__all__ = ["join_specifiers"]
-
 _OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
-__all__ = ["NotAMarker", "holds"]
-
 _TOKEN = re.compile(
     r"\s*(?:([()])|\"([^\"]*)\"|'([^']*)'|(not\s{1,20}in\b|in\b|===|~=|==|!=|<=|>=|<|>)|([A-Za-z_][\w.]{0,60}))"
 )

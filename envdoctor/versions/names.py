@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["normalise", "valid_name"]
-
 #: Names by PEP 508. The limit is ours: the longest name on PyPI has fewer than 100 characters.
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,212}[A-Za-z0-9])?\Z")
 _PLAIN = re.compile(r"[a-z0-9]{1,100}(?:-[a-z0-9]{1,50}){0,2}\Z")

@@ -9,21 +9,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "Answer",
-    "NotASpecifier",
-    "Order",
-    "base_release",
-    "holds",
-    "is_named_by",
-    "is_version",
-    "nearest",
-    "order",
-    "release_of",
-    "same_release",
-    "satisfies",
-]
-
 _PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}\Z")
 _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*([^\s,]{1,200})\s*\Z")
 #: PEP 440's identifiers in our own words; numbers are bounded, so that no version costs more than another.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["EVERY", "Range", "contains", "intersect", "parse_ranges", "release_of", "spell_ranges"]
-
 #: Releases from the first one to below the second one; None: without an end.
 Range = tuple[tuple[int, ...], tuple[int, ...] | None]
 

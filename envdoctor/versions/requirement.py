@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from envdoctor.versions.names import normalise, valid_name
 
-__all__ = ["NotARequirement", "Requirement", "read_requirement"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 4096
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["nearest_span", "spell_spans"]
-
 
 def spell_spans(versions: Sequence[str], has: Sequence[bool]) -> str | None:
     """``>=4.46,<5.0`` for the versions that have it, several spans joined by `` or ``; empty when all have it, None

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["TARGET_KEYS", "WheelTarget", "wheel_target"]
-
 _PYTHON = r"(cp|py)3(\d{0,3})\Z"
 _TIED = r"cp3\d{1,3}-cp3\d{1,3}t?-"
 _INTERPRETER = r"(cp|pp|py)(\d)(\d{0,3})\Z"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["bytes_of", "describe", "shape_of", "tensors_of"]
-
 #: transformers' label value for "does not count".
 _IGNORED = -100
 

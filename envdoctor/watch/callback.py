@@ -21,8 +21,6 @@ try:
 except ImportError as error:  # pragma: no cover - a training script has both
     raise ImportError(f"envdoctor.watch needs torch and transformers in this environment: {error}") from error
 
-__all__ = ["RunStopped", "Watch"]
-
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["cures"]
-
 _FUSED = re.compile(r"Sdpa|Flash")
 
 

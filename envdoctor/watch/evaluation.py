@@ -14,8 +14,6 @@ from envdoctor.watch.flags import is_sharded
 from envdoctor.watch.losses import loss_of
 from envdoctor.watch.telling import Teller
 
-__all__ = ["Evaluation"]
-
 #: Batches whose losses wait on the device to be read together, and the bytes that they may hold.
 _WAITING = 16
 _BYTES = 64 << 20

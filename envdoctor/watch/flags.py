@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Gradients", "any_bad_weight", "is_sharded", "local", "on_any", "processes", "rank"]
-
 #: Without clipping nobody computes a norm: each step looks at every so many parameters in turn.
 _SHARE = 16
 #: Gradients that are asked for a better sentinel.

@@ -20,8 +20,6 @@ from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.facts_file import FLIGHT_SCHEMA
 from envdoctor.text.clean import clean
 
-__all__ = ["judged", "tell"]
-
 #: Versions that belong in every report about numbers.
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "deepspeed", "flash-attn")
 _ARGUMENTS = (

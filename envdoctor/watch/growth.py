@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-__all__ = ["Growth", "GrowthSeen", "Memory"]
-
 #: Visits of one shape that must each hold more than the last: the first ones still fill caches and optimizer state.
 VISITS = 4
 #: Bytes between the first and the last of them below which nothing is said (allocator blocks are 2 MiB).

@@ -10,8 +10,6 @@ import torch
 
 from envdoctor.watch.batch import bytes_of, shape_of
 
-__all__ = ["Kept", "loss_of", "worst_of"]
-
 #: Batches of one optimizer step are kept for a second run up to this many bytes and so many; the last one always.
 _KEPT_BYTES = 64 << 20
 _KEPT_BATCHES = 64

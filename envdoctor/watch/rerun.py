@@ -13,8 +13,6 @@ from envdoctor.watch.cures import cures
 from envdoctor.watch.flags import local
 from envdoctor.watch.losses import loss_of
 
-__all__ = ["examine"]
-
 #: "Function 'MulBackward0' returned nan values in its 0th output."
 _ANOMALY = re.compile(r"Function '(\w+)' returned nan values")
 

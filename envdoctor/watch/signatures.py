@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-__all__ = ["event_of_log"]
-
 
 def event_of_log(entry: Mapping[str, object]) -> str | None:
     """The event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.

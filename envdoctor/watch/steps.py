@@ -14,8 +14,6 @@ from envdoctor.watch.losses import Kept
 from envdoctor.watch.still import Still
 from envdoctor.watch.telling import Teller
 
-__all__ = ["Steps", "scales"]
-
 #: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
 #: begins at 2**16 and halves it each time.
 _OVERFLOWS = 20

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Still"]
-
 #: Every so many steps a sample of half-precision weights is compared with itself.
 _EVERY = 100
 _SAMPLE = 1024

@@ -9,8 +9,6 @@ from typing import Any
 
 from envdoctor.watch.flags import processes, rank
 
-__all__ = ["Teller", "logger"]
-
 logger = logging.getLogger("envdoctor.watch")
 
 _EVENTS_KEPT = 64

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.request import Request
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("extension",)
 NEEDS = ("dist", "torch.missing_files")

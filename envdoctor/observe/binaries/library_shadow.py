@@ -16,8 +16,6 @@ from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["KEYS", "NEEDS", "observe"]
-
 KEYS = ("library_shadow",)
 NEEDS = ("dist",)
 #: What importing torch loads, in this order: torch/__init__.py opens the first one, its extension the others.

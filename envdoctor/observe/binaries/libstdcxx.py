@@ -17,8 +17,6 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.versions.dotted import rank
 
-__all__ = ["KEYS", "NEEDS", "find_libstdcxx", "observe"]
-
 KEYS = ("os.libstdcxx",)
 NEEDS = ("extension",)
 _LIBSTDCXX = "libstdc++.so.6"

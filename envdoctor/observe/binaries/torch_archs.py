@@ -12,8 +12,6 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["KEYS", "NEEDS", "observe"]
-
 KEYS = ("torch.arch_list",)
 NEEDS = ("torch.cuda", "gpu")
 _LIBRARY = os.path.join("torch", "lib", "libtorch_python.so")

@@ -17,8 +17,6 @@ from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "NEEDS", "observe", "torch_loading_facts"]
-
 KEYS = ("torch.damaged_files", "torch.missing_libraries")
 NEEDS = ("pkg.*", "torch.cuda")
 #: What importing torch loads, in all wheels for Linux from 2.0 on; those for CUDA are in CUDA builds only.

@@ -18,8 +18,6 @@ from envdoctor.observe.code.reading.reading_uses import CELL, answers, items
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Budget, Files, Spent, because_of
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("use", "code.files", "code_unread")
 
 _MAX_FILE = {".py": 2 << 20, ".ipynb": 32 << 20}

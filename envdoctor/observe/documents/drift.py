@@ -12,8 +12,6 @@ from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.text.listed import listed
 
-__all__ = ["drift_between", "to_compare"]
-
 #: Nodes that are named for one value before "and N more".
 _NAMED = 8
 #: Values that are told of a fact before "N other values".

@@ -23,8 +23,6 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["FLIGHT_SCHEMA", "SCHEMA", "FactsFileError", "facts_of_document", "load_facts_document", "read_facts_file"]
-
 SCHEMA = "envdoctor.facts/1"
 #: What ``envdoctor.watch`` writes: a facts file with more beside the facts.
 FLIGHT_SCHEMA = "envdoctor.flight/1"

@@ -18,8 +18,6 @@ from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.observe.locate.python_version import version_from_files
 from envdoctor.text.files import Budget, Files, because_of
 
-__all__ = ["at_path", "at_root"]
-
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.
 _IN_IMAGE = (

@@ -11,8 +11,6 @@ from envdoctor.text.files import Files
 if TYPE_CHECKING:
     from envdoctor.observe.locate.interpreter import Answer
 
-__all__ = ["Caller", "Running", "absolute", "same_folder"]
-
 
 class Running(NamedTuple):
     """What the running interpreter says of itself (``sys``). ``library`` is the name of its library folder."""

@@ -9,8 +9,6 @@ from envdoctor.observe.locate.installation import WINDOWS, Installation, at_pref
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
 
-__all__ = ["Choice", "default_environment"]
-
 #: Buckets of uv's cache that hold environments: uvx, uv run --with, scripts.
 _UV_BUCKET = ("archive-v", "environments-v", "builds-v")
 

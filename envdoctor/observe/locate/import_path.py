@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from envdoctor.observe.locate.installation import WINDOWS, Installation
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["ImportPath", "folders_of"]
-
 _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
 _MOST_FOLDERS = 500

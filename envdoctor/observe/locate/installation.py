@@ -8,18 +8,6 @@ from typing import NamedTuple
 from envdoctor.facts.values import Unknown
 from envdoctor.text.files import Files
 
-__all__ = [
-    "WINDOWS",
-    "Installation",
-    "at_prefix",
-    "has_standard_library",
-    "implementation_of",
-    "interpreter_in",
-    "is_python_name",
-    "of_interpreter",
-    "read_settings",
-]
-
 #: ``Installation.library`` of the Windows layout, where the library folder ``Lib`` carries no version.
 WINDOWS = "Lib"
 

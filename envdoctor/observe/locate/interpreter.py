@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
 
-__all__ = ["Answer", "ask"]
-
 _TIMEOUT_SECONDS = 10.0
 _OUTPUT_LIMIT = 1 << 16
 _MEMORY_MIB = 512

@@ -6,8 +6,6 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files
 
-__all__ = ["EnvironmentNotFound", "EnvironmentUnreadable", "Layout"]
-
 
 class EnvironmentNotFound(ObservationError):
     """There is no environment to judge. The message is a sentence for the user: what was looked for, where, what to

@@ -16,8 +16,6 @@ from envdoctor.observe.locate.installation import (
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
 
-__all__ = ["named_environment", "told_by_files"]
-
 
 def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
     """The installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its library

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from envdoctor.observe.locate.installation import WINDOWS, Installation
 from envdoctor.text.files import Files
 
-__all__ = ["PythonVersion", "conda_name_version", "version_from_files"]
-
 _PY_VERSION = re.compile(rb'^#define[ \t]+PY_VERSION[ \t]+"(\d{1,3}\.\d{1,3}\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?"', re.M)
 _FULL = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:(a|b|rc)(\d{1,3})|\.(alpha|beta|candidate)\.(\d{1,3}))?")
 _LEVELS = {"alpha": "a", "beta": "b", "candidate": "rc"}

@@ -13,8 +13,6 @@ from envdoctor.observe.locate.installation import WINDOWS, implementation_of
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
 
-__all__ = ["choose"]
-
 
 def choose(
     python: str | None,

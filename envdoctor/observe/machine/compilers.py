@@ -9,8 +9,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe", "on_path"]
-
 KEYS = ("build.c_compiler", "build.gcc")
 
 #: g++-12, x86_64-linux-gnu-g++-12, gcc-13.2

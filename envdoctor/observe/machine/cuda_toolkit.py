@@ -10,8 +10,6 @@ from envdoctor.observe.machine.compilers import on_path
 from envdoctor.observe.machine.reading.text_file import read_text
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("cuda.toolkit",)
 
 _NVCC_TIMEOUT = 5.0

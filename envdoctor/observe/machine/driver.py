@@ -6,8 +6,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.observe.machine.reading import proc_driver
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 _LIBRARY_KEYS = ("driver.library", "driver.compat")
 KEYS = (*proc_driver.KEYS, *_LIBRARY_KEYS)
 

@@ -10,8 +10,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import read_text
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("os.memory_gib", "os.shm_gib", "os.open_files", "os.locked_memory_gib")
 
 _GIB = 1 << 30

@@ -9,8 +9,6 @@ from envdoctor.observe.machine.reading.proc_driver import driver_traces
 from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("machine.accelerators",)
 
 

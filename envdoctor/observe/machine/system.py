@@ -10,8 +10,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "container", "is_wsl", "observe"]
-
 KEYS = ("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container")
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}

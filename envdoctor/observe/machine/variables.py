@@ -6,8 +6,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
 from envdoctor.text.redact import without_credentials, without_url_credentials
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("env.*",)
 _LIMIT = 4096
 

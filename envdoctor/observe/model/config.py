@@ -10,8 +10,6 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096
 _MAX_NUMBER = 10**12

@@ -5,8 +5,6 @@ from __future__ import annotations
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("model.repo", "model.revision", "model.path")
 
 

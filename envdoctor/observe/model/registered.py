@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "NEEDS", "observe"]
-
 KEYS = ("model.registered", "model.registered_vllm", "model.registered_sglang")
 NEEDS = ("model.type", "model.architectures")
 

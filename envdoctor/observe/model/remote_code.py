@@ -20,8 +20,6 @@ from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("model.code_methods", "model.code_names", "model_use")
 
 _MAX_FILES = 64

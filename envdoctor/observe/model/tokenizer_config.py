@@ -7,8 +7,6 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("model.padding_side", "model.tokenizer_class")
 
 

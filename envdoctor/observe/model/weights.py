@@ -8,8 +8,6 @@ from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["KEYS", "observe"]
-
 KEYS = ("model.weight_formats",)
 
 #: training_args.bin, optimizer.bin and the like are no weights.

@@ -12,8 +12,6 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import because_of
 
-__all__ = ["KEYS", "NEEDS", "observe"]
-
 KEYS = ("build.ninja", "build.python_headers", "build.compiled")
 NEEDS = ("pkg.*",)
 

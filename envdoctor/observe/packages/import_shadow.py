@@ -19,8 +19,6 @@ from envdoctor.observe.packages.reading.code_version import module_in, version_o
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 
-__all__ = ["KEYS", "NEEDS", "observe"]
-
 KEYS = ("import_shadow",)
 NEEDS = ("dist",)
 

@@ -20,8 +20,6 @@ from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import base_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["KEPT", "KEYS", "observe"]
-
 KEPT = True
 KEYS = (
     "environment.path",

@@ -16,8 +16,6 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.versions.dotted import rank
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("libc_need",)
 NEEDS = ("dist", "os.libc_version")

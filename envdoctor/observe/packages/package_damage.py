@@ -24,8 +24,6 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.versions.names import normalise
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("package_damage",)
 NEEDS = ("dist",)

@@ -11,8 +11,6 @@ from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("shared_file",)
 NEEDS = ("dist",)

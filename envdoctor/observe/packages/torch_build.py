@@ -12,8 +12,6 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("torch.cuda", "torch.hip", "torch.git", "torch.cxx11_abi", "torch.missing_files")
 NEEDS = ("dist",)

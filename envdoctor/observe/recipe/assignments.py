@@ -16,8 +16,6 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["AssignmentError", "parse_assignments"]
-
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
 

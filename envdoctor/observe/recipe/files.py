@@ -13,8 +13,6 @@ from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
 from envdoctor.text.documents import content_of, text_of
 
-__all__ = ["RecipeFile", "RecipeFileError", "command_parts", "python_calls", "read_files", "with_formats"]
-
 _LARGEST = 8 << 20
 _MOST_FILES = 12
 _DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.reading.part import Entry, Part
 
-__all__ = ["NO_RECIPES", "Format", "Formats", "Meaning", "spelled"]
-
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = ("environment", "plain-training")
 

@@ -11,8 +11,6 @@ from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, spelle
 from envdoctor.observe.recipe.statements import Statements, joined
 from envdoctor.versions.pep440 import satisfies
 
-__all__ = ["Recipe", "kinds_of", "read_recipe", "recipe_of"]
-
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z")

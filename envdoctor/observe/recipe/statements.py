@@ -10,8 +10,6 @@ from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.part import Entry, Part
 from envdoctor.text.nearest import did_you_mean
 
-__all__ = ["HELPERS", "Statements", "joined"]
-
 #: Fields that are no facts of their own.
 HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
     name: FactSpec(name, "number") for name in ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")

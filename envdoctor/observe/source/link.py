@@ -19,8 +19,6 @@ from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 
-__all__ = ["KEPT", "KEYS", "NEEDS", "observe"]
-
 KEPT = True
 KEYS = ("link", "link_read")
 NEEDS = ("dist",)

@@ -15,8 +15,6 @@ from .masks import hand_over, keep
 from .reference import Expected, expected, measure
 from .stress import draw
 
-__all__ = ["Prepared", "observe", "prepare", "run_cases", "sdpa"]
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["cases"]
-
 _DEFAULTS = {
     "B": 2,
     "H": 2,

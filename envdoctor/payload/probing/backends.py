@@ -10,8 +10,6 @@ import torch
 
 from .job import Emit
 
-__all__ = ["BACKENDS", "CHOICES", "chosen", "declined", "force", "is_known"]
-
 #: Our names, and those of torch.nn.attention.SDPBackend.
 BACKENDS = {
     "math": "MATH",

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["LENGTHS", "one_by_one", "padded", "samples"]
-
 #: Short ones for the CPU; the long ones pad to 192, and 192 % 128 = 64 is where some kernels err.
 LENGTHS = {"short": (24, 17, 9, 33), "long": (192, 97, 64, 130)}
 IGNORED = -100

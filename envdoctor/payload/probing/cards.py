@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-__all__ = ["Card", "accused", "strange"]
-
 #: Errors in units of the dtype's epsilon: every right kernel stays far below.
 _WRONG = 8.0
 #: Cards that are named where nobody is accused.

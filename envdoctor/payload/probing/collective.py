@@ -13,8 +13,6 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ["finish", "start"]
-
 _SENDERS = 8
 _SHARE = 4
 #: Ranks that are named as senders of what was wrong.

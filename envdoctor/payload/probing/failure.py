@@ -7,8 +7,6 @@ from typing import Any
 
 from ..child import STICKY, is_out_of_memory
 
-__all__ = ["Unavailable", "cannot_run", "failure", "found_by"]
-
 #: Texts of an exception with which torch says that a backend, or an argument, is not for these inputs.
 _DECLINED = (
     "No available kernel",

@@ -6,8 +6,6 @@ import gc
 
 import torch
 
-__all__ = ["held_kib"]
-
 
 def held_kib(device: str) -> float:
     """KiB of the tensors that are alive, after what circles hold was collected and the device has finished."""

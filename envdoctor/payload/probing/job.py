@@ -6,8 +6,6 @@ from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no other
 
 import torch
 
-__all__ = ["DTYPES", "Emit", "Job", "judged", "loaded_dtype", "wanted_dtypes"]
-
 #: ``device``, ``suite``, ``dtype``, ``backend``, ``options``, ``model`` (a folder) and ``recipe``.
 Job = Dict[str, Any]  # noqa: UP006
 #: Hands back one observation.

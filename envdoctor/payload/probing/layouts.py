@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["LAYOUTS", "UPSTREAMS", "arrange", "share", "upstream"]
-
 #: bhsd: contiguous (B, H, L, D). bshd: contiguous (B, L, H, D) seen as (B, H, L, D), what a projection yields. packed:
 #: views into one (B, L, 3, H, D) buffer. offset: one element into its storage, so 16-byte alignment is lost. expanded
 #: and expanded_batch: k and v are one head (one sample) seen as all of them, with stride 0.

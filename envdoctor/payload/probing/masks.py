@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["hand_over", "keep"]
-
 _WINDOW = 32
 
 

@@ -6,8 +6,6 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["counters", "used_mib"]
-
 _MOST = 64
 _SM, _VOLATILE, _CORRECTED, _UNCORRECTED = 1, 0, 0, 1
 

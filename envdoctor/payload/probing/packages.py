@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["FLASH_ATTN", "XFORMERS", "flash_attn", "xformers"]
-
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["can_follow", "logits_of", "loss_of", "settings"]
-
 IGNORED = -100
 #: Types whose published computation this is; q and k have biases or norms where the weights have them.
 _TYPES = ("llama", "qwen2", "qwen3", "mistral")

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["compare", "forward_backward", "lost", "relative", "rms", "vector"]
-
 
 def forward_backward(operation: Any, inputs: Any, upstream: Any = None) -> dict[str, Any]:
     """``o`` and the gradients ``d0``, ``d1``, … of an operation; ``upstream`` gives the output's gradient for its shape

@@ -16,8 +16,6 @@ import traceback
 from itertools import groupby
 from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no others at run time)
 
-__all__ = ["attempt", "first_failure", "run_in_turn"]
-
 #: Exceptions that led to one another, and frames, that are told.
 MOST_ERRORS = 12
 MOST_FRAMES = 40

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["STRESSES", "draw"]
-
 STRESSES = ("unit", "x3", "shift-", "shift+", "outlier")
 
 #: By how much a shift moves every logit.

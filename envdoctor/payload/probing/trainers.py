@@ -9,8 +9,6 @@ import transformers
 
 from . import tiny_models
 
-__all__ = ["arguments", "base_arguments", "in_order", "one_step", "tokenizer"]
-
 
 def arguments(device: str, **chosen: Any) -> Any:
     """TrainingArguments."""

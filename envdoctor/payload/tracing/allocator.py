@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import bisect
 
-__all__ = ["Allocator", "Block"]
-
 _BLOCK = 512
 _MIB = 1 << 20
 #: Requests up to this size are small: they share segments of 2 MiB, split to the last block.

@@ -16,8 +16,6 @@ from torch.utils._pytree import tree_flatten
 
 from .allocator import Allocator
 
-__all__ = ["Live"]
-
 #: Bytes that CUDA's caching allocator rounds every block up to (kMinBlockSize in c10/cuda/CUDACachingAllocator).
 _BLOCK = 512
 _VALUE = torch.ops.aten._local_scalar_dense.default

@@ -11,19 +11,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "Refused",
-    "build",
-    "cut_config",
-    "faked",
-    "lattice",
-    "layers_of",
-    "one_sample_a_row",
-    "parse_config",
-    "signatures",
-    "with_adapters",
-]
-
 #: Names of the number of layers in configurations of transformers. Which one counts the decoder's layers, the model
 #: shows: in a half of an encoder and decoder, or where a layer counts twice, it is not the first.
 _DEPTHS = (

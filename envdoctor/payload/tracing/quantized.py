@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["quantize"]
-
 #: Weights that share one scale (bitsandbytes: blocksize 64, of the scales 256).
 _BLOCK = 64
 _SCALES = 256

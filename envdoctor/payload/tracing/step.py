@@ -9,8 +9,6 @@ import torch
 
 from .model import Refused
 
-__all__ = ["make_optimizer", "prompt", "training_step"]
-
 
 def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> None:
     """Forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.

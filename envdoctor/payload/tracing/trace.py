@@ -29,8 +29,6 @@ from .model import (
 )
 from .step import make_optimizer, prompt, training_step
 
-__all__ = ["run", "trace"]
-
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,

@@ -41,8 +41,6 @@ from envdoctor.revision.code.parts.reading import Source, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "code"
 _MAX_OF_A_KIND = 100
 _MAX_TEXT = 160

@@ -29,8 +29,6 @@ from envdoctor.text.listed import listed
 from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
 from envdoctor.versions.spans import spell_spans
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "code"
 _TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")

@@ -14,8 +14,6 @@ from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.short_text import short
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "licence"
 _README = "README.md"
 _NAMES = ("licen", "copying", "notice", "use_policy", "usage_policy")

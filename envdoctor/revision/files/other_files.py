@@ -9,8 +9,6 @@ from __future__ import annotations
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
 
-__all__ = ["AREA", "compare"]
-
 AREA = "files"
 _LIMIT = 16 << 20
 _DOCUMENTATION = (

@@ -26,8 +26,6 @@ import posixpath
 from envdoctor.revision.comparer import Compared, Revisions
 from envdoctor.revision.settings.parts.compare_keys import compare_files
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "config"
 
 

@@ -18,8 +18,6 @@ import posixpath
 from envdoctor.revision.comparer import Compared, Revisions
 from envdoctor.revision.settings.parts.compare_keys import compare_files
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "generation"
 _MAIN = "generation_config.json"
 

@@ -19,8 +19,6 @@ import posixpath
 from envdoctor.revision.comparer import Compared, Revisions
 from envdoctor.revision.settings.parts.compare_keys import compare_files
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "preprocessor"
 _MAIN = "preprocessor_config.json"
 _FILES = (

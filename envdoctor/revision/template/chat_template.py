@@ -26,8 +26,6 @@ from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import Rendered, render
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "template"
 _TOKENIZER = "tokenizer_config.json"
 _JINJA = "chat_template.jinja"

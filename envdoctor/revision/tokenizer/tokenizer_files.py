@@ -40,8 +40,6 @@ from envdoctor.revision.tokenizer.parts.tokenizer_json import TokenizerFile, com
 from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
 from envdoctor.revision.tokenizer.parts.vocabulary_files import compare_vocabulary_file
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "tokenizer"
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")

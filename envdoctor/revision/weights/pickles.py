@@ -21,8 +21,6 @@ from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.weights.parts.file_sets import main_set, weight_sets
 from envdoctor.text.listed import listed
 
-__all__ = ["AREA", "Globals", "compare", "wants"]
-
 AREA = "files"
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")

@@ -29,8 +29,6 @@ from envdoctor.revision.weights.parts.safetensors_releases import dtype_releases
 from envdoctor.revision.weights.parts.shard_index import check_index, index_path
 from envdoctor.text.listed import listed
 
-__all__ = ["AREA", "compare", "wants"]
-
 AREA = "weights"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _INDEX = (".safetensors.index.json", ".bin.index.json")

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from envdoctor.text.files import Files
 
-__all__ = ["BuiltFor", "built_for", "said_by_tag"]
-
 _LIMIT = 1 << 16
 # Patterns are compiled when there is a text to match: most runs have none.
 #: torch2.8, torch2.8.0, torch28, pt24, pt270: as flash-attn, PyG and OpenRLHF name their wheels.

@@ -7,8 +7,6 @@ import struct
 
 from envdoctor.text.files import Files
 
-__all__ = ["ElfError", "ElfFile"]
-
 #: Machines that torch is released for (e_machine).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _SHARED_OBJECT = 3  # e_type

@@ -12,8 +12,6 @@ from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, sp
 from envdoctor.text.files import Files, because_of
 from envdoctor.versions.dotted import rank
 
-__all__ = ["check_extensions", "read_package"]
-
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096

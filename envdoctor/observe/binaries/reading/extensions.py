@@ -15,8 +15,6 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["compiled_files", "python_tag", "read_extensions"]
-
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 _Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.

@@ -7,8 +7,6 @@ import struct
 
 from envdoctor.text.files import Files
 
-__all__ = ["LOADER_CACHE", "SYSTEM_FOLDERS", "cached_library"]
-
 LOADER_CACHE = "/etc/ld.so.cache"
 #: Where a library is when the cache does not name it.
 SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")

@@ -7,8 +7,6 @@ import os
 from envdoctor.facts.values import Value
 from envdoctor.observe.locate.layout import Layout
 
-__all__ = ["CORE", "find_torch_libraries", "is_of_torch"]
-
 _STEMS = ("libc10", "libtorch")
 _LONGEST = 40
 CORE = ("libc10.so", "libtorch_cpu.so")

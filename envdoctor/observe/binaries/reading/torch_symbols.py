@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from envdoctor.observe.binaries.reading.elf_file import ElfFile
 
-__all__ = ["gnu_hash", "is_torch_symbol", "spelled", "unresolved"]
-
 #: Names in the namespaces c10, at, torch and caffe2 by the Itanium ABI (virtual tables and guards too), the C functions
 #: of the stable ABI (aoti_torch_..., torch_call_dispatcher), and what the Python binding exports (THPVariable_Wrap).
 _OURS = re.compile(

@@ -8,8 +8,6 @@ from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, Spent, because_of
 
-__all__ = ["CodeFile", "CodeFiles", "Unread", "find_code"]
-
 _ENDINGS = (".py", ".ipynb")
 _MAX_FILES = 2000
 _MAX_DEPTH = 16

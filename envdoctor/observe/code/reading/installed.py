@@ -11,8 +11,6 @@ from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.versions.names import normalise
 
-__all__ = ["completed"]
-
 _SECONDS = 40.0
 _MEMORY_MIB = 1536
 _OUTPUT = 8 << 20

@@ -21,8 +21,6 @@ from envdoctor.source.places import Places
 from envdoctor.source.world import UNKNOWN, World
 from envdoctor.text.files import Files
 
-__all__ = ["Installed", "main"]
-
 _RECURSION = 6000
 
 

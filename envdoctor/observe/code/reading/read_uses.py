@@ -21,8 +21,6 @@ from envdoctor.source.definitions import attributes_of, methods_of, siblings_of
 from envdoctor.source.notebook import NotANotebook, parse_notebook
 from envdoctor.source.uses import Found, TooMuch, uses_of
 
-__all__ = ["answer", "main"]
-
 _OPERATORS = b".([+-*/%@&|^<>"
 _MAX_OPERATORS = 20_000
 

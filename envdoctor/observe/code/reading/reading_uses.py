@@ -9,8 +9,6 @@ from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.sandbox.frames import framed
 
-__all__ = ["CELL", "answers", "items"]
-
 _MEMORY_MIB = 1024
 _OUTPUT = 64 << 20
 _CHILDREN = 4

@@ -10,8 +10,6 @@ from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = ["Conda", "read"]
-
 _OPEN = "{} says what is asked for, and conda adds what that requires"
 #: ``conda-forge::pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0``, ``pytorch 2.1.0 py3.10_0``, ``numpy>=1.26``
 _SPEC = r"(?:[\w./:-]+::)?([\w.-]+)\s*(?:(==?)|\s)?\s*([^\s=\[]*)(?:\s*(?:=|\s)\s*([^\s=\[]+))?"

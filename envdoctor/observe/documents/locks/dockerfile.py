@@ -12,8 +12,6 @@ from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = ["read"]
-
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
 _VARIABLE = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"

@@ -15,8 +15,6 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
 
-__all__ = ["read"]
-
 #: Groups that installers take unless they are told otherwise.
 _DEFAULT = ("main", "default", "dev")
 _BARE = r"\d[\w.+!]*\Z"

@@ -11,24 +11,6 @@ from envdoctor.text.listed import listed
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 
-__all__ = [
-    "MOST_PACKAGES",
-    "Lock",
-    "LockError",
-    "Locked",
-    "Wish",
-    "counts",
-    "left_out",
-    "minor",
-    "name_of",
-    "place_in",
-    "plain",
-    "read_text",
-    "version_at",
-    "wheel_of",
-    "with_python",
-]
-
 #: More than any environment has: the largest lock that was seen names 1,100.
 MOST_PACKAGES = 20_000
 #: Bytes: the largest lock that was seen has 3 MiB.

@@ -25,8 +25,6 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.text.listed import listed
 from envdoctor.versions.requirement import read_requirement
 
-__all__ = ["open_lock"]
-
 #: Formats by a pattern of the file's name, the first that fits: the module that reads it.
 _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),

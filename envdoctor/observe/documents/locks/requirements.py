@@ -19,8 +19,6 @@ from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-__all__ = ["Requirements", "read"]
-
 _MOST_FILES = 50
 _MOST_SAID = 5
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.

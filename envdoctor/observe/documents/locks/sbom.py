@@ -13,8 +13,6 @@ from envdoctor.observe.documents.locks.toml_text import items
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = ["read"]
-
 _PURL = r"pkg:(pypi|conda)/([^@?#\s]+)(?:@([^?#\s]+))?(?:\?([^#\s]*))?"
 _WRITTEN = r"pkg:(?:pypi|conda)/[^\"\\]{1,2000}"
 #: As uv says when a package counts.

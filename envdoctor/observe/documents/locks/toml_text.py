@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, LockError
 
-__all__ = ["Entry", "extras_of", "items", "read_packages", "words"]
-
 #: Most of a lock: tomllib reads 1 MB a second, and no fact comes from it.
 _FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)|^sdist = \{.*\}$"
 _HEAD = r"(?m)^\[\[packages?\]\][ \t]*$"

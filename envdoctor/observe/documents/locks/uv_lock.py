@@ -21,8 +21,6 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
 
-__all__ = ["read"]
-
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
 #: The group that uv installs unless it is told otherwise.
 _DEFAULT = "dev"

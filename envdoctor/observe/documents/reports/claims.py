@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown, Value, spell
 
-__all__ = ["Claim", "Line", "differ", "facts_of"]
-
 
 class Claim(NamedTuple):
     """One line says that a fact has a value. ``loose``: people write such lines by hand. ``partial``: the value is only

@@ -13,8 +13,6 @@ from envdoctor.observe.documents.reports.machine import understood
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = ["Forms"]
-
 _VERSION = (
     r"\d{1,4}(?:\.\d{1,6}){1,4}(?:(?:a|b|rc|\.post|\.dev)\d{1,10}){0,3}(?:\+[A-Za-z0-9]"
     r"(?:[A-Za-z0-9.]{0,40}[A-Za-z0-9])?)?"

@@ -14,8 +14,6 @@ from envdoctor.observe.documents.reports.claims import Claim, Line
 from envdoctor.observe.documents.reports.forms import Forms
 from envdoctor.observe.documents.reports.machine import smi_line
 
-__all__ = ["Standing", "standing", "traces"]
-
 #: Characters of a value below its title, and of a line in front of a fence that says what stands in it whatever heading
 #: stands above.
 _SHORT = 40

@@ -11,8 +11,6 @@ from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, Line
 
-__all__ = ["gpu_fact", "smi_line", "understood"]
-
 _LINUX = re.compile(
     r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"
     r"(glibc|libc|musl)([\d.]{0,10})|-with-[\w.-]{1,60})?\Z"

@@ -17,8 +17,6 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import decoded, read_named
 from envdoctor.tracebacks.pasted import visible
 
-__all__ = ["ReadReport", "ReportError", "read_report", "report_facts"]
-
 _LARGEST = 64 * 1024 * 1024
 #: Characters and lines that are read, characters of a line, and how many unread lines are named.
 _CHARACTERS, _LINES, _LINE, _NAMED = 1 << 21, 20_000, 500, 4

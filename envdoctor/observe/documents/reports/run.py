@@ -17,8 +17,6 @@ from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Part, RecipeError
 from envdoctor.observe.recipe.recipe import Recipe, kinds_of, recipe_of
 
-__all__ = ["run_facts"]
-
 #: Settings that make a configuration, its most lines, how many are read, and blocks of Python (each in a child).
 _FEWEST, _LINES, _DOCUMENTS, _CODE = 3, 800, 8, 3
 _FENCE = re.compile(r"\s{0,12}```+\s?(\w*)")

@@ -12,8 +12,6 @@ from envdoctor.observe.machine.system import is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["KEYS", "Library", "compat_library", "observe"]
-
 KEYS = ("driver.library", "driver.compat")
 
 #: Where loaders look without being told, and where containers, WSL and NixOS put the driver's libraries.

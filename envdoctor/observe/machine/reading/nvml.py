@@ -13,8 +13,6 @@ from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.versions.dotted import dotted
 
-__all__ = ["observe"]
-
 _GIB = 1 << 30
 _MAX_DEVICES = 256
 _COLUMNS = ("name", "cc", "memory_gib", "free_gib", "processes", "uuid")

@@ -11,8 +11,6 @@ from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
 
-__all__ = ["KEYS", "WSL_LIBRARY", "driver_traces", "kernel_module", "observe", "windows_library"]
-
 KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
 
 WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from envdoctor.text.files import Files
 
-__all__ = ["names", "read_text"]
-
 _FILES = Files()
 
 

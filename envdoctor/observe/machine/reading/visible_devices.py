@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 
-__all__ = ["missing", "visible"]
-
 Item = Mapping[str, Value]
 
 #: Like C's strtoul: leading digits count, and what does not begin with a number is no device.

@@ -10,8 +10,6 @@ from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["read_bytes", "read_object"]
-
 _FILES = Files()
 
 

@@ -15,8 +15,6 @@ from envdoctor.models.hub_cache import (
 from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
 from envdoctor.observe.errors import ObservationError
 
-__all__ = ["ModelSource", "resolve"]
-
 
 class ModelSource(NamedTuple):
     """A model as given, and its files on this machine.

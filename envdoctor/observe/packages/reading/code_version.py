@@ -9,8 +9,6 @@ from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT
 from envdoctor.text.files import Files
 from envdoctor.versions.pep440 import is_version, same_release
 
-__all__ = ["another_version", "module_in", "version_of_code"]
-
 _FILES = ("__init__.py", "version.py", "_version.py", "__version__.py")
 _LIMIT = 1 << 16
 _LITERAL = re.compile(rb"""__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")

@@ -20,8 +20,6 @@ from envdoctor.text.files import Files
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import same_release
 
-__all__ = ["CodeVersion", "FolderScan", "decide_versions", "scan_folder"]
-
 _NAMED = 3
 _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from envdoctor.text.files import Files
 
-__all__ = ["RECORD_LIMIT", "Listed", "listed_libraries"]
-
 RECORD_LIMIT = 8 << 20
 _ENDINGS = (b".so", b".pyd", b".dll")
 _MOST = 500

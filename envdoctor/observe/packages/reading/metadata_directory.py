@@ -10,19 +10,6 @@ from envdoctor.text.files import Files, because_of, read_regular
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
-__all__ = [
-    "Distribution",
-    "Header",
-    "Problem",
-    "checked_version",
-    "invalid_name",
-    "named_by",
-    "read_directory",
-    "read_header",
-    "readable",
-    "with_extras",
-]
-
 _REQUIRES_LIMIT = 1 << 16
 #: ``name-version-py3.8.egg-info``; everything after the name may be missing.
 _EGG_NAME = r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[^-]+(?:-.+)?)?)?\Z"

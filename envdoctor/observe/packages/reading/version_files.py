@@ -7,8 +7,6 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.text.files import Files, because_of
 
-__all__ = ["VERSION_FILES", "VersionFile", "read_version_file"]
-
 #: Packages of PyPI whose METADATA says "2.7.1" and whose file says "2.7.1+cu126": read in the wheels of torch 2.5.1 to
 #: 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of torchao,
 #: torchcodec, triton, xformers, vllm, fbgemm-gpu and bitsandbytes, where both say the same.

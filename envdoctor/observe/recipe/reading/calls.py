@@ -12,8 +12,6 @@ from typing import Any
 
 from envdoctor.source.notebook import NotANotebook, parse_notebook
 
-__all__ = ["calls_of", "main"]
-
 _MOST = 5000
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
 _DEEPEST = 6

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from envdoctor.observe.recipe.reading.document import scalar
 from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part, RecipeError
 
-__all__ = ["options_of", "parts_of_script", "read_script"]
-
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _OPTION = re.compile(r"--?[A-Za-z]")

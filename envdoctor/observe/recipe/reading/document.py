@@ -7,8 +7,6 @@ from typing import Any
 
 from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, RecipeError, Scalar
 
-__all__ = ["read_document", "scalar"]
-
 #: PyYAML reads 100 kB a second; the largest recipes have 20 kB.
 _LARGEST = 256 << 10
 _DEEPEST = 40

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from envdoctor.observe.errors import ObservationError
 
-__all__ = ["MOST_ENTRIES", "Entry", "Part", "RecipeError", "Scalar"]
-
 Scalar = str | int | float | bool | None
 #: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
 MOST_ENTRIES = 2000

@@ -22,8 +22,6 @@ from envdoctor.text.files import Files, Looks
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
-__all__ = ["answer", "main"]
-
 _RECURSION = 6000
 #: How often what stops imports is taken as mended, to find what would stop them then.
 _MOST_ROUNDS = 4

@@ -8,8 +8,6 @@ from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.comparer import Change, Revisions
 from envdoctor.revision.json_files import read_json
 
-__all__ = ["compare_auto_maps"]
-
 _MAX_ENTRIES = 200
 _MAX_TEXT = 200
 

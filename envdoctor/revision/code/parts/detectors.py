@@ -14,8 +14,6 @@ from envdoctor.revision.code.parts.records import MODULE_LEVEL, Site
 from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted, exact, short, target_names
 from envdoctor.revision.code.parts.version_gates import VersionNames
 
-__all__ = ["attention_choices", "is_idle", "sites_of"]
-
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
 _ATTENTION_CLASS = re.compile(r"^[A-Z]\w*(attention|attn|sdpa)\w*$", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|dropout|norm|bias|residual", re.IGNORECASE)

@@ -12,8 +12,6 @@ from envdoctor.revision.code.parts.moved import FilePair
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
 from envdoctor.revision.comparer import Change
 
-__all__ = ["GRADIENT_HOOK", "compare_file", "lone_definitions", "one_sided"]
-
 GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
 _GRADIENT_SWITCH = "gradient_checkpointing_enable"

@@ -10,8 +10,6 @@ from envdoctor.revision.code.parts.records import Definition, Parameter
 from envdoctor.revision.code.parts.syntax import CREATORS
 from envdoctor.revision.comparer import Change
 
-__all__ = ["compare_functions"]
-
 _ATTENTION_PARAMETER = re.compile(r"(attn|attention)_?impl|flash_?attn|flash_attention|use_sdpa", re.IGNORECASE)
 _MAX_NAMES = 6
 

@@ -7,8 +7,6 @@ import ast
 from envdoctor.revision.code.parts.records import Import
 from envdoctor.revision.code.parts.syntax import all_nodes
 
-__all__ = ["imports_of_tree"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from envdoctor.revision.code.parts.records import Definition, FileCode
 from envdoctor.revision.comparer import Change
 
-__all__ = ["FilePair", "moved_definitions", "pair_files"]
-
 #: Smaller bodies are alike by chance.
 _LIGHTEST = 20
 _SHARED = 0.5

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["DYNAMIC_IMPORT", "EXEC", "FILE_WRITE", "NETWORK", "PICKLE", "call_kind", "is_open", "name_kind"]
-
 NETWORK = "network-call"
 EXEC = "exec-call"
 FILE_WRITE = "file-write"

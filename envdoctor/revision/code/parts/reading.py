@@ -9,8 +9,6 @@ from envdoctor.revision.code.parts.records import FileCode, from_json
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.sandbox.frames import framed
 
-__all__ = ["Source", "parse", "read_sources"]
-
 #: The largest modeling file of transformers has 0.3 MiB.
 MAX_FILE = 1 << 20
 MAX_FILES = 200

@@ -5,20 +5,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.source.uses import Use
 
-__all__ = [
-    "MINOR_ONLY",
-    "MODULE_LEVEL",
-    "VERSION_GATE",
-    "Call",
-    "Definition",
-    "FileCode",
-    "Import",
-    "Parameter",
-    "Site",
-    "Statement",
-    "from_json",
-]
-
 #: The scope of what belongs to no class and no function.
 MODULE_LEVEL = "module level"
 #: Kinds of places that ask for a version: its second number alone, or anything else of it.

@@ -5,19 +5,6 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha1
 from typing import NamedTuple
 
-__all__ = [
-    "CREATORS",
-    "Digest",
-    "all_nodes",
-    "children",
-    "digest",
-    "dotted",
-    "exact",
-    "joined",
-    "short",
-    "target_names",
-]
-
 _CREATORS = """
     empty empty_like ones ones_like zeros zeros_like full full_like rand rand_like randn randn_like eye
     uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ xavier_uniform_ xavier_normal_ kaiming_uniform_

@@ -20,8 +20,6 @@ from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exac
 from envdoctor.sandbox.frames import frames
 from envdoctor.source.uses import TooMuch, uses_of
 
-__all__ = ["TooLarge", "main", "read_code"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CONTAINERS = (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While)
 _ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")

@@ -8,8 +8,6 @@ import re
 from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
 from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted
 
-__all__ = ["VersionNames"]
-
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"^is_\w+_(version|greater_or_equal\w*|or_higher|or_later|or_newer)$")
 _MAJOR, _MINOR, _WHOLE = 1, 2, 4

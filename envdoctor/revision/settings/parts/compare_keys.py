@@ -14,8 +14,6 @@ from envdoctor.revision.settings.parts.defaults import MISSING, default_of, same
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.short_text import short
 
-__all__ = ["Names", "compare_files", "compare_settings", "names_of", "repeated_keys"]
-
 _MOST_FILES = 30
 _MOST_KEYS = 5_000
 #: The canonical key; compression_config is an older spelling of it.

@@ -8,8 +8,6 @@ from typing import Any
 
 from envdoctor.revision.settings.parts.flat_keys import Setting
 
-__all__ = ["MISSING", "default_of", "same"]
-
 
 class _Missing:
     def __repr__(self) -> str:

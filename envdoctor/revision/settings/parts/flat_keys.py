@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Setting", "flatten"]
-
 #: Tables that are data, not settings: compared as one value.
 _WHOLE = ("id2label", "label2id", "task_specific_params", "pruned_heads", "added_tokens_decoder")
 _QUANTIZATION = ("quantization_config", "compression_config")

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["SUITE", "Conversation"]
-
 
 class Conversation(NamedTuple):
     """One input of a template.

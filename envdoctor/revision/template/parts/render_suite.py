@@ -14,8 +14,6 @@ from typing import Any
 
 from envdoctor.sandbox.templates import Refusal, template_environment
 
-__all__ = ["main"]
-
 #: Characters of a rendering that are handed back.
 _KEPT = 20_000
 _MESSAGE = 300

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.revision.template.parts.conversations import SUITE
 
-__all__ = ["SECONDS", "Rendered", "Rendering", "render"]
-
 #: For all conversations together. Real templates take a few milliseconds each; the rest is the start of Python.
 SECONDS = 8.0
 _MEMORY_MIB = 256

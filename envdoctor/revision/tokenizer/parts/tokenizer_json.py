@@ -10,8 +10,6 @@ from envdoctor.revision.comparer import Change
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.short_text import LONGEST, around, short
 
-__all__ = ["TokenizerFile", "compare_files", "compare_merges", "compare_vocabularies", "read_tokenizer_file"]
-
 #: The largest tokenizer.json of the Hub's well-known models has about 34 MB (gemma-3).
 _LIMIT = 64 << 20
 _STEPS = {

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import short, visible
 
-__all__ = ["ROLES", "Token", "collect", "compare_roles", "compare_tokens", "roles_of"]
-
 _AREA = "tokenizer"
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 #: What a token can be for.

@@ -10,8 +10,6 @@ from envdoctor.revision.comparer import Change, Revisions
 from envdoctor.revision.json_files import parse_json
 from envdoctor.revision.tokenizer.parts.tokenizer_json import compare_merges, compare_vocabularies
 
-__all__ = ["compare_vocabulary_file"]
-
 _LIMIT = 64 << 20
 
 

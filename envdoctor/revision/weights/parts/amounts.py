@@ -6,8 +6,6 @@ from typing import NamedTuple
 from envdoctor.revision.weights.parts.layouts import Spec
 from envdoctor.revision.weights.parts.name_patterns import module_of, pattern_of, size_of
 
-__all__ = ["Amount", "amounts_of", "gigabytes", "parameters_in"]
-
 
 class Amount(NamedTuple):
     """How many tensors, with how many parameters (elements) and bytes."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.hub.snapshot import FileEntry, Snapshot
 
-__all__ = ["SetKey", "Shared", "main_set", "missing_shards", "shared_files", "weight_paths", "weight_sets"]
-
 #: Formats whose tensors are not read; a difference between such files is known by their object ids alone.
 _OPAQUE = (".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".onnx_data", ".tflite", ".npz")
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt")

@@ -11,8 +11,6 @@ from envdoctor.revision.comparer import Change
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
 
-__all__ = ["compare_embeddings", "embedding_of", "head_changes", "is_head", "tying"]
-
 _HEAD = re.compile(r"(?:^|\.)(?:lm_head|output_layer|embed_out|output)\.weight\Z")
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embeddings|tokens_embed|shared)\.weight\Z"

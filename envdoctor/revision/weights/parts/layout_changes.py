@@ -14,8 +14,6 @@ from envdoctor.revision.weights.parts.name_patterns import Group, group, leaf, s
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
 from envdoctor.text.listed import listed
 
-__all__ = ["Differences", "compare_layouts"]
-
 _MOST_RESHAPED = 12
 _change = partial(Change, "weights")
 

@@ -10,8 +10,6 @@ from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 
-__all__ = ["Layout", "Spec", "read_pickled", "read_safetensors"]
-
 
 class Spec(NamedTuple):
     """What a tensor is: dtype as safetensors spells it, and shape."""

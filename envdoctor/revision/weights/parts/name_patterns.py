@@ -7,8 +7,6 @@ from typing import NamedTuple
 from envdoctor.hub.safetensors_header import DTYPE_BITS
 from envdoctor.revision.weights.parts.layouts import Spec
 
-__all__ = ["Group", "group", "leaf", "module_of", "pattern_of", "size_of", "spell_shape"]
-
 #: Bits of dtypes that only pickles have.
 _MORE_BITS = {"C128": 128, "qint8": 8, "quint8": 8, "qint32": 32, "quint4x2": 4, "quint2x4": 2}
 

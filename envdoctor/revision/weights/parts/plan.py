@@ -7,8 +7,6 @@ from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.weights.parts.file_sets import SetKey, Shared, main_set, weight_sets
 
-__all__ = ["SetPair", "moved_files", "plan"]
-
 
 class SetPair(NamedTuple):
     """Two sets of files to compare, and which files of each have to be read."""

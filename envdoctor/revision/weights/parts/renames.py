@@ -8,8 +8,6 @@ from typing import NamedTuple
 from envdoctor.revision.weights.parts.layouts import Spec
 from envdoctor.revision.weights.parts.name_patterns import Group, leaf
 
-__all__ = ["Rename", "find_renames"]
-
 #: Comparisons of names for likeness, some 50 µs each; beyond that patterns are paired in their order.
 _MOST_LIKENESSES = 20_000
 _MOST_PARTS = 12

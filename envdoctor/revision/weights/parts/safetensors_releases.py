@@ -11,8 +11,6 @@ from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.revision.weights.parts.name_patterns import pattern_of
 from envdoctor.versions.dotted import rank
 
-__all__ = ["dtype_releases", "needs_changes", "needs_of", "newest_need"]
-
 #: What the table safetensors-dtypes starts with: a need for it is no news.
 _OLDEST = "0.4.0"
 

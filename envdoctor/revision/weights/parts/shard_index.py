@@ -12,8 +12,6 @@ from envdoctor.revision.weights.parts.layouts import Layout
 from envdoctor.revision.weights.parts.name_patterns import group
 from envdoctor.text.listed import listed
 
-__all__ = ["check_index", "index_path"]
-
 #: That of DeepSeek-V3, with 91,991 tensors, has 8.9 MB.
 _LARGEST_INDEX = 64 << 20
 _EXTENSION = {"safetensors": ".safetensors", "pickled": ".bin"}
