@@ -18,11 +18,13 @@ class Derived(NamedTuple):
     """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
 
     ``assumed`` marks what usually is so and need not be: findings that rest on it say the origin, and count for less.
+    ``default`` marks what a library does by itself, where nobody says otherwise.
     """
 
     value: Value
     origin: str
     assumed: bool = False
+    default: bool = False
 
 
 class Derivation(Protocol):
@@ -64,9 +66,10 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
             if isinstance(one.value, Unknown) and one.key in facts:
                 continue  # the observation's own reason says more
             # A refined list stays what it was: observed or given, and so is written into facts files.
-            computed = "assumed" if one.assumed else "derived"
-            source = facts.get(one.key).source if one.refines and one.key in facts else computed
-            origin = facts.get(one.key).origin if one.refines and source == "given" else one.origin
+            computed = "default" if one.default else "assumed" if one.assumed else "derived"
+            stays = one.refines and one.key in facts and not one.default
+            source = facts.get(one.key).source if stays else computed
+            origin = facts.get(one.key).origin if stays and source == "given" else one.origin
             facts.add(Fact(one.key, one.value, origin, source))
             memory.follows(one.key)
     memory.write()

@@ -98,7 +98,7 @@ class Fact(NamedTuple):
 
     ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "train.yaml:14",
     "--set"); it may contain a path of this machine and is treated as private in exports.
-    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived or assumed.
+    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived, assumed or default.
     """
 
     key: str
@@ -108,8 +108,9 @@ class Fact(NamedTuple):
 
     @property
     def is_computed(self) -> bool:
-        """Whether it follows from other facts, for sure (derived) or as a rule (assumed)."""
-        return self.source in ("derived", "assumed")
+        """Whether it follows from other facts: for sure (derived), as a rule (assumed), or because a library does so by
+        itself (default)."""
+        return self.source in ("derived", "assumed", "default")
 
 
 def place_of(origin: str) -> tuple[str, int] | None:
