@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import NOT_GIVEN, Absent, Range, Value
+from envdoctor.facts.values import NOT_GIVEN, Absent, Range, Records, Value, spell
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.ranges import contains, parse_ranges, release_of
 
-INPUTS = ("recipe.attn", "model.type", "model.remote_code", "model.run_by", "pkg.transformers", "pkg.torch")
+INPUTS = (
+    *("recipe.attn", "recipe.framework", "recipe.packing", "recipe.dialect", "recipe_file", "pkg.openrlhf"),
+    *("model.type", "model.family", "model.remote_code", "model.run_by", "pkg.transformers", "pkg.torch"),
+)
 OUTPUTS = ("recipe.attn",)
 
 _TABLE = "default-attention"
@@ -21,35 +24,64 @@ _TORCH = ">=2.1.1"
 
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
-    """``recipe.attn`` where nobody asks for an attention: sdpa or eager by the table default-attention.
+    """``recipe.attn`` where nobody asks for an attention: what the framework passes on, else sdpa or eager by the table
+    default-attention; of a model of which nothing is known sdpa, which nearly all take.
 
     Nothing of a model that runs by code of its own, by an engine or by a trainer's classes, nor of releases that the
     table does not know. Where the release is not known, all that know the model's type must agree.
     """
-    asked, kind = value("recipe.attn"), value("model.type")
-    if not (asked == NOT_GIVEN or isinstance(asked, Absent)) or not isinstance(kind, str):
+    asked = value("recipe.attn")
+    if not (asked == NOT_GIVEN or isinstance(asked, Absent)):
         return {}
     if value("model.remote_code") is True or value("model.run_by") in ("engine", "trainer"):
         return {}
-    from envdoctor.knowledge.model_types import ModelTypes
-
-    known = ModelTypes(matrix).releases(kind)
-    if known is None:
-        return {}
+    passed = _passed_on(value, matrix)
+    if passed is not None:
+        return {"recipe.attn": passed}
+    kinds = _kinds(value, matrix)
     torch, installed = value("pkg.torch"), value("pkg.transformers")
-    old_torch = isinstance(torch, str) and satisfies(torch, _TORCH) is False
-    answers = {_taken(kind, release, matrix) for release in _releases(installed, known, matrix)}
+    answers = {_taken(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
     taken = answers.pop() if len(answers) == 1 else None
     if taken is None:
         return {}
-    if taken == "sdpa" and old_torch:
+    if taken == "sdpa" and isinstance(torch, str) and satisfies(torch, _TORCH) is False:
         return {"recipe.attn": Derived("eager", f"default: torch {torch} is older than SDPA asks for", default=True)}
+    if kinds == [""]:
+        return {"recipe.attn": Derived(taken, "transformers takes SDPA for nearly every model", assumed=True)}
+    if not isinstance(value("recipe.framework"), str) and not isinstance(value("recipe_file"), Records):
+        return {"recipe.attn": Derived(taken, "transformers takes it by itself, and no recipe was given", assumed=True)}
     release = f"transformers {installed}" if isinstance(installed, str) else "every transformers that knows it"
-    return {"recipe.attn": Derived(taken, f"default of {release} for {kind}", default=True)}
+    return {"recipe.attn": Derived(taken, f"default of {release} for {', '.join(kinds)}", default=True)}
 
 
-def _releases(installed: Value, known: str, matrix: Matrix) -> Iterable[tuple[int, ...]]:
-    """The releases that the run may have: that which is installed, those of a range, or all that know the type."""
+def _passed_on(value: Callable[[str], Value], matrix: Matrix) -> Derived | None:
+    """What a framework hands to transformers by itself."""
+    for row in matrix.rows("recipe-formats", "format"):
+        if row.get("framework") != value("recipe.framework"):
+            continue
+        for one in row.get("implied", ()):
+            by = value(f"recipe.{one['by']}")
+            if one["field"] == "attn" and spell(by).lower() in one["words"]:
+                return Derived(one["value"], f"default of {row['title']}", default=True)
+        for one in row.get("versioned", ()):
+            installed = value(f"pkg.{one['package']}")
+            if one["field"] == "attn" and isinstance(installed, str) and satisfies(installed, one["releases"]) is True:
+                return Derived(one["value"], f"default of {row['title']} {installed}", default=True)
+    return None
+
+
+def _kinds(value: Callable[[str], Value], matrix: Matrix) -> list[str]:
+    """The model's type, or those of its family; an empty one where nothing is known of the model."""
+    kind, family = value("model.type"), value("model.family")
+    if isinstance(kind, str):
+        return [kind]
+    if isinstance(family, str):
+        return [kind for row in matrix.rows("families", "family") if row["id"] == family for kind in row["types"]]
+    return [""]
+
+
+def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int, ...]]:
+    """The releases that the run may have and that know the type: that which is installed, those of a range, or all."""
     if isinstance(installed, str):
         texts: Iterable[str] = [installed]
     elif isinstance(installed, Range):
@@ -57,9 +89,12 @@ def _releases(installed: Value, known: str, matrix: Matrix) -> Iterable[tuple[in
     else:
         texts = matrix.part("releases", "releases").get("transformers", ())
     releases = [release for release in map(_read, texts) if release is not None]
-    if isinstance(installed, str):
-        return releases
-    return [release for release in releases if contains(parse_ranges(known), release)]
+    if not kind:
+        return [release for release in releases if release >= _FIRST]
+    from envdoctor.knowledge.model_types import ModelTypes
+
+    known = ModelTypes(matrix).releases(kind)
+    return [release for release in releases if known is not None and contains(parse_ranges(known), release)]
 
 
 def _read(version: str) -> tuple[int, ...] | None:
@@ -74,6 +109,8 @@ def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
         return "eager"
     if not contains(parse_ranges(matrix.part(_TABLE, "table")["covers"]), release):
         return None
+    if not kind:
+        return "sdpa"
     for part, taken in (("open", None), ("sdpa", "sdpa")):
         spans = matrix.part(_TABLE, part).get(kind)
         if spans is not None and contains(parse_ranges(spans), release):

@@ -40,9 +40,12 @@ class _Clause(NamedTuple):
     holds: bool | None
     missing: dict[str, str]
     from_base: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
 
 _NO = _Clause(False, {})
+#: Why a condition on a fact that was assumed is open.
+_GUESSED = "it is assumed, not known"
 #: What most rules come to.
 _PASSED = Outcome(False)
 
@@ -163,10 +166,11 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
         verdict = _clause(exception, read)
         if verdict.missing and any(_only_said(condition, verdict.missing, registry) for condition in exception):
             continue
-        if verdict.holds is True and not verdict.from_base:
+        if verdict.holds is True and not verdict.from_base and not verdict.guessed:
             return _PASSED  # whatever else is unknown: the exception holds
         if verdict.holds is not False:
-            open_exceptions.update(verdict.missing or dict.fromkeys(verdict.from_base, "not a plain release"))
+            doubtful = dict.fromkeys(verdict.from_base, "not a plain release") | dict.fromkeys(verdict.guessed, _GUESSED)
+            open_exceptions.update(verdict.missing or doubtful)
         if assumed and _clause(exception, given).holds is None:
             exception_keys.update(condition[0] for condition in exception)
     holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]
@@ -189,8 +193,10 @@ def _only_said(condition: Condition, missing: Mapping[str, str], registry: Regis
 
 
 def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
+    """A guess never clears: a condition that a fact which was assumed does not fulfil is open."""
     missing: dict[str, str] = {}
     from_base: list[str] = []
+    guessed: list[str] = []
     for condition in clause:
         key, quantifier, kind, alternatives = condition
         if quantifier:
@@ -200,13 +206,16 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
             continue
         fact = read(key)
         result = answer(kind, alternatives, fact.value)
-        if result.holds is False:
+        if result.holds is False and fact.source != "assumed":
             return _NO
-        if result.holds is None:
-            missing[key] = _reason(fact.value)
-        elif result.from_base:
+        if result.holds is not True:
+            missing[key] = _reason(fact.value) if result.holds is None else _GUESSED
+            continue
+        if result.from_base:
             from_base.append(key)
-    return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base))
+        if fact.source == "assumed":
+            guessed.append(key)
+    return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base), tuple(guessed))
 
 
 def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_base: list[str]) -> bool | None:
