@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from observing import Observed, choose, observe
+from observing import Observed, choose, observe, values
 
 from envdoctor.facts import Value
 from envdoctor.observe import Layout, Running
@@ -65,11 +66,10 @@ def site(venv: Path) -> Path:
 def read(tmp_path: Path) -> Callable[..., tuple[Layout, Observed, dict[str, Value]]]:
     """Choose an environment and read it: layout, observation, and the facts' values by key."""
 
-    def run(*, python=None, path=None, root=None, environ: Mapping[str, str] | None = None, cwd=None):
-        given = [None if option is None else str(option) for option in (python, path, root)]
-        layout = choose(*given, environ=environ or {}, cwd=str(cwd or tmp_path))
+    def run(**named: Any):
+        layout = choose(**{"cwd": tmp_path, **named})
         observed = observe(layout)
-        return layout, observed, {fact.key: fact.value for fact in observed.facts}
+        return layout, observed, values(observed.facts)
 
     return run
 
@@ -79,11 +79,10 @@ def pick(tmp_path: Path) -> Callable[..., Layout]:
     """Choose an environment from ``tmp_path``, with the variables given and no others."""
 
     def run(
-        python: object = None, *, running: Running | None = None, cwd: Path | None = None, **environ: object
+        python: object = None, *, running: Running | None = None, cwd: Path = tmp_path, **environ: object
     ) -> Layout:
         variables = {name: str(value) for name, value in environ.items()}
-        given = None if python is None else str(python)
-        return choose(given, None, None, environ=variables, cwd=str(cwd or tmp_path), running=running)
+        return choose(python, environ=variables, cwd=cwd, running=running)
 
     return run
 

@@ -39,14 +39,8 @@ def folder(tmp_path: Path, make_dist: Callable[..., Path]) -> Path:
     make_dist(site, "peft", "0.17.0", header=header)
     make_dist(site, "transformers", "5.23.0")
     record = "tokenizers/core.so,,4\ntokenizers/__init__.py,,0\n"
-    make_dist(
-        site,
-        "tokenizers",
-        "0.22.1",
-        INSTALLER="pip\n",
-        RECORD=record,
-        WHEEL="Wheel-Version: 1.0\nTag: cp39-abi3-manylinux_2_17_x86_64\n",
-    )
+    wheel = "Wheel-Version: 1.0\nTag: cp39-abi3-manylinux_2_17_x86_64\n"
+    make_dist(site, "tokenizers", "0.22.1", INSTALLER="pip\n", RECORD=record, WHEEL=wheel)
     files = {
         "peft/__init__.py": "from .model import x\n",
         "peft/model.py": "x = 1\nfrom transformers import HybridCache\n",
@@ -65,7 +59,7 @@ def read(folder: Path, tmp_path: Path) -> Callable[..., FactSet]:
     """Read the folder with a cache, as it is now."""
 
     def run(facts: Sequence[Fact] = (), **more: Any) -> FactSet:
-        request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), facts=FactSet(facts))
+        request = ask(choose(path=folder), facts=FactSet(facts))
         return gather_kept(request._replace(**{"cache": str(tmp_path / "cache"), "cwd": str(tmp_path), **more}), ROOMS)
 
     return run
@@ -95,9 +89,8 @@ def test_the_second_run_opens_no_file_and_says_the_same(
     assert spelled(second) == spelled(first)
     assert first.kept is not None and second.kept is not None
     assert second.kept.name == first.kept.name
-    fresh = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
     monkeypatch.undo()
-    assert spelled(gather(fresh, ROOMS)) == spelled(first)
+    assert spelled(gather(ask(choose(path=folder), cwd=str(tmp_path)), ROOMS)) == spelled(first)
 
 
 def in_place(path: Path, old: str, new: str) -> None:
@@ -109,9 +102,7 @@ def in_place(path: Path, old: str, new: str) -> None:
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "requirement": lambda site: in_place(
-        site / "peft-0.17.0.dist-info" / "METADATA", "transformers>=4", "transformers>=9"
-    ),
+    "requirement": lambda site: in_place(site / "peft-0.17.0.dist-info/METADATA", "transformers>=4", "transformers>=9"),
     "name": lambda site: (site / "transformers" / "__init__.py").write_text("class HybridCache: ...\n"),
     "module": lambda site: (site / "transformers" / "HybridCache.py").write_text(""),
     "library": lambda site: (site / "tokenizers" / "core.so").unlink(),
@@ -128,8 +119,7 @@ def test_a_change_in_the_environment_is_seen(
     CHANGES[change](folder)
     again = spelled(read())
     assert again != first or change == "path"
-    request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
-    assert again == spelled(gather(request, ROOMS))
+    assert again == spelled(gather(ask(choose(path=folder), cwd=str(tmp_path)), ROOMS))
 
 
 def test_another_fact_or_table_is_another_question(
@@ -144,10 +134,11 @@ def test_another_fact_or_table_is_another_question(
     read([Fact("os.libc_version", "2.17", "", "machine")])
     assert len(started) == 2
     shipped = ask().rows
-    rows: Callable[..., Sequence[Mapping[str, Any]]] = lambda name, part="row": [  # noqa: E731
-        row for row in shipped(name, part) if row.get("name") != "tokenizers"
-    ]
-    read([Fact("os.libc_version", "2.17", "", "machine")], rows=rows)
+
+    def others(name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
+        return [row for row in shipped(name, part) if row.get("name") != "tokenizers"]
+
+    read([Fact("os.libc_version", "2.17", "", "machine")], rows=others)
     assert len(started) == 3
 
 
