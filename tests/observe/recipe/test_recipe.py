@@ -12,8 +12,6 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, sp
 from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
-from envdoctor.observe.recipe.reading.part import RecipeError
-from envdoctor.observe.recipe.reading.script import read_script
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -33,8 +31,12 @@ def written(folder, content, name="train.yaml", **installed):
     return read(folder, name, **installed)
 
 
+def fact_of(recipe, key):
+    return next((fact.value for fact in recipe.facts if fact.key == key), None)
+
+
 def value(recipe, field):
-    return next((fact.value for fact in recipe.facts if fact.key == f"recipe.{field}"), None)
+    return fact_of(recipe, f"recipe.{field}")
 
 
 def origin(recipe, field):
@@ -42,8 +44,11 @@ def origin(recipe, field):
 
 
 def keys(recipe, state):
-    items = next(fact.value for fact in recipe.facts if fact.key == "recipe_key")
-    return [(item["key"], item["other"], item["place"][0]) for item in items if item["state"] == state]
+    return [
+        (item["key"], item["other"], item["place"][0])
+        for item in fact_of(recipe, "recipe_key")
+        if item["state"] == state
+    ]
 
 
 def told(recipe):
@@ -320,28 +325,22 @@ def test_a_folder_a_missing_file_and_a_huge_one_are_one_sentence(tmp_path):
             read(tmp_path, name)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80))
-def test_any_script_is_read_or_refused(text):
-    try:
-        for command in read_script(text).lines:
-            assert all(1 <= word.line <= text.count("\n") + 1 for word in command)
-    except RecipeError:
-        pass
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60),
+    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60)
+    | st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80),
     name=st.sampled_from(["a.yaml", "a.json", "a.sh"]),
 )
-def test_any_document_is_read_or_refused(tmp_path_factory, content, name):
+def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, content, name):
     folder = tmp_path_factory.mktemp("recipe")
     for before in ("", "bf16: true\n", '{"bf16": true, ', "trl sft "):
         try:
-            written(folder, before + content, name)
+            recipe = written(folder, before + content, name)
         except RecipeFileError as error:
             assert "\n" not in str(error)
+            continue
+        lines = [int(place.rpartition(":")[2]) for item in fact_of(recipe, "recipe_key") for place in item["place"]]
+        assert all(1 <= line <= (before + content).count("\n") + 1 for line in lines)
 
 
 def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
