@@ -25,7 +25,7 @@ CONDA = "/opt/conda/bin/x86_64-conda-linux-gnu-c++"
 
 
 def build(machine, files: str) -> None:
-    """Make links (``c++>clang``) and programs that leave a trace when they are started, in /usr/bin or where they say."""
+    """Make links (``c++>clang``) and programs that leave a trace when they run, in /usr/bin or where they say."""
     for path, _, target in (file.partition(">") for file in files.split()):
         path = path if path.startswith("/") else f"/usr/bin/{path}"
         if target:
