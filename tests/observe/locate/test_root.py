@@ -26,12 +26,9 @@ def test_python_of_a_slim_image_is_found(image: Path, make_dist, read) -> None:
     (image / "usr/local/include/python3.11/patchlevel.h").write_text('#define PY_VERSION "3.11.10"\n')
     layout, observed, facts = read(root=image)
     assert (layout.kind, layout.live, layout.executable) == ("root", False, None)
-    assert layout.because == "--root, /usr/local inside it"
-    assert layout.site_packages == (str(site),)
-    assert facts["python.version"] == "3.11.10"
+    assert (layout.because, layout.site_packages) == ("--root, /usr/local inside it", (str(site),))
+    assert (facts["python.version"], facts["pkg.torch"], observed.notes) == ("3.11.10", "2.5.1", ())
     assert isinstance(facts["python.executable"], Unknown)
-    assert facts["pkg.torch"] == "2.5.1"
-    assert observed.notes == ()
 
 
 def test_debian_packages_and_their_version_are_found(image: Path, make_dist, read) -> None:
@@ -81,8 +78,7 @@ def test_what_the_image_adds_comes_before_its_distribution(image: Path, make_dis
     layout, observed, facts = read(root=image)
     assert layout.because == "--root, /opt/venv inside it"
     assert observed.notes == ("the image has more environments, which are not judged: /usr/local",)
-    assert facts["pkg.torch"] == "2.5.1"
-    assert facts["python.version"] == "3.11.9"
+    assert (facts["pkg.torch"], facts["python.version"]) == ("2.5.1", "3.11.9")
 
 
 def test_an_environment_of_conda_is_found(image: Path, make_dist, read) -> None:
@@ -92,8 +88,7 @@ def test_an_environment_of_conda_is_found(image: Path, make_dist, read) -> None:
     (image / "opt/conda/envs/train/conda-meta").mkdir()
     (image / "opt/conda/envs/train/conda-meta/python-3.11.9-h955ad1f_0.json").write_text("")
     layout, _, facts = read(root=image)
-    assert layout.prefix == str(image / "opt/conda/envs/train")
-    assert facts["python.version"] == "3.11.9"
+    assert (layout.prefix, facts["python.version"]) == (str(image / "opt/conda/envs/train"), "3.11.9")
 
 
 def test_links_lead_to_places_inside_the_root_only(image: Path, tmp_path: Path, make_dist, read) -> None:

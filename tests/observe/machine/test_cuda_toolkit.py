@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from processes import gone
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown
@@ -103,18 +103,6 @@ def test_an_nvcc_that_talks_nonsense_is_a_reason(machine, script):
     assert "does not say a release" in toolkit(machine)[0].reason
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a process that was killed comes to its end, which may take it a moment."""
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([process], [], [], 60)[0])
-    finally:
-        os.close(process)
-
-
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is not its child, as Linux can")
 def test_an_nvcc_that_hangs_is_ended_with_its_children(machine, monkeypatch):
     monkeypatch.setattr(cuda_toolkit, "_NVCC_TIMEOUT", 0.3)
@@ -122,7 +110,7 @@ def test_an_nvcc_that_hangs_is_ended_with_its_children(machine, monkeypatch):
     script = f"tail -f /dev/null & echo $! > {pid_file}; wait"
     machine.environ.update(CUDA_HOME=nvcc(machine, "/opt/cuda", script), PATH=os.environ["PATH"])
     assert toolkit(machine)[0] == Unknown("nvcc did not answer in 0.3 s")
-    assert has_ended(int(pid_file.read_text()))
+    assert gone(int(pid_file.read_text()))
 
 
 def test_an_nvcc_that_cannot_be_started_is_a_reason(machine):
