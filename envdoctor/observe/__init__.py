@@ -20,7 +20,7 @@ __all__, __getattr__ = door(
         "machine.driver": "observe",
         "model.reading.model_file": "read_bytes read_object",
         "model.reading.source": "resolve",
-        "packages.reading.metadata_header": "read_header",
+        "packages.reading.metadata_header": "Header read_header",
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "Recipe read_recipe",

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,23 @@ MakeDist = Callable[..., Path]
 
 @pytest.fixture
 def make_dist() -> MakeDist:
-    """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``."""
+    """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``. ``lines`` join its
+    header, ``header`` replaces it."""
 
     def make(
-        folder: Path, name: str, version: str, *, kind: str = "dist-info", header: str | None = None, **files: str
+        folder: Path,
+        name: str,
+        version: str,
+        *,
+        kind: str = "dist-info",
+        lines: Iterable[str] = (),
+        header: str | None = None,
+        **files: str,
     ):
         path = folder / f"{name}-{version}.{kind}"
         path.mkdir(parents=True)
-        text = (
-            header if header is not None else f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout it.\n"
-        )
-        (path / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text(text, encoding="utf-8")
+        text = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, "", "About it.\n"])
+        files["METADATA" if kind == "dist-info" else "PKG-INFO"] = text if header is None else header
         for file, content in files.items():
             (path / file.replace("__", ".")).write_text(content, encoding="utf-8")
         return path

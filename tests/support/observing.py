@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rooms import observer
+
 from envdoctor.derive import derive
 from envdoctor.facts import Fact, FactSet, Records, Unknown, Value, parse_value, plain
 from envdoctor.knowledge import Matrix, load_source
@@ -16,7 +18,18 @@ from envdoctor.observe import choose as _choose
 from envdoctor.observe.gather import gather
 from envdoctor.text import Files
 
-__all__ = ["Observed", "a_layout", "ask", "assert_registered", "choose", "observe", "one", "shipped", "values"]
+__all__ = [
+    "Observed",
+    "a_layout",
+    "ask",
+    "assert_registered",
+    "choose",
+    "installed",
+    "observe",
+    "one",
+    "shipped",
+    "values",
+]
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 
@@ -101,6 +114,12 @@ def one(module: Any, layout: Layout | None, facts: Mapping[str, Value] | FactSet
     given = facts if isinstance(facts, FactSet) else FactSet(Fact(key, facts[key], "", "") for key in facts or ())
     found = module.observe(ask(layout, facts=given, **more))
     return found[0] if found else Fact(module.KEYS[0], Unknown("nothing was observed"), "", "")
+
+
+def installed(*folders: Path) -> FactSet:
+    """What the metadata in these folders says."""
+    layout = a_layout(*folders[:1], *folders)
+    return FactSet(observer("installed").observe(ask(layout)))
 
 
 def assert_registered(facts: Iterable[Fact], source: str) -> None:
