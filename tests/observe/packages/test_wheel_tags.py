@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -53,8 +54,6 @@ def wheel(tag: str) -> str:
 @pytest.fixture
 def built(venv: Path, site: Path, make_dist) -> Path:
     """An environment with one distribution a tag."""
-    import platform
-
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the tags are those of x86-64 with glibc")
     for name, tag in {**FITS, **DOES_NOT}.items():
@@ -101,8 +100,7 @@ def test_the_python_of_most_compiled_packages_is_told_when_torch_is_one_of_them(
 ):
     for name, tag in wheels.items():
         make_dist(site, name, "1.0", WHEEL=wheel(tag))
-    _, _, facts = read(python=venv / "bin" / "python")
-    found = facts["environment.packages_python"]
+    found = read(python=venv / "bin" / "python")[2]["environment.packages_python"]
     assert isinstance(found, Unknown) if most is None else found == most
 
 
