@@ -11,25 +11,17 @@ import pytest
 from observing import choose, observe, one
 from rooms import observer
 
-from envdoctor.facts import Records, Value
-from envdoctor.knowledge import load_toml
+from envdoctor.facts import Records
 
 extension = observer("extension")
 
-ROOT = Path(__file__).resolve().parents[3]
-ELF = ROOT / "fixtures" / "elf"
+ELF = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 
 
 @pytest.fixture(scope="session")
 def elf() -> Path:
     """The folder of small ELF files."""
     return ELF
-
-
-@pytest.fixture(scope="session")
-def table() -> Mapping[str, Any]:
-    """The table of packages that are opened."""
-    return load_toml(ROOT / "matrices" / "tables" / "torch-extensions.toml")
 
 
 @pytest.fixture
@@ -45,38 +37,50 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def metadata(folder: Path, name: str, version: str, record: list[str] | None) -> None:
+def metadata(folder: Path, name: str, version: str, record: list[str] | None) -> Path:
     """A metadata directory with a RECORD of these files; None: without RECORD."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
     if record is not None:
         (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in record))
+    return info
 
 
 @pytest.fixture
-def install(site: Path) -> Callable[..., None]:
+def install(site: Path) -> Callable[..., Path]:
     """Install a package: ``install("flash-attn", "2.8.3", {"flash_attn_2_cuda.so": "good.so"})``; values name files of
-    fixtures/elf or are the bytes themselves."""
+    fixtures/elf or are the bytes themselves. Returns its metadata directory."""
 
-    def run(name: str, version: str, files: Mapping[str, str | bytes], *, record: bool = True) -> None:
+    def run(name: str, version: str, files: Mapping[str, str | bytes], *, record: bool = True) -> Path:
         for file, content in files.items():
             path = site / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content if isinstance(content, bytes) else (ELF / content).read_bytes())
-        metadata(site, name, version, list(files) if record else None)
+        return metadata(site, name, version, list(files) if record else None)
 
     return run
 
 
 @pytest.fixture
-def extensions(site: Path, table: Mapping[str, Any]) -> Callable[[], Records]:
+def extensions(site: Path) -> Callable[[], Records]:
     """The value of ``extension`` of the environment as it is now."""
 
     def read() -> Records:
-        layout = choose(None, str(site), None, environ={}, cwd=str(site.parent))
-        value: Value = one(extension, layout, observe(layout).seen, rows=lambda name, part: table[part]).value
+        layout = choose(path=site)
+        value = one(extension, layout, observe(layout).seen).value
         assert isinstance(value, Records)
         return value
 
     return read
+
+
+@pytest.fixture
+def item(extensions: Callable[[], Records]) -> Callable[[], Mapping[str, Any]]:
+    """What is said of the only package."""
+
+    def only() -> Mapping[str, Any]:
+        (found,) = extensions()
+        return found
+
+    return only

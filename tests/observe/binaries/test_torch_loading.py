@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from elf_writer import write_shared_object
+from observing import a_layout
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe import Layout
 from envdoctor.observe.binaries.reading.torch_loading import torch_loading_facts
-from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -39,10 +38,7 @@ def read(site: Path, tmp_path: Path):
     """Both facts, the damaged files first."""
 
     def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
-        folders = (str(site), *map(str, more))
-        layout = Layout(
-            str(tmp_path / "env"), None, folders, "3.11.9", "cpython", "venv", "", here, Files(), incomplete=incomplete
-        )
+        layout = a_layout(tmp_path / "env", site, *more, live=here, incomplete=incomplete)
         system = str(tmp_path / "system")
         return tuple(fact.value for fact in torch_loading_facts(cuda, layout, environ, here=here, system=system))
 
@@ -55,18 +51,13 @@ def test_a_whole_torch_has_all_it_asks_for(read):
 
 @pytest.mark.parametrize(
     ("size", "why"),
-    [
-        (0, "it is empty"),
-        (3, "it is no ELF file"),
-        (40, "it is cut off"),
-        (200, "it is shorter than its own tables say"),
-    ],
+    [(0, "empty"), (3, "no ELF file"), (40, "cut off"), (200, "shorter than its own tables say")],
 )
 def test_a_library_that_is_cut_off_is_damaged(site, read, size, why):
     path = site / "torch" / "lib" / "libtorch_cpu.so"
     path.write_bytes(path.read_bytes()[:size])
-    assert read()[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
-    assert read(cuda=ABSENT, here=False)[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
+    assert read()[0] == (f"torch/lib/libtorch_cpu.so (it is {why})",)
+    assert read(cuda=ABSENT, here=False)[0] == (f"torch/lib/libtorch_cpu.so (it is {why})",)
 
 
 def test_a_fifo_in_place_of_a_library_is_damage_and_does_not_hang(site, read):
