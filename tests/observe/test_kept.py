@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import ask, choose
+from observing import ask, choose, write
 from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Value
@@ -48,10 +48,7 @@ def folder(tmp_path: Path, make_dist: Callable[..., Path]) -> Path:
         "tokenizers/__init__.py": "",
         "tokenizers/core.so": "\x7fELF",
     }
-    for name, content in files.items():
-        (site / name).parent.mkdir(exist_ok=True)
-        (site / name).write_text(content)
-    return site
+    return write(site, files)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ __all__ = [
     "installed",
     "observe",
     "one",
+    "program",
     "shipped",
     "values",
 ]
@@ -66,6 +67,21 @@ class Observed(NamedTuple):
         """Sentences for the user."""
         environment = Environment(Target("", "", ""), self.layout.live, FactSet(), self.layout, self.layout.notes)
         return notes_of(environment, self.known)
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files below a folder, which is returned; folders are made as they are needed."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def program(path: Path, script: str) -> Path:
+    """Write a program that sh runs; its folder is made."""
+    write(path.parent, {path.name: f"#!/bin/sh\n{script}\n"})
+    path.chmod(0o755)
+    return path
 
 
 def values(facts: Iterable[Fact]) -> dict[str, Value]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import Records
@@ -27,13 +26,10 @@ def elf() -> Path:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder of packages with a torch whose libraries are libc10.so and libtorch_cpu.so."""
-    folder = tmp_path / "packages"
-    libraries = folder / "torch" / "lib"
-    libraries.mkdir(parents=True)
-    (folder / "torch" / "version.py").write_text("__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n")
-    for name in ("libc10.so", "libtorch_cpu.so"):
-        shutil.copy(ELF / name, libraries / name)
-    metadata(folder, "torch", "2.13.0", ["torch/lib/libc10.so", "torch/lib/libtorch_cpu.so"])
+    libraries = {f"torch/lib/{name}": (ELF / name).read_bytes() for name in ("libc10.so", "libtorch_cpu.so")}
+    version = "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n"
+    folder = write(tmp_path / "packages", {"torch/version.py": version, **libraries})
+    metadata(folder, "torch", "2.13.0", list(libraries))
     return folder
 
 
@@ -53,10 +49,11 @@ def install(site: Path) -> Callable[..., Path]:
     fixtures/elf or are the bytes themselves. Returns its metadata directory."""
 
     def run(name: str, version: str, files: Mapping[str, str | bytes], *, record: bool = True) -> Path:
-        for file, content in files.items():
-            path = site / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else (ELF / content).read_bytes())
+        held = (
+            (name, content if isinstance(content, bytes) else (ELF / content).read_bytes())
+            for name, content in files.items()
+        )
+        write(site, dict(held))
         return metadata(site, name, version, list(files) if record else None)
 
     return run

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rewriting import rewrite
 from rooms import observer
 
@@ -82,11 +82,7 @@ EDITS = st.lists(st.tuples(st.sampled_from(TEXTS) | st.sampled_from(list(FILES))
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The environment; each case writes the files it edits, and puts them back."""
-    folder = tmp_path_factory.mktemp("hostile") / "packages"
-    for name, content in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
+    return write(tmp_path_factory.mktemp("hostile") / "packages", FILES)
 
 
 def look(folder: Path) -> Value:

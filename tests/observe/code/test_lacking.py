@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from observing import a_layout, one
+from observing import a_layout, one, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Value
@@ -83,12 +83,9 @@ CASES: dict[str, Value | None] = {
 
 def lacking(folder: Path, scripts: list[str], incomplete: str | None = None) -> list[Value | None]:
     """What each script lacks of the packages in the folder."""
-    (folder / "scripts").mkdir()
-    for number, script in enumerate(scripts):
-        (folder / "scripts" / f"s{number}.py").write_text(script)
-    facts = {"dist": Records(())}
+    write(folder, {f"scripts/s{number}.py": script for number, script in enumerate(scripts)})
     layout = a_layout(folder, folder / "site", incomplete=incomplete)
-    uses = one(observer("use"), layout, facts, code=("scripts",), cwd=str(folder)).value
+    uses = one(observer("use"), layout, {"dist": Records(())}, code=("scripts",), cwd=str(folder)).value
     assert isinstance(uses, Records)
     found: dict[int, Value | None] = {}
     for item in uses:
@@ -101,9 +98,7 @@ def lacking(folder: Path, scripts: list[str], incomplete: str | None = None) -> 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Value | None]:
     folder = tmp_path_factory.mktemp("lacking")
-    for name, content in FILES.items():
-        (folder / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "site" / name).write_text(content)
+    write(folder / "site", FILES)
     return dict(zip(CASES, lacking(folder, list(CASES)), strict=True))
 
 

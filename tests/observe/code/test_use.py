@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Value
@@ -23,12 +24,8 @@ def read(tmp_path: Path, matrix: Matrix) -> Callable[..., Mapping[str, Value]]:
     """Write files below a folder and observe the paths as somebody there would give them."""
 
     def observed(files: Mapping[str, str | bytes], *paths: str, cwd: str = "") -> Mapping[str, Value]:
-        for name, content in files.items():
-            place = tmp_path / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content.encode() if isinstance(content, str) else content)
-        facts = observe(Request({}, cwd=str(tmp_path / cwd), code=paths, rows=matrix.rows))
-        return {fact.key: fact.value for fact in facts}
+        write(tmp_path, files)
+        return values(observe(Request({}, cwd=str(tmp_path / cwd), code=paths, rows=matrix.rows)))
 
     return observed
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import observe
+from observing import observe, program
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
@@ -105,10 +105,7 @@ def test_python_on_path_comes_last_and_is_never_the_tools_own(tool: Path, venv: 
 
 
 def test_a_script_on_path_is_not_started_unasked(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\nexec {venv / 'bin' / 'python'} $@\n")
-    (shims / "python").chmod(0o755)
+    shims = program(tmp_path / "shims/python", f"touch {tmp_path / 'started'}\nexec {venv / 'bin/python'} $@").parent
     layout = pick(running=running_in(tool), PATH=f"{shims}:{venv / 'bin'}")
     assert layout.prefix == str(venv) and "--python python asks it" in layout.notes[0]
     with pytest.raises(EnvironmentNotFound, match="could say which Python it starts"):
@@ -122,8 +119,7 @@ def test_an_interpreter_of_the_projects_venv_is_not_started_unasked(
     """A cloned repository may bring a .venv whose settings do not give the version."""
     (venv / "pyvenv.cfg").write_text(f"home = {tmp_path / 'gone'}\n")
     (venv / "bin" / "python").unlink()
-    (venv / "bin" / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
-    (venv / "bin" / "python").chmod(0o755)
+    program(venv / "bin" / "python", f"touch {tmp_path / 'started'}")
     venv.rename(tmp_path / ".venv")
     layout = pick(running=running_in(tool))
     assert layout.prefix == str(tmp_path / ".venv") and not isinstance(layout.python_version, str)

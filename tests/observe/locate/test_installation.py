@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import observe
+from observing import observe, program, write
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
@@ -32,9 +32,7 @@ def test_a_link_to_a_base_interpreter_is_resolved(tmp_path: Path, pick) -> None:
 
 
 def test_a_shim_is_asked_for_its_interpreter(venv: Path, tmp_path: Path, pick) -> None:
-    shim = tmp_path / "python3"
-    shim.write_text(f'#!/bin/sh\nexec {venv / "bin" / "python"} "$@"\n')
-    shim.chmod(0o755)
+    shim = program(tmp_path / "python3", f'exec {venv / "bin" / "python"} "$@"')
     layout = pick(shim, PATH=os.environ["PATH"])
     assert (layout.prefix, layout.executable) == (str(venv), str(venv / "bin" / "python"))
     assert layout.notes == (f"{shim} was started, to be asked what no file tells",)
@@ -72,9 +70,7 @@ def replaced(venv: Path, tmp_path: Path) -> tuple[Path, Path]:
     """The interpreter of the environment, exchanged for a script, and the file that it leaves when it is started."""
     python, witness = venv / "bin" / "python", tmp_path / "started"
     python.unlink()
-    python.write_text(f"#!/bin/sh\ntouch {witness}\n")
-    python.chmod(0o755)
-    return python, witness
+    return program(python, f"touch {witness}"), witness
 
 
 def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path: Path, pick) -> None:
@@ -83,8 +79,7 @@ def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path
     python = venv / "bin" / "python"
     real = os.path.realpath(python)
     python.unlink()
-    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {real} "$@"\n')
-    python.chmod(0o755)
+    program(python, f'echo "$@" >> {log}\nexec {real} "$@"')
     layout = pick(venv, PATH="/bin:/usr/bin")
     assert (layout.python_version, layout.version_origin) == (VERSION, "the interpreter")
     (call,) = log.read_text().splitlines()
@@ -132,27 +127,23 @@ def test_pyvenv_cfg_gives_the_version_when_the_base_is_gone(
 
 
 def test_a_base_that_was_upgraded_in_place_beats_pyvenv_cfg(tmp_path: Path, pick) -> None:
-    base = tmp_path / "base"
-    for folder in ("bin", "lib/python3.11", "include/python3.11"):
-        (base / folder).mkdir(parents=True)
-    (base / "lib/python3.11/os.py").touch()
-    (base / "include/python3.11/patchlevel.h").write_text('#define PY_MAJOR_VERSION 3\n#define PY_VERSION "3.11.9+"\n')
-    (tmp_path / "env/lib/python3.11/site-packages").mkdir(parents=True)
-    (tmp_path / "env/pyvenv.cfg").write_text(f"home = {base}/bin\nversion = 3.11.2\n")
+    header = '#define PY_MAJOR_VERSION 3\n#define PY_VERSION "3.11.9+"\n'
+    base = {"bin/x": "", "lib/python3.11/os.py": "", "include/python3.11/patchlevel.h": header}
+    write(tmp_path / "base", base)
+    settings = f"home = {tmp_path}/base/bin\nversion = 3.11.2\n"
+    write(tmp_path / "env", {"lib/python3.11/site-packages/x": "", "pyvenv.cfg": settings})
     assert pick(tmp_path / "env").python_version == "3.11.9"
 
 
 def test_a_windows_venv_is_read_and_is_not_live_elsewhere(tmp_path: Path, make_dist, pick) -> None:
     site = tmp_path / "env/Lib/site-packages"
     make_dist(site, "torch", "2.5.1", header="Metadata-Version: 2.1\r\nName: torch\r\nVersion: 2.5.1\r\n\r\n")
-    (tmp_path / "env/Scripts").mkdir()
-    (tmp_path / "env/Scripts/python.exe").write_bytes(b"MZ")
-    (tmp_path / "env/pyvenv.cfg").write_text("home = C:\\Python311\r\nversion = 3.11.9\r\n")
+    settings = "home = C:\\Python311\r\nversion = 3.11.9\r\n"
+    write(tmp_path / "env", {"Scripts/python.exe": "MZ", "pyvenv.cfg": settings})
     for named in (tmp_path / "env", tmp_path / "env/Scripts/python.exe"):
         layout = pick(named)
         assert (layout.prefix, layout.site_packages) == (str(tmp_path / "env"), (str(site),))
-        assert layout.python_version == "3.11.9"
-        assert layout.live is (os.name == "nt")
+        assert (layout.python_version, layout.live) == ("3.11.9", os.name == "nt")
 
 
 @pytest.mark.parametrize(
@@ -167,14 +158,9 @@ def test_a_conda_environment_is_named_by_its_folder_or_interpreter(
 ) -> None:
     prefix = tmp_path / "conda"
     make_dist(prefix / library / "site-packages", "numpy", "2.4.6")
-    (prefix / library / "os.py").touch()
-    (prefix / "conda-meta").mkdir()
-    (prefix / "conda-meta" / f"{meta}.json").write_text("{}")
-    program = prefix / "program"
-    program.write_bytes(b"\x7fELF")
-    program.chmod(0o755)
-    (prefix / "bin").mkdir()
-    (prefix / python).symlink_to(program)
+    write(prefix, {f"{library}/os.py": "", f"conda-meta/{meta}.json": "{}", "program": "\x7fELF", "bin/x": ""})
+    (prefix / "program").chmod(0o755)
+    (prefix / python).symlink_to(prefix / "program")
     for named in (prefix, prefix / python):
         layout = pick(named)
         assert (layout.prefix, layout.kind, layout.python_version) == (str(prefix), "conda", version)
@@ -184,11 +170,8 @@ def test_of_two_libraries_the_interpreters_own_is_read(tmp_path: Path, make_dist
     prefix = tmp_path / "usr"
     for minor in ("3.9", "3.12"):
         make_dist(prefix / f"lib/python{minor}/site-packages", "numpy", f"1.{minor}")
-        (prefix / f"lib/python{minor}/os.py").touch()
-        (prefix / f"include/python{minor}").mkdir(parents=True)
-        (prefix / f"include/python{minor}/patchlevel.h").write_text(f'#define PY_VERSION "{minor}.1"\n')
-        (prefix / "bin").mkdir(exist_ok=True)
-        (prefix / f"bin/python{minor}").write_bytes(b"\x7fELF")
+        header = {f"include/python{minor}/patchlevel.h": f'#define PY_VERSION "{minor}.1"\n'}
+        write(prefix, {f"lib/python{minor}/os.py": "", f"bin/python{minor}": "\x7fELF", **header})
         (prefix / f"bin/python{minor}").chmod(0o755)
     (prefix / "bin/python3").symlink_to("python3.9")
     assert pick(prefix / "bin/python3.12").python_version == "3.12.1"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import choose
+from observing import choose, program
 from processes import gone
 
 from envdoctor.observe import EnvironmentNotFound
@@ -58,27 +58,19 @@ def test_a_project_folder_is_answered_with_its_venv(venv: Path, tmp_path: Path, 
 
 
 @pytest.fixture
-def script(tmp_path: Path):
-    """Write a program that is called like an interpreter."""
+def refusal(tmp_path: Path, pick):
+    """What is said of a program that is called like an interpreter."""
 
-    def write(text: str, name: str = "python3") -> Path:
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-        return path
+    def say(script: str, name: str = "python3", **environ: str) -> str:
+        with pytest.raises(EnvironmentNotFound) as refused:
+            pick(program(tmp_path / name, script), PATH="/bin:/usr/bin", **environ)
+        return str(refused.value)
 
-    return write
-
-
-def refusal(pick, program: Path, **environ: str) -> str:
-    with pytest.raises(EnvironmentNotFound) as refused:
-        pick(program, PATH="/bin:/usr/bin", **environ)
-    return str(refused.value)
+    return say
 
 
-def test_what_is_not_called_like_python_is_not_started(tmp_path: Path, script, pick) -> None:
-    program = script(f"touch {tmp_path / 'ran'}", "rm")
-    assert "is not called like a Python interpreter" in refusal(pick, program)
+def test_what_is_not_called_like_python_is_not_started(tmp_path: Path, refusal) -> None:
+    assert "is not called like a Python interpreter" in refusal(f"touch {tmp_path / 'ran'}", "rm")
     assert not (tmp_path / "ran").exists()
 
 
@@ -93,33 +85,36 @@ def with_null(place: str) -> str:
     ["echo hello", "exit 3", "echo '[1]'", "echo '{\"version\": 3}'", "yes", "cat; echo nothing"]
     + [with_null(place) for place in ("executable", "prefix", "version")],
 )
-def test_an_interpreter_that_answers_nonsense_is_said(script, pick, text: str) -> None:
-    assert "does not answer like a Python interpreter" in refusal(pick, script(text))
+def test_an_interpreter_that_answers_nonsense_is_said(refusal, text: str) -> None:
+    assert "does not answer like a Python interpreter" in refusal(text)
 
 
-def test_an_interpreter_gets_few_variables(script, pick, tmp_path: Path) -> None:
-    refusal(pick, script(f"env > {tmp_path}/seen"), SECRET_TOKEN="x", PYTHONSTARTUP="y")
+def test_an_interpreter_gets_few_variables(refusal, tmp_path: Path) -> None:
+    refusal(f"env > {tmp_path}/seen", SECRET_TOKEN="x", PYTHONSTARTUP="y")
     seen = (tmp_path / "seen").read_text()
     assert "PATH" in seen and "SECRET" not in seen and "PYTHONSTARTUP" not in seen
 
 
-def test_one_that_does_not_answer_is_killed_with_its_children(script, pick, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", 0.5)
-    program = script(f"sleep 600 & echo $! > {tmp_path}/pid\nsleep 600")
-    assert "did not answer within 0.5 seconds" in refusal(pick, program)
+@pytest.mark.parametrize(
+    ("script", "seconds", "said"),
+    [
+        ("sleep 600 & echo $! > {pid}\nsleep 600", 0.5, "did not answer within 0.5 seconds"),
+        # one that keeps the pipe open is not waited for
+        ("setsid sleep 600 & echo $! > {pid}", 10.0, "does not answer like a Python interpreter"),
+    ],
+)
+def test_children_of_one_that_does_not_answer_are_killed(
+    refusal, tmp_path: Path, monkeypatch, script: str, seconds: float, said: str
+) -> None:
+    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", seconds)
+    assert refusal(script.format(pid=tmp_path / "pid")) == f"--python: {tmp_path}/python3 {said}"
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-def test_a_child_that_keeps_the_pipe_open_is_not_waited_for(script, pick, tmp_path: Path) -> None:
-    program = script(f"setsid sleep 600 & echo $! > {tmp_path}/pid")
-    assert refusal(pick, program) == f"--python: {tmp_path}/python3 does not answer like a Python interpreter"
-    assert gone(int((tmp_path / "pid").read_text()))
-
-
-def test_one_that_cannot_be_started_is_said(script, pick) -> None:
-    program = script("")
-    program.write_text("#!/gone/sh\n")
-    assert "cannot be started" in refusal(pick, program)
+def test_one_that_cannot_be_started_is_said(tmp_path: Path, pick) -> None:
+    program(tmp_path / "python3", "").write_text("#!/gone/sh\n")
+    with pytest.raises(EnvironmentNotFound, match="cannot be started"):
+        pick(tmp_path / "python3")
 
 
 def test_two_environments_at_once_are_refused() -> None:

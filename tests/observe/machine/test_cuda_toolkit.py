@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from observing import program
 from processes import gone
 from rooms import observer
 
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nvcc is a shell
 
 
 def nvcc(machine, home: str, script: str = "exit 1") -> str:
-    path = machine.file(f"{home}/bin/nvcc", f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return str(machine.root / home.lstrip("/"))
+    return str(program(machine.root / home.lstrip("/") / "bin/nvcc", script).parents[1])
 
 
 def toolkit(machine) -> tuple[object, str]:

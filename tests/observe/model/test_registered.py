@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from observing import a_layout
+from observing import a_layout, write
 
 from envdoctor.facts import Unknown
 from envdoctor.observe import Request
@@ -20,9 +20,7 @@ FILES = {
 
 
 def facts(disk, site: Path, files: dict[str, str], **config):
-    for name, text in files.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
+    write(site, files)
     model = disk.resolve(str(disk.folder("model", {"config.json": config})))
     found = gather(Request(environ={}, model=model, layout=a_layout(site)), ["model"])
     return [found.value(f"model.registered{end}") for end in ("", "_vllm", "_sglang")]

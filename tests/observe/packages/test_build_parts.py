@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import a_layout, ask, values
+from observing import a_layout, ask, values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, Value
@@ -20,11 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="co
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """A Python installation with headers: base/bin/python3.11, base/include/python3.11/Python.h."""
-    place = tmp_path / "base"
-    for file in ("bin/python3.11", "include/python3.11/Python.h"):
-        (place / file).parent.mkdir(parents=True)
-        (place / file).write_text("")
-    return place
+    return write(tmp_path / "base", {"bin/python3.11": "", "include/python3.11/Python.h": ""})
 
 
 @pytest.fixture
@@ -66,18 +62,12 @@ def test_ninja_is_found_on_path_and_in_the_environment(venv, tmp_path):
 
 
 def test_compiled_ops_of_the_package_and_of_torchs_cache_are_named(venv, tmp_path):
-    ops = venv / "lib/python3.11/site-packages/deepspeed/ops/adam"
-    ops.mkdir(parents=True)
-    (ops / "cpu_adam_op.cpython-311-x86_64-linux-gnu.so").write_text("")
-    (ops / "fused_adam.py").write_text("")
-    cache = tmp_path / ".cache/torch_extensions"
-    for name in ("py311_cu124/fused_adam", "py310_cu124/fused_lamb", "py311_cu124/fused_lion"):
-        (cache / name).mkdir(parents=True)
-    (cache / "py311_cu124/fused_adam/fused_adam.so").write_text("")
-    (cache / "py310_cu124/fused_lamb/fused_lamb.so").write_text("")
+    ops = ("cpu_adam_op.cpython-311-x86_64-linux-gnu.so", "fused_adam.py")
+    write(venv / "lib/python3.11/site-packages/deepspeed/ops/adam", dict.fromkeys(ops, ""))
+    kept = ("py311_cu124/fused_adam/fused_adam.so", "py310_cu124/fused_lamb/fused_lamb.so", "py311_cu124/fused_lion/x")
+    write(tmp_path / ".cache/torch_extensions", dict.fromkeys(kept, ""))
     assert look(venv, "0.17.6", HOME=str(tmp_path))["build.compiled"] == ("cpu_adam", "fused_adam")
     assert look(venv, ABSENT, HOME=str(tmp_path))["build.compiled"] == ()
-    (tmp_path / "own/cpu_adam").mkdir(parents=True)
-    (tmp_path / "own/cpu_adam/cpu_adam.so").write_text("")
+    write(tmp_path, {"own/cpu_adam/cpu_adam.so": ""})
     found = look(venv, "0.17.6", HOME=str(tmp_path), TORCH_EXTENSIONS_DIR=str(tmp_path / "own"))
     assert found["build.compiled"] == ("cpu_adam",)  # that cache is looked at instead

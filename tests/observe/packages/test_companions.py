@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from observing import write
+
 from envdoctor.facts import ABSENT, Records
 
 
@@ -12,8 +14,7 @@ def test_pin_of_metadata_and_tag_of_the_version_file(bare, make_dist, read):
     make_dist(bare, "torchvision", "0.28.0", lines=[f"Requires-Dist: {line}" for line in requires])
     make_dist(bare, "torchaudio", "2.11.0")
     make_dist(bare, "torchtext", "0.18.0", lines=["Requires-Dist: torch"])
-    (bare / "torchvision").mkdir()
-    (bare / "torchvision" / "version.py").write_text("__version__ = '0.28.0+cu130'\n")
+    write(bare, {"torchvision/version.py": "__version__ = '0.28.0+cu130'\n"})
     found = read(path=bare)[2]["torch_companion"]
     assert {item["package"]: (item["version"], item["made_for"]) for item in found} == {
         "torchvision": ("0.28.0+cu130", "==2.13.0"),

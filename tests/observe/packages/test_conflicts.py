@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from observing import a_layout, observe
+from observing import a_layout, observe, write
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
@@ -111,8 +111,7 @@ def test_a_list_that_may_lack_packages_does_not_say_that_one_is_missing(conflict
 
 
 def test_a_package_whose_metadata_is_gone_counts_as_there(conflicts, tmp_path: Path) -> None:
-    (tmp_path / "packages" / "torch").mkdir(parents=True)
-    (tmp_path / "packages" / "torch" / "version.py").write_text("__version__ = '2.5.1+cu124'\n")
+    write(tmp_path / "packages", {"torch/version.py": "__version__ = '2.5.1+cu124'\n"})
     assert conflicts({"a 1.0": ["torch"]}).items == ()
 
 
@@ -209,8 +208,6 @@ def test_no_file_is_opened_twice_for_its_requirements(conflicts, monkeypatch: py
 def test_an_egg_info_names_its_requirements_in_a_file_of_their_own(
     conflicts, tmp_path: Path, egg: str, sections: str, dists, found
 ) -> None:
-    info = tmp_path / "packages" / f"{egg}.egg-info"
-    info.mkdir(parents=True)
-    (info / "PKG-INFO").write_text(f"Metadata-Version: 1.2\nName: {egg.partition('-')[0]}\nVersion: 1.0\n\n")
-    (info / "requires.txt").write_text(sections)
+    head = f"Metadata-Version: 1.2\nName: {egg.partition('-')[0]}\nVersion: 1.0\n\n"
+    write(tmp_path / "packages" / f"{egg}.egg-info", {"PKG-INFO": head, "requires.txt": sections})
     assert [(item["package"], item["kind"], item["asked_by"]) for item in conflicts(dists)] == found

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import a_layout, observe
+from observing import a_layout, observe, write
 
 from envdoctor.facts import ABSENT, Records, Unknown
 
@@ -25,8 +25,7 @@ def libraries(tmp_path: Path, make_dist, read):
     def run(wheels, pins=(), cuda="12.4"):
         site = tmp_path / "packages"
         make_dist(site, "torch", "2.5.1", lines=[f"Requires-Dist: {pin}" for pin in pins])
-        (site / "torch").mkdir()
-        (site / "torch" / "version.py").write_text(f"__version__ = '2.5.1'\ncuda = {cuda!r}\n")
+        write(site, {"torch/version.py": f"__version__ = '2.5.1'\ncuda = {cuda!r}\n"})
         for name, version, *listed in wheels:
             record = "".join(f"{file},sha256=x,1\n" for file in listed)
             make_dist(site, name, version, RECORD=record)

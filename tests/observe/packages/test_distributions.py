@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observing import installed
+from observing import installed, write
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
 
@@ -83,8 +83,7 @@ def test_an_egg_info_file_an_egg_and_a_zipped_egg_are_distributions(bare: Path, 
     ]
     assert installed(bare).get("pkg.six").origin == "six-1.16.0-py3.8.egg-info"
     egg, zipped = tmp_path / "docutils-0.20-py3.8.egg", tmp_path / "zipped-0.21-py3.8.egg"
-    (egg / "EGG-INFO").mkdir(parents=True)
-    (egg / "EGG-INFO" / "PKG-INFO").write_text("Metadata-Version: 1.2\nName: docutils\nVersion: 0.20\n")
+    write(egg, {"EGG-INFO/PKG-INFO": "Metadata-Version: 1.2\nName: docutils\nVersion: 0.20\n"})
     zipped.write_bytes(b"PK")
     for path, name, version in ((egg, "docutils", "0.20"), (zipped, "zipped", "0.21")):
         assert (only(path)["name"], only(path)["version"]) == (name, version)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown, Value
@@ -83,9 +83,7 @@ SETUP = 'from setuptools import setup\nsetup(name="datasets", version="4.5.0.dev
     ],
 )
 def test_what_the_working_directory_holds_may_hide_it(shadows, tmp_path, files, hiding):
-    for name, text in files.items():
-        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "run" / name).write_text(text)
+    write(tmp_path / "run", files)
     assert [item["path"] for item in shadows()] == [str(tmp_path / "run" / name) for name in hiding]
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from observing import write
+
 from envdoctor.facts import ABSENT, Records
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,8 +45,8 @@ def watch(target: Path) -> tuple[list[tuple[str, str, bool]], list[str]]:
 def fill(site: Path, make_dist, count: int) -> None:
     for number in range(count):
         make_dist(site, f"package_{number}", "1.0", INSTALLER="pip\n")
-    (site / "torch").mkdir()
-    (site / "torch" / "version.py").write_text("raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n")
+    version = "raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n"
+    write(site, {"torch/version.py": version})
     make_dist(site, "torch", "2.5.1", RECORD="")
 
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import Records
@@ -23,9 +23,7 @@ def wheel(site: Path, make_dist):
     """Unpack a wheel: ``wheel("peft", "0.22.1", {"peft/__init__.py": b""})``; one with a library is compiled."""
 
     def unpack(name: str, version: str, files: dict[str, bytes], installer: str = "pip", **more) -> None:
-        for path, content in files.items():
-            (site / path).parent.mkdir(parents=True, exist_ok=True)
-            (site / path).write_bytes(content)
+        write(site, files)
         record = "".join(f"{path},sha256={'x' * 43},{len(content)}\n" for path, content in files.items())
         tag = "cp39-abi3-manylinux_2_17_x86_64" if any(files.values()) else "py3-none-any"
         wheel = f"Wheel-Version: 1.0\nTag: {tag}\n"

@@ -5,14 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from observing import installed
+from observing import installed, write
 
 from envdoctor.facts import FactSet, Unknown
-
-
-def write_package(folder: Path, name: str, text: str) -> None:
-    (folder / name).mkdir(parents=True)
-    (folder / name / "version.py").write_text(text, encoding="utf-8")
 
 
 def problems(facts: FactSet) -> list[tuple[object, ...]]:
@@ -54,7 +49,7 @@ def test_the_version_is_that_of_the_code(bare: Path, make_dist, name, metadata, 
     for place, listed in enumerate(metadata):
         make_dist(bare, name, listed, kind="egg-info" if listed in metadata[:place] else "dist-info")
     if said is not None:
-        write_package(bare, name, f"__version__ = '{said}'\n")
+        write(bare, {f"{name}/version.py": f"__version__ = '{said}'\n"})
     facts = installed(bare)
     assert facts.value(f"pkg.{name}") == version
     assert [item["version"] for item in facts.value("dist")] == dists
@@ -84,13 +79,14 @@ def test_the_first_folder_of_the_path_wins_without_a_duplicate(tmp_path: Path, m
 )
 def test_a_version_file_that_says_nothing_plain_leaves_metadata_alone(bare: Path, make_dist, text: str) -> None:
     make_dist(bare, "torch", "2.5.1")
-    write_package(bare, "torch", text)
+    write(bare, {"torch/version.py": text})
     assert installed(bare).value("pkg.torch") == "2.5.1"
 
 
 def test_a_version_file_is_never_run(bare: Path, make_dist, tmp_path: Path) -> None:
     make_dist(bare, "torch", "2.5.1")
-    write_package(bare, "torch", f"open({str(tmp_path / 'ran')!r}, 'w')\n__version__ = '2.5.1+cpu'\n")
+    text = f"open({str(tmp_path / 'ran')!r}, 'w')\n__version__ = '2.5.1+cpu'\n"
+    write(bare, {"torch/version.py": text})
     assert installed(bare).value("pkg.torch") == "2.5.1+cpu"
     assert not (tmp_path / "ran").exists()
 
@@ -100,16 +96,11 @@ def test_a_conda_package_is_listed_only_when_it_is_no_distribution(tmp_path: Pat
     site = prefix / "lib" / "python3.11" / "site-packages"
     make_dist(site, "torch", "2.5.1", INSTALLER="conda\n")
     make_dist(site, "numpy", "2.1.3", INSTALLER="conda\n")
-    (prefix / "conda-meta").mkdir()
-    for name in (
-        "python-3.11.9-h955ad1f_0.json",
-        "pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json",
-        "numpy-2.1.3-py311h71ddf71_0.json",
-        "cuda-nvcc-12.4.131-0.json",
-        "_openmp_mutex-5.1-1_gnu.json",
-        "history",
-    ):
-        (prefix / "conda-meta" / name).write_text("{}")
+    names = (
+        "python-3.11.9-h955ad1f_0.json pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json history "
+        "numpy-2.1.3-py311h71ddf71_0.json cuda-nvcc-12.4.131-0.json _openmp_mutex-5.1-1_gnu.json"
+    )
+    write(prefix / "conda-meta", dict.fromkeys(names.split(), "{}"))
     _, _, facts = read(python=prefix)
     assert (facts["environment.kind"], facts["python.version"]) == ("conda", "3.11.9")
     assert (facts["pkg.pytorch"], facts["pkg.cuda-nvcc"]) == ("2.5.1", "12.4.131")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observing import a_layout, ask, installed, values
+from observing import a_layout, ask, installed, values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Unknown, Value
@@ -42,12 +42,8 @@ def torch(bare: Path, make_dist) -> Path:
         + ["torch/lib/libtorchbind_test.so,sha256=x,1", "torch/lib/libshm/core.h,sha256=x,1", "torch/version.py,,"]
     )
     make_dist(bare, "torch", "2.5.1", RECORD=record + "\n")
-    (bare / "torch" / "lib").mkdir(parents=True)
-    (bare / "torch" / "version.py").write_text(VERSION)
-    for name in ("libgomp.so.1", "libtorch_cpu.so"):
-        (bare / "torch" / "lib" / name).write_bytes(b"x")
-    (bare / "torch" / "lib" / "libc10.so").write_bytes(b"\x7fELF" + b"y" * 300_000 + NEW)
-    return bare
+    libraries = {"libgomp.so.1": b"x", "libtorch_cpu.so": b"x", "libc10.so": b"\x7fELF" + b"y" * 300_000 + NEW}
+    return write(bare, {"torch/version.py": VERSION, **{f"torch/lib/{name}": libraries[name] for name in libraries}})
 
 
 def build(folder: Path) -> Mapping[str, Value]:
@@ -154,13 +150,9 @@ PARTS = st.sampled_from([b"torch/lib/libc10.so", b",", b"\n", b'"', b"\xff", b"t
 @given(st.text(max_size=400).map(lambda text: text.encode("utf-8", "replace")), st.lists(PARTS, max_size=30))
 def test_any_version_file_and_record_give_plain_values_and_names_of_libraries(text: bytes, parts: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        site, info = Path(name), Path(name) / "torch-2.5.1.dist-info"
-        for folder in (site / "torch/lib", info):
-            folder.mkdir(parents=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n\n")
-        (info / "RECORD").write_bytes(b"".join(parts))
-        (site / "torch" / "version.py").write_bytes(text)
-        found = build(site)
+        head = "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n\n"
+        files = {"torch/version.py": text, "torch/lib/x": "", RECORD: b"".join(parts)}
+        found = build(write(Path(name), {**files, "torch-2.5.1.dist-info/METADATA": head}))
     assert all(value is ABSENT or isinstance(value, (str, bool, tuple, Unknown)) for value in found.values())
     for listed in () if isinstance(found["missing_files"], Unknown) else found["missing_files"]:
         library = listed.removeprefix("torch/lib/")
