@@ -25,7 +25,7 @@ ROOMS = ("packages", "source")
 
 
 @pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def settled(monkeypatch) -> None:
     """The files of a test are new; here that does not matter."""
     monkeypatch.setattr(looks, "_TICK", -1 << 62)
     monkeypatch.setattr(looks, "_SLOW_TICK", -1 << 62)
@@ -72,9 +72,7 @@ def links(facts: FactSet) -> tuple[Mapping[str, Value], ...]:
     return value.items
 
 
-def test_the_second_run_opens_no_file_and_says_the_same(
-    read: Callable[..., FactSet], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_run_opens_no_file_and_says_the_same(read, folder: Path, tmp_path: Path, monkeypatch) -> None:
     first = read()
     assert [item["name"] for item in links(first)] == ["transformers.HybridCache"]
     opened: list[str] = []
@@ -109,9 +107,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_in_the_environment_is_seen(
-    read: Callable[..., FactSet], folder: Path, tmp_path: Path, change: str
-) -> None:
+def test_a_change_in_the_environment_is_seen(read, folder: Path, tmp_path: Path, change: str) -> None:
     first = spelled(read())
     CHANGES[change](folder)
     again = spelled(read())
@@ -119,9 +115,7 @@ def test_a_change_in_the_environment_is_seen(
     assert again == spelled(gather(ask(choose(path=folder), cwd=str(tmp_path)), ROOMS))
 
 
-def test_another_fact_or_table_is_another_question(
-    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_fact_or_table_is_another_question(read, monkeypatch) -> None:
     started: list[object] = []
     once = link.run_child
     monkeypatch.setattr(link, "run_child", lambda *given, **more: (started.append(given), once(*given, **more))[1])
@@ -139,7 +133,7 @@ def test_another_fact_or_table_is_another_question(
     assert len(started) == 3
 
 
-def test_what_failed_is_tried_again(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_tried_again(read, monkeypatch) -> None:
     class Failed:
         status = "timeout"
 
@@ -149,7 +143,7 @@ def test_what_failed_is_tried_again(read: Callable[..., FactSet], monkeypatch: p
     assert len(links(read())) == 1
 
 
-def test_a_mistake_of_ours_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_not_kept(read, monkeypatch) -> None:
     monkeypatch.delenv("ENVDOCTOR_DEBUG", raising=False)
     with monkeypatch.context() as patch:
         patch.setattr(package_damage, "_left_behind", lambda *given: 1 / 0)
@@ -157,9 +151,7 @@ def test_a_mistake_of_ours_is_not_kept(read: Callable[..., FactSet], monkeypatch
     assert isinstance(read().value("package_damage"), Records)
 
 
-def test_what_rests_on_more_than_the_files_is_looked_at_every_time(
-    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rests_on_more_than_the_files_is_looked_at_every_time(read, monkeypatch) -> None:
     def with_directory(request: Request) -> list[Fact]:
         request.place.files.looks = None
         return [Fact("package_damage", request.cwd, "", "environment")]
@@ -171,13 +163,13 @@ def test_what_rests_on_more_than_the_files_is_looked_at_every_time(
     assert links(read()) == links(first)
 
 
-def test_what_was_changed_just_now_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_changed_just_now_is_not_kept(read, monkeypatch) -> None:
     monkeypatch.setattr(looks, "_TICK", 1 << 62)
     monkeypatch.setattr(looks, "_SLOW_TICK", 1 << 62)
     assert read().kept is None
 
 
-def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_observer_sees_no_variables(read, monkeypatch) -> None:
     seen: list[Mapping[str, str]] = []
     once = package_damage.observe
     monkeypatch.setattr(package_damage, "observe", lambda request: (seen.append(request.environ), once(request))[1])
@@ -187,9 +179,7 @@ def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeyp
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.binary(min_size=1, max_size=8))
-def test_an_entry_that_was_damaged_is_none(
-    read: Callable[..., FactSet], tmp_path: Path, at: float, noise: bytes
-) -> None:
+def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, noise: bytes) -> None:
     folder = tmp_path / "cache" / "facts"
     first = spelled(read())
     (entry,) = folder.iterdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,20 @@ def item(extensions: Callable[[], Records]) -> Callable[[], Mapping[str, Any]]:
         return found
 
     return only
+
+
+@pytest.fixture(scope="session")
+def loader_cache() -> Callable[..., None]:
+    """Write an /etc/ld.so.cache of these names and paths."""
+
+    def write_cache(root: Path, entries: list[tuple[str, str]], before: bytes = b"") -> None:
+        places, strings = [], b""
+        start = 48 + 24 * len(entries)
+        for name, path in entries:
+            places.append((1, start + len(strings), start + len(strings) + len(name) + 1, 0, 0))
+            strings += name.encode() + b"\0" + path.encode() + b"\0"
+        head = b"glibc-ld.so.cache1.1" + struct.pack("<II", len(entries), len(strings)) + bytes(20)
+        table = b"".join(struct.pack("<iIIIQ", *entry) for entry in places)
+        write(root, {"etc/ld.so.cache": before + head + table + strings})
+
+    return write_cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from elf_writer import shared_object
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
@@ -244,14 +244,10 @@ def test_names_in_record_that_are_quoted_or_too_long_are_passed_over(install, it
 def test_libraries_of_a_conda_torch_may_lie_in_the_folder_of_all_libraries(tmp_path: Path, elf: Path) -> None:
     prefix = tmp_path / "conda"
     packages = prefix / "lib" / "python3.11" / "site-packages"
-    for folder in (packages / "torch" / "lib", packages / "torchvision", prefix / "conda-meta", prefix / "bin"):
-        folder.mkdir(parents=True)
-    for name in ("torchvision-0.28.0-py311_0", "python-3.11.9-h0_0"):
-        (prefix / "conda-meta" / f"{name}.json").write_text("{}")
-    (packages / "torch" / "version.py").write_text("__version__ = '2.13.0'\n")
-    for source in ("libc10.so", "libtorch_cpu.so"):
-        shutil.copy(elf / source, prefix / "lib" / source)
-    shutil.copy(elf / "old-abi.so", packages / "torchvision" / "old-abi.so")
+    write(packages, {"torch/version.py": "__version__ = '2.13.0'\n", "torch/lib/x": "", "torchvision/x": ""})
+    write(prefix / "conda-meta", {"torchvision-0.28.0-py311_0.json": "{}", "python-3.11.9-h0_0.json": "{}"})
+    for source, folder in (("libc10.so", "lib"), ("libtorch_cpu.so", "lib"), ("old-abi.so", packages / "torchvision")):
+        shutil.copy(elf / source, prefix / folder / source)
     layout = choose(prefix)
     assert layout.kind == "conda"
     (item,) = one(extension, layout, observe(layout).seen).value

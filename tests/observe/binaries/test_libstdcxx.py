@@ -31,21 +31,8 @@ def place(folder: Path, library: Path) -> str:
     return str(folder)
 
 
-def loader_cache(root: Path, entries: list[tuple[str, str]], before: bytes = b"") -> None:
-    """An /etc/ld.so.cache of these names and paths."""
-    places, strings = [], b""
-    start = 48 + 24 * len(entries)
-    for name, path in entries:
-        places.append((1, start + len(strings), start + len(strings) + len(name) + 1, 0, 0))
-        strings += name.encode() + b"\0" + path.encode() + b"\0"
-    head = b"glibc-ld.so.cache1.1" + struct.pack("<II", len(entries), len(strings)) + bytes(20)
-    (root / "etc").mkdir(parents=True, exist_ok=True)
-    data = before + head + b"".join(struct.pack("<iIIIQ", *entry) for entry in places) + strings
-    (root / "etc" / "ld.so.cache").write_bytes(data)
-
-
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, loader_cache) -> Path:
     """A system whose loader knows the newer library."""
     place(tmp_path / "system" / "usr" / "lib64", NEW)
     loader_cache(tmp_path / "system", [("libc.so.6", "/lib64/libc.so.6"), (NAME, f"/usr/lib64/{NAME}")])
@@ -104,7 +91,7 @@ def test_it_is_not_looked_for_when_nothing_asks_for_it(tmp_path: Path) -> None:
         assert fact.value == Unknown("no extension asks for a version of it")
 
 
-def test_the_cache_behind_the_older_format_is_found(tmp_path: Path) -> None:
+def test_the_cache_behind_the_older_format_is_found(tmp_path: Path, loader_cache) -> None:
     entries = [(NAME, f"/gone/{NAME}"), ("other", "/b"), (NAME, f"/c/{NAME}")]
     loader_cache(tmp_path, entries, before=b"ld.so-1.7.0" + bytes(9))
     place(tmp_path / "c", NEW)

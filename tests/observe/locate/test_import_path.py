@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import choose
+from observing import choose, write
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 PRINT = "import sys, json, sysconfig; print(json.dumps([sys.path, sysconfig.get_paths()['stdlib']]))"
@@ -106,22 +106,19 @@ def test_the_base_and_the_system_python_are_laid_out_as_their_distribution_does(
 
 
 def test_the_user_site_of_windows_is_below_appdata(tmp_path: Path) -> None:
-    prefix, user = tmp_path / "env", tmp_path / "roaming" / "Python" / "Python311" / "site-packages"
-    (prefix / "Lib" / "site-packages").mkdir(parents=True)
-    user.mkdir(parents=True)
-    text = "home = C:\\Python311\r\nversion = 3.11.9\r\ninclude-system-site-packages = true\r\n"
-    (prefix / "pyvenv.cfg").write_text(text)
-    found = read_path(prefix, {"APPDATA": str(tmp_path / "roaming")}, tmp_path)
-    assert found == [str(prefix / "Lib" / "site-packages"), str(user)]
+    settings = "home = C:\\Python311\r\nversion = 3.11.9\r\ninclude-system-site-packages = true\r\n"
+    site, user = "env/Lib/site-packages", "roaming/Python/Python311/site-packages"
+    write(tmp_path, {"env/pyvenv.cfg": settings, f"{site}/x": "", f"{user}/x": ""})
+    found = read_path(tmp_path / "env", {"APPDATA": str(tmp_path / "roaming")}, tmp_path)
+    assert found == [str(tmp_path / site), str(tmp_path / user)]
 
 
 def test_the_user_site_of_a_macos_framework_is_below_library(tmp_path: Path) -> None:
-    prefix = tmp_path / "Python.framework" / "Versions" / "3.11"
-    site = prefix / "lib" / "python3.11" / "site-packages"
-    user = tmp_path / "home" / "Library" / "Python" / "3.11" / "lib" / "python" / "site-packages"
-    site.mkdir(parents=True)
-    user.mkdir(parents=True)
-    assert read_path(prefix, {"HOME": str(tmp_path / "home")}, tmp_path) == [str(user), str(site)]
+    prefix = tmp_path / "Python.framework/Versions/3.11"
+    site, user = "lib/python3.11/site-packages", "home/Library/Python/3.11/lib/python/site-packages"
+    write(prefix, {f"{site}/x": ""})
+    write(tmp_path, {f"{user}/x": ""})
+    assert read_path(prefix, {"HOME": str(tmp_path / "home")}, tmp_path) == [str(tmp_path / user), str(prefix / site)]
 
 
 def test_import_lines_are_recorded_and_not_run(venv: Path, site: Path, tmp_path: Path) -> None:
@@ -164,22 +161,16 @@ def test_a_pth_file_with_thousands_of_folders_is_cut_and_said(venv: Path, site: 
 
 
 def test_an_editable_source_folder_holds_its_own_metadata(venv: Path, site: Path, tmp_path: Path, read) -> None:
-    source = tmp_path / "src"
-    (source / "mine.egg-info").mkdir(parents=True)
-    (source / "mine.egg-info" / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 0.3\n")
-    (site / "mine.egg-link").write_text(f"{source}\n.\n")
-    (site / "easy-install.pth").write_text(f"{source}\n")
+    write(tmp_path, {"src/mine.egg-info/PKG-INFO": "Metadata-Version: 2.1\nName: mine\nVersion: 0.3\n"})
+    write(site, {"mine.egg-link": f"{tmp_path}/src\n.\n", "easy-install.pth": f"{tmp_path}/src\n"})
     _, _, facts = read(python=venv)
     assert facts["pkg.mine"] == "0.3"
     assert [item["editable"] for item in facts["dist"]] == [True]
 
 
 def test_an_egg_named_by_a_pth_file_is_found(venv: Path, site: Path, read) -> None:
-    egg = site / "six-1.16.0-py3.8.egg"
-    (egg / "EGG-INFO").mkdir(parents=True)
-    (egg / "EGG-INFO" / "PKG-INFO").write_text("Metadata-Version: 1.2\nName: six\nVersion: 1.16.0\n")
-    zipped = site / "docutils-0.20-py3.8.egg"
-    zipped.write_bytes(b"PK")
-    (site / "easy-install.pth").write_text("./six-1.16.0-py3.8.egg\n./docutils-0.20-py3.8.egg\n")
+    egg, zipped = "six-1.16.0-py3.8.egg", "docutils-0.20-py3.8.egg"
+    info = "Metadata-Version: 1.2\nName: six\nVersion: 1.16.0\n"
+    write(site, {f"{egg}/EGG-INFO/PKG-INFO": info, zipped: "PK", "easy-install.pth": f"./{egg}\n./{zipped}\n"})
     _, _, facts = read(python=venv)
     assert (facts["pkg.six"], facts["pkg.docutils"]) == ("1.16.0", "0.20")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import values, write
 
 from envdoctor.facts import Fact, Value
 from envdoctor.observe import Request, resolve
@@ -53,11 +54,9 @@ class Disk:
         return self.home / ".cache" / "huggingface" / "hub"
 
     def folder(self, name: str = "model", files: dict[str, object] | None = None) -> Path:
-        folder = self.cwd / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in (files if files is not None else {"config.json": QWEN}).items():
-            (folder / file).write_bytes(encoded(content))
-        return folder
+        (self.cwd / name).mkdir(parents=True, exist_ok=True)
+        given = {"config.json": QWEN} if files is None else files
+        return write(self.cwd / name, {file: encoded(content) for file, content in given.items()})
 
     def cached(
         self,
@@ -83,7 +82,7 @@ class Disk:
         return resolve(model, cwd=str(self.cwd), environ=self.environ, aliases=aliases)
 
     def facts(self, model: str) -> dict[str, Value]:
-        return {fact.key: fact.value for fact in self.observe(model)}
+        return values(self.observe(model))
 
     def observe(self, model: str) -> list[Fact]:
         return list(gather(Request(environ={}, model=self.resolve(model)), ["model"]))

@@ -82,11 +82,11 @@ def test_an_egg_info_file_an_egg_and_a_zipped_egg_are_distributions(bare: Path, 
         False,
     ]
     assert installed(bare).get("pkg.six").origin == "six-1.16.0-py3.8.egg-info"
-    egg, zipped = tmp_path / "docutils-0.20-py3.8.egg", tmp_path / "zipped-0.21-py3.8.egg"
-    write(egg, {"EGG-INFO/PKG-INFO": "Metadata-Version: 1.2\nName: docutils\nVersion: 0.20\n"})
-    zipped.write_bytes(b"PK")
+    egg, zipped = "docutils-0.20-py3.8.egg", "zipped-0.21-py3.8.egg"
+    info = "Metadata-Version: 1.2\nName: docutils\nVersion: 0.20\n"
+    write(tmp_path, {f"{egg}/EGG-INFO/PKG-INFO": info, zipped: "PK"})
     for path, name, version in ((egg, "docutils", "0.20"), (zipped, "zipped", "0.21")):
-        assert (only(path)["name"], only(path)["version"]) == (name, version)
+        assert (only(tmp_path / path)["name"], only(tmp_path / path)["version"]) == (name, version)
 
 
 def test_an_editable_install_is_known_by_its_pth_file(bare: Path, make_dist) -> None:

@@ -19,10 +19,8 @@ TABLE = {"module": [{"module": "datasets", "name": "datasets"}, {"module": "skle
 
 def module(folder: Path, name: str, *, package: bool = True) -> Path:
     """A package or a module file that can be imported from the folder."""
-    path = folder / name / "__init__.py" if package else folder / f"{name}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("")
-    return path
+    file = f"{name}/__init__.py" if package else f"{name}.py"
+    return write(folder, {file: ""}) / file
 
 
 def seen(layout, environ: dict[str, str], cwd: Path) -> Value:
@@ -126,15 +124,12 @@ def test_another_one_on_pythonpath_hides_the_environments(shadows, tmp_path, mak
 def test_the_users_site_stands_in_front_of_a_conda_environment(tmp_path, make_dist):
     library = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     prefix, home = tmp_path / "conda", tmp_path / "home"
-    (prefix / "conda-meta").mkdir(parents=True)
-    (prefix / "conda-meta" / f"python-{library[6:]}.0-0.json").write_text("{}")
+    write(prefix, {f"conda-meta/python-{library[6:]}.0-0.json": "{}", f"lib/{library}/os.py": "", "bin/x": ""})
     for base, version in ((prefix, "4.4.1"), (home / ".local", "2.14.6")):
         folder = base / "lib" / library / "site-packages"
         make_dist(folder, "datasets", version)
         module(folder, "datasets")
-    (prefix / "bin").mkdir()
     (prefix / "bin" / "python").symlink_to(sys.executable)
-    (prefix / "lib" / library / "os.py").write_text("")
     environ = {"HOME": str(home), "CONDA_PREFIX": str(prefix)}
     layout = choose(prefix, environ=environ)
     assert layout.kind == "conda"

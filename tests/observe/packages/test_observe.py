@@ -45,8 +45,7 @@ def watch(target: Path) -> tuple[list[tuple[str, str, bool]], list[str]]:
 def fill(site: Path, make_dist, count: int) -> None:
     for number in range(count):
         make_dist(site, f"package_{number}", "1.0", INSTALLER="pip\n")
-    version = "raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n"
-    write(site, {"torch/version.py": version})
+    write(site, {"torch/version.py": "raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n"})
     make_dist(site, "torch", "2.5.1", RECORD="")
 
 
