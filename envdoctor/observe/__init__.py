@@ -5,7 +5,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "binaries.reading.elf_file": "ElfFile",
+        "binaries.reading.elf_file": "ElfError ElfFile",
         "binaries.reading.torch_symbols": "gnu_hash is_torch_symbol",
         "documents.drift": "drift_between to_compare",
         "documents.facts_file": "FLIGHT_SCHEMA FactsFileError SCHEMA facts_of_document load_facts_document "
@@ -16,10 +16,11 @@ __all__, __getattr__ = door(
         "gather": "observers",
         "locate.caller": "Running",
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
+        "locate.target": "choose",
         "machine.driver": "observe",
         "model.reading.model_file": "read_bytes read_object",
         "model.reading.source": "resolve",
-        "packages.reading.metadata_directory": "read_header",
+        "packages.reading.metadata_directory": "Header read_header",
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "Recipe read_recipe",
