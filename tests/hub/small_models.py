@@ -53,7 +53,7 @@ def why(part: object) -> str:
 def refused(
     hub: Hub, kind: str, *words: str, repo: str = "zai-org/tiny", revision: str | None = None, **options: object
 ):
-    """Hold that opening a snapshot is an error of that kind (or of one of several), with these words: one line that shows no token."""
+    """Hold that opening is an error of that kind (of one of several), with these words: a line that shows no token."""
     with pytest.raises(SnapshotError) as caught:
         opened(hub, revision, repo, **options)
     text = str(caught.value)
