@@ -117,8 +117,8 @@ def index(shards: Mapping[str, Tensors]) -> bytes:
 class Repository:
     """A snapshot of shards that exist as headers only, and of small files. It counts what is read.
 
-    ``texts`` are bytes, texts, or what becomes JSON; those of ``unhashed`` have no object id, those of ``broken`` cannot
-    be read. ``salt`` makes the (synthetic) digests of the shards: equal salts and headers, equal files.
+    ``texts`` are bytes, texts, or what becomes JSON; ``unhashed`` ones have no object id, ``broken`` ones cannot be
+    read. ``salt`` makes the (synthetic) digests of the shards: equal salts and headers, equal files.
     """
 
     def __init__(
