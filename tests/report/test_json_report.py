@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import ValidationError
 
 from envdoctor import check, diff_revision
 from envdoctor.app import Request, Sources
@@ -24,63 +25,48 @@ def read(report: Report) -> Any:
     return json.loads(render(report))
 
 
-def test_the_report_fits_its_schema(report: Report, validate: Validate) -> None:
+@pytest.fixture
+def document(report: Report, validate: Validate) -> Any:
+    """The report, which fits its schema."""
     validate("report", read(report))
+    return read(report)
 
 
 def test_an_empty_and_incomplete_report_fits_the_schema(report: Report, validate: Validate) -> None:
-    empty = replace(
-        report,
-        facts=FactSet(),
-        findings=(),
-        not_checked=(),
-        rules_checked=0,
-        exit_code=3,
-        notices=(Notice("error", "no rule could be checked"),),
-    )
-    document = read(empty)
-    validate("report", document)
-    assert document["findings"] == []
-    assert document["status"] == "incomplete"
+    notices = (Notice("error", "no rule could be checked"),)
+    nothing = {"facts": FactSet(), "findings": (), "not_checked": (), "rules_checked": 0}
+    empty = read(replace(report, **nothing, exit_code=3, notices=notices))  # type: ignore[arg-type]
+    validate("report", empty)
+    assert (empty["findings"], empty["status"]) == ([], "incomplete")
 
 
 def test_two_equal_runs_give_the_same_bytes(report: Report) -> None:
     assert render(report) == render(replace(report, elapsed_seconds=9.9))
     assert "elapsed" not in render(report)
-
-
-def test_facts_are_in_order_whatever_the_order_of_observation(report: Report) -> None:
     backwards = FactSet(reversed(list(report.facts)))
     backwards.declare_complete("pkg", "x")
-    assert render(report) == render(replace(report, facts=backwards))
+    assert render(report) == render(replace(report, facts=backwards)), "whatever the order of observation"
 
 
-def test_it_is_ascii_and_english_with_chinese_beside(report: Report) -> None:
+def test_it_is_ascii_and_english_with_chinese_beside(report: Report, document: Any) -> None:
     assert render(report).isascii()
-    finding = read(report)["findings"][0]
-    assert finding["message"].startswith("torch 2.5.0+cu118 gives NaN")
-    assert "变成 NaN" in finding["message_zh"]
-    assert "message_zh" not in read(report)["findings"][1]
+    first, second, *_ = document["findings"]
+    assert first["message"].startswith("torch 2.5.0+cu118 gives NaN")
+    assert "变成 NaN" in first["message_zh"]
+    assert "message_zh" not in second
 
 
-def test_counts_leave_out_ignored_and_superseded_findings(report: Report) -> None:
-    document = read(report)
+def test_counts_leave_out_ignored_and_superseded_findings(document: Any) -> None:
     assert document["summary"] == {
-        "error": 2,
-        "warning": 1,
-        "note": 0,
-        "gate": 2,
-        "ignored": 1,
-        "superseded": 1,
-        "checked": 124,
+        **{"error": 2, "warning": 1, "note": 0, "gate": 2, "ignored": 1, "superseded": 1, "checked": 124},
         "not_checked": 5,
     }
     flags = [(finding.get("ignored"), finding.get("superseded_by")) for finding in document["findings"]]
     assert flags[3:] == [("we measured it", None), (None, "torch-2-5-0-glm4-batch-nan")]
 
 
-def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(report: Report) -> None:
-    finding = read(report)["findings"][0]
+def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(document: Any) -> None:
+    finding = document["findings"][0]
     assert finding["probe"] == "padding-nan"
     assert [fix["summary"] for fix in finding["fixes"]] == ["use torch 2.4.1", "train with one sample per step"]
     assert finding["withheld_fixes"][0]["withheld"].startswith("it would bring")
@@ -89,17 +75,13 @@ def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(report: Report) 
 
 
 def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, validate: Validate) -> None:
+    gpu = {"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")}
     facts = FactSet(
         [
             Fact("pkg.torch", ABSENT, "site-packages", "environment"),
             Fact("cuda.toolkit", Unknown("nvcc did not answer"), "", "machine"),
             Fact("os.memory_gib", float("nan"), "", "machine"),
-            Fact(
-                "gpu",
-                Records(({"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")},), "NVML gave up"),
-                "NVML",
-                "machine",
-            ),
+            Fact("gpu", Records((gpu,), "NVML gave up"), "NVML", "machine"),
         ]
     )
     document = read(replace(report, facts=facts, all_facts=True))
@@ -114,38 +96,24 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
     }
 
 
-def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(report: Report) -> None:
-    document = read(report)
-    entry = next(entry for entry in document["not_checked"] if entry["id"] == "b-needs-model")
-    assert entry == {
-        "id": "b-needs-model",
-        "severity": "error",
-        "missing": [{"key": "model.family", "reason": "not given"}],
-        "help": ["model"],
-    }
+def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(document: Any) -> None:
+    entries = {entry["id"]: entry for entry in document["not_checked"]}
+    assert list(entries) == sorted(entries)
+    missing = [{"key": "model.family", "reason": "not given"}]
+    rule = {"id": "b-needs-model", "severity": "error", "missing": missing, "help": ["model"]}
+    assert entries["b-needs-model"] == rule
     assert set(document["help"]) == {"model", "recipe"}
-    ids = [entry["id"] for entry in document["not_checked"]]
-    assert ids == sorted(ids)
 
 
-@pytest.mark.parametrize("broken", ["extra", "missing", "null"])
-def test_the_schema_notices_a_wrong_finding(report: Report, validate: Validate, broken: str) -> None:
-    from jsonschema import ValidationError
-
-    document = read(report)
-    finding = document["findings"][0]
-    if broken == "extra":
-        finding["surprise"] = 1
-    elif broken == "missing":
-        del finding["fingerprint"]
-    else:
-        finding["fixes"] = None
+@pytest.mark.parametrize("broken", [{"surprise": 1}, {"fingerprint": None}, {"fixes": None}])
+def test_the_schema_notices_a_wrong_finding(document: Any, validate: Validate, broken: dict[str, Any]) -> None:
+    finding = document["findings"][0] | broken
+    document["findings"][0] = {key: value for key, value in finding.items() if key != "fingerprint" or value}
     with pytest.raises(ValidationError):
         validate("report", document)
 
 
-def test_the_rules_of_the_findings_are_listed_once_with_a_title(report: Report) -> None:
-    document = read(report)
+def test_the_rules_of_the_findings_are_listed_once_with_a_title(document: Any) -> None:
     ids = [rule["id"] for rule in document["rules"]]
     assert ids == list(dict.fromkeys(finding["id"] for finding in document["findings"]))
     first = document["rules"][0]
