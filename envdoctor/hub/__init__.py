@@ -20,5 +20,6 @@ __all__, __getattr__ = door(
         "snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
         "torch_zip": "read_checkpoint",
         "transport": "Transport",
+        "transport_error": "TransportError",
     },
 )
