@@ -36,8 +36,8 @@ def test_offline_by_a_variable_asks_nobody(hub, repo, access, tmp_path, name):
 @pytest.mark.parametrize(
     ("given", "revision", "kind", "words"),
     [
-        ("./model", "main", "usage", ""),
-        ("a/b@x", "y", "usage", ""),
+        ("./model", "main", "usage", "has no revisions"),
+        ("a/b@x", "y", "usage", "names a revision"),
         ("THUDM/tiny", "v9", "revision-not-found", r"holds aaaaaaaaaa \(main\)"),
     ],
 )

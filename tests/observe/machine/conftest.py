@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from observing import values
+from rooms import observer
 
 from envdoctor.facts import Value
-from envdoctor.observe import Request, observe
+from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
 
 STUB = Path(__file__).with_name("nvml_stub.c")
@@ -36,7 +37,8 @@ class Machine:
 
     def driver_facts(self, **changes: object) -> dict[str, Value]:
         """What is said of the driver and the GPUs; NVIDIA's library is not there unless it is named."""
-        return values(observe(self.request(**{"nvml_library": str(self.root / "none.so"), **changes})))
+        nvml = str(self.root / "none.so")
+        return values(observer("driver").observe(self.request(**{"nvml_library": nvml, **changes})))
 
     def facts(self, **changes: object) -> dict[str, Value]:
         """All that is said of the machine."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
-from envdoctor.observe import Header, read_header
+from envdoctor.observe.packages.reading.metadata_directory import Header, read_header
 from envdoctor.text import Files
 
 
