@@ -19,6 +19,6 @@ __all__, __getattr__ = door(
         "safetensors_header": "DTYPE_BITS LARGEST_HEADER parse_header",
         "snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
         "torch_zip": "read_checkpoint",
-        "transport": "Transport",
+        "transport": "Transport TransportError",
     },
 )

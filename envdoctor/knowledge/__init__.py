@@ -6,7 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "compiling": "compile_matrix",
-        "conditions": "Condition glob_fits parse_condition spelled",
+        "conditions": "Condition ConditionError glob_fits parse_condition spelled",
         "cuda_wheels": "component_of",
         "entry_statements": "Entry entries",
         "framework_models": "FRAMEWORKS asked_release knows",

@@ -5,8 +5,8 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "binaries.reading.elf_file": "ElfFile",
-        "binaries.reading.torch_symbols": "gnu_hash is_torch_symbol",
+        "binaries.reading.elf_file": "ElfError ElfFile",
+        "binaries.reading.torch_symbols": "gnu_hash",
         "documents.drift": "drift_between to_compare",
         "documents.facts_file": "FLIGHT_SCHEMA FactsFileError SCHEMA facts_of_document load_facts_document "
         "read_facts_file",
@@ -16,10 +16,9 @@ __all__, __getattr__ = door(
         "gather": "observers",
         "locate.caller": "Running",
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
-        "machine.driver": "observe",
+        "locate.target": "choose",
         "model.reading.model_file": "read_bytes read_object",
         "model.reading.source": "resolve",
-        "packages.reading.metadata_directory": "read_header",
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "Recipe read_recipe",

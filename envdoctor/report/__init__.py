@@ -7,7 +7,7 @@ __all__, __getattr__ = door(
     {
         "color": "choose_lang choose_width decide harden_stdout in_notebook",
         "facts_json": "document",
-        "formats": "load names",
+        "formats": "UnknownFormatError load names",
         "layout": "display_width",
         "page": "Page",
         "probe_text": "catalogue_text",

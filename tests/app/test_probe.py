@@ -11,8 +11,8 @@ import pytest
 from fakes import payload, write_probe
 from observing import shipped
 
-from envdoctor.app import JobError, Request, Sources, UsageProblem
-from envdoctor.app.probe import probe
+from envdoctor.app import JobError, Sources, UsageProblem
+from envdoctor.app.probe import Request, probe
 from envdoctor.facts import Records, Unknown
 from envdoctor.report import Report, load, names, render
 

@@ -5,76 +5,54 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from known import keyed
-from observing import shipped
-from rooms import derivation
+from known import answer, following
 
-from envdoctor.facts import ABSENT, Unknown, Value
+from envdoctor.facts import Unknown
 
-build_fits = derivation("build_fits")
-build_needed = derivation("build_needed")
-
-MATRIX = shipped()
-
-
-def needed(**facts: Value) -> Any:
-    known = keyed(**facts)
-    derived = build_needed.compute(lambda key: known.get(key, Unknown("not given")), MATRIX)
-    return derived["build.needed"].value
-
-
-DEEPSPEED: dict[str, Value] = {"pkg__deepspeed": "0.17.6", "recipe__zero_stage": 2}
+DEEPSPEED = {"pkg__deepspeed": "0.17.6", "recipe__zero_stage": 2}
+NO_OFFLOAD = {"recipe__offload_optimizer": "absent"}
+CPU = {"recipe__offload_optimizer": "cpu"}
 
 
 @pytest.mark.parametrize(
     ("facts", "ops"),
     [
-        ({"recipe__offload_optimizer": "cpu"}, ("cpu_adam",)),
-        ({"recipe__offload_optimizer": "nvme", "recipe__optimizer": "adamw_torch"}, ("cpu_adam",)),
-        ({"recipe__offload_optimizer": "cpu", "recipe__optimizer": "Lion"}, ("cpu_lion",)),
-        ({"recipe__offload_optimizer": "cpu", "recipe__optimizer": "Adagrad"}, ("cpu_adagrad",)),
-        ({"recipe__offload_optimizer": ABSENT, "recipe__optimizer": "AdamW"}, ("fused_adam",)),
-        ({"recipe__offload_optimizer": "none", "recipe__optimizer": "AdamW"}, ("fused_adam",)),
-        ({"recipe__offload_optimizer": ABSENT, "recipe__optimizer": "adamw_torch"}, ()),
-        ({"recipe__offload_optimizer": ABSENT, "recipe__framework": "openrlhf"}, ("fused_adam",)),
-        ({"recipe__offload_optimizer": "cpu", "build__compiled": ("cpu_adam",)}, ()),
-        ({"recipe__offload_optimizer": "cpu", "build__compiled": ("fused_adam",)}, ("cpu_adam",)),
+        ({**DEEPSPEED, **CPU}, ("cpu_adam",)),
+        ({**DEEPSPEED, "recipe__offload_optimizer": "nvme", "recipe__optimizer": "adamw_torch"}, ("cpu_adam",)),
+        ({**DEEPSPEED, **CPU, "recipe__optimizer": "Lion"}, ("cpu_lion",)),
+        ({**DEEPSPEED, **CPU, "recipe__optimizer": "Adagrad"}, ("cpu_adagrad",)),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__optimizer": "AdamW"}, ("fused_adam",)),
+        ({**DEEPSPEED, "recipe__offload_optimizer": "none", "recipe__optimizer": "AdamW"}, ("fused_adam",)),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__optimizer": "adamw_torch"}, ()),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__framework": "openrlhf"}, ("fused_adam",)),
+        ({**DEEPSPEED, **CPU, "build__compiled": ("cpu_adam",)}, ()),
+        ({**DEEPSPEED, **CPU, "build__compiled": ("fused_adam",)}, ("cpu_adam",)),
+        ({"pkg__deepspeed": "absent", "recipe__zero_stage": 2}, ()),
+        ({"pkg__deepspeed": "0.17.6", "recipe__zero_stage": "absent"}, ()),
+        ({}, Unknown),
+        ({"pkg__deepspeed": "0.17.6"}, Unknown),
+        (DEEPSPEED, Unknown),
+        ({**DEEPSPEED, **NO_OFFLOAD}, Unknown),
     ],
 )
-def test_the_optimizer_decides_which_op_is_compiled(facts: dict[str, Value], ops: tuple[str, ...]) -> None:
-    assert needed(**DEEPSPEED, **facts) == ops
-
-
-def test_without_deepspeed_nothing_is_compiled() -> None:
-    assert needed(pkg__deepspeed=ABSENT, recipe__zero_stage=2) == ()
-    assert needed(pkg__deepspeed="0.17.6", recipe__zero_stage=ABSENT) == ()
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [{}, {"pkg__deepspeed": "0.17.6"}, DEEPSPEED, {**DEEPSPEED, "recipe__offload_optimizer": ABSENT}],
-)
-def test_what_is_not_given_leaves_it_unknown(facts: dict[str, Value]) -> None:
-    assert isinstance(needed(**facts), Unknown)
-
-
-def fits(**facts: Value) -> dict[str, Any]:
-    known = keyed(**facts)
-    derived = build_fits.compute(lambda key: known.get(key, Unknown("not given")), MATRIX)
-    return {key: one.value for key, one in derived.items()}
+def test_deepspeed_and_the_optimizer_decide_which_op_is_compiled(facts: dict[str, Any], ops: Any) -> None:
+    given = {key: list(value) if isinstance(value, tuple) else value for key, value in facts.items()}
+    assert answer(following(**given).value("build.needed")) == ops
 
 
 @pytest.mark.parametrize(
     ("toolkit", "cuda", "fit"),
-    [("12.4", "12.4", "same"), ("12.4.1", "12.4", "same"), ("12.8", "12.4", "minor"), ("11.8", "12.4", "major")],
+    [
+        ("12.4", "12.4", "same"),
+        ("12.4.1", "12.4", "same"),
+        ("12.8", "12.4", "minor"),
+        ("11.8", "12.4", "major"),
+        ("12.4", "absent", Unknown),  # a CPU build has no CUDA to compare
+        ("absent", "12.4", Unknown),
+    ],
 )
-def test_the_toolkit_is_compared_with_the_cuda_of_torch(toolkit: str, cuda: str, fit: str) -> None:
-    assert fits(cuda__toolkit=toolkit, torch__cuda=cuda)["cuda.toolkit_fits"] == fit
-
-
-def test_a_cpu_build_has_no_cuda_to_compare() -> None:
-    assert isinstance(fits(cuda__toolkit="12.4", torch__cuda=ABSENT)["cuda.toolkit_fits"], Unknown)
-    assert "cuda.toolkit_fits" not in fits(cuda__toolkit=ABSENT, torch__cuda="12.4")
+def test_the_toolkit_is_compared_with_the_cuda_of_torch(toolkit: str, cuda: str, fit: Any) -> None:
+    assert answer(following(cuda__toolkit=toolkit, torch__cuda=cuda).value("cuda.toolkit_fits")) == fit
 
 
 @pytest.mark.parametrize(
@@ -87,16 +65,16 @@ def test_a_cpu_build_has_no_cuda_to_compare() -> None:
         ("2.13.0+cu130", 17, "9"),
         ("2.14.0+cu130", 20, "11"),
         ("2.15.0", 20, "11"),
+        # pre-releases and releases outside the table
+        ("2.14.0a0+872d972e41.nv26.08", Unknown, Unknown),
+        ("2.16.0", Unknown, Unknown),
+        ("1.12.1", Unknown, Unknown),
+        ("2.14.0.dev20260601+cu130", Unknown, Unknown),
     ],
 )
-def test_the_headers_ask_for_a_standard_and_a_gcc(torch: str, standard: int, gcc: str) -> None:
-    found = fits(pkg__torch=torch)
-    assert (found["torch.cxx_standard"], found["build.gcc_min"]) == (standard, gcc)
-
-
-@pytest.mark.parametrize("torch", ["2.14.0a0+872d972e41.nv26.08", "2.16.0", "1.12.1", "2.14.0.dev20260601+cu130"])
-def test_pre_releases_and_releases_outside_the_table_are_unknown(torch: str) -> None:
-    assert isinstance(fits(pkg__torch=torch)["torch.cxx_standard"], Unknown)
+def test_the_headers_ask_for_a_standard_and_a_gcc(torch: str, standard: Any, gcc: Any) -> None:
+    found = following(pkg__torch=torch)
+    assert [answer(found.value(key)) for key in ("torch.cxx_standard", "build.gcc_min")] == [standard, gcc]
 
 
 @pytest.mark.parametrize(
@@ -110,20 +88,21 @@ def test_pre_releases_and_releases_outside_the_table_are_unknown(torch: str) -> 
         ("11", "13.0", "2.14.0", "yes"),
         ("15", "13.0", "2.14.0", "yes"),
         ("16", "13.0", "2.14.0", "too-new"),
-        ("16", ABSENT, "2.14.0", "yes"),
+        ("16", "absent", "2.14.0", "yes"),
+        # one bound is enough to refuse, and not to accept
+        ("14", "12.4", None, "too-new"),
+        ("12", "12.4", None, Unknown),
+        ("8", None, "2.6.0", "too-old"),
+        ("12", None, "2.6.0", Unknown),
+        ("12", "99.0", "2.6.0", Unknown),
     ],
 )
-def test_gcc_lies_between_torchs_headers_and_nvcc(gcc: str, toolkit: Value, torch: str, fit: str) -> None:
-    assert fits(build__gcc=gcc, cuda__toolkit=toolkit, pkg__torch=torch)["build.gcc_fits"] == fit
-
-
-def test_one_bound_is_enough_to_refuse_and_not_to_accept() -> None:
-    assert fits(build__gcc="14", cuda__toolkit="12.4")["build.gcc_fits"] == "too-new"
-    assert isinstance(fits(build__gcc="12", cuda__toolkit="12.4")["build.gcc_fits"], Unknown)
-    assert fits(build__gcc="8", pkg__torch="2.6.0")["build.gcc_fits"] == "too-old"
-    assert isinstance(fits(build__gcc="12", pkg__torch="2.6.0")["build.gcc_fits"], Unknown)
-    assert isinstance(fits(build__gcc="12", pkg__torch="2.6.0", cuda__toolkit="99.0")["build.gcc_fits"], Unknown)
+def test_gcc_lies_between_torchs_headers_and_nvcc(gcc: str, toolkit: Any, torch: Any, fit: Any) -> None:
+    known = {"cuda__toolkit": toolkit, "pkg__torch": torch}
+    given = {key: value for key, value in known.items() if value is not None}
+    assert answer(following(build__gcc=gcc, **given).value("build.gcc_fits")) == fit
 
 
 def test_a_given_bound_is_used() -> None:
-    assert fits(build__gcc="14", build__gcc_max="15", build__gcc_min="9")["build.gcc_fits"] == "yes"
+    found = following(build__gcc="14", build__gcc_max="15", build__gcc_min="9")
+    assert found.value("build.gcc_fits") == "yes"

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from known import derived, given, keyed
+from known import answer, following
 from observing import shipped
 
 from envdoctor.facts import ABSENT, Unknown
-
-MATRIX = shipped()
-
-
-def facts(**values):
-    """Derived facts; two underscores stand for a dot."""
-    return derived(given(keyed(**values), MATRIX.registry), MATRIX)
 
 
 def fits(cuda, driver=None, **values):
     if driver is not None:
         values["driver__version"] = driver
-    return facts(torch__cuda=cuda, **values).value("driver.fits")
+    return following(torch__cuda=cuda, **values).value("driver.fits")
 
 
 @pytest.mark.parametrize(
@@ -69,84 +62,77 @@ def test_windows_and_wsl_have_numbers_of_their_own(cuda, driver, how, where):
     assert fits(cuda, driver, **where) == how
 
 
-def test_without_a_platform_a_short_number_counts_only_when_both_systems_agree():
-    assert isinstance(fits("12.1", "526.98"), Unknown)
-    assert fits("12.1", "516.94") == "no"
-    assert fits("12.1", "525.60.13") == "minor"
+NEW, OLD, RTX, A100 = "580.65.06", "535.104.05", "NVIDIA GeForce RTX 3090", "NVIDIA A100-SXM4-80GB"
+FOLDER = {"env__LD_LIBRARY_PATH": "/usr/local/cuda/compat/lib"}
 
 
-def test_what_the_driver_says_of_itself_comes_first():
-    assert fits("12.4", "470.182.03", driver__max_cuda="12.4") == "native"
-    assert fits("12.4", "550.54.15", driver__max_cuda="12.2") == "minor"
-    assert fits("13.0", "580.00", driver__max_cuda="13.0", os__arch="aarch64") == "native"
-    assert fits("12.4", "550.54.15", driver__max_cuda="11.8") == "no"
+def compat(*names, version=NEW):
+    return {"driver__compat": version, "gpu": [{"name": name} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "more", "how"),
+    [
+        # without a platform a short number counts only when both systems agree
+        ("12.1", "526.98", {}, Unknown),
+        ("12.1", "516.94", {}, "no"),
+        ("12.1", "525.60.13", {}, "minor"),
+        # what the driver says of itself comes first, and is enough
+        ("12.4", "470.182.03", {"driver__max_cuda": "12.4"}, "native"),
+        ("12.4", "550.54.15", {"driver__max_cuda": "12.2"}, "minor"),
+        ("13.0", "580.00", {"driver__max_cuda": "13.0", "os__arch": "aarch64"}, "native"),
+        ("12.4", "550.54.15", {"driver__max_cuda": "11.8"}, "no"),
+        ("12.1", None, {"driver__max_cuda": "11.4"}, "no"),
+        ("12.1", None, {"driver__max_cuda": "12.0"}, "minor"),
+        ("12.1", None, {"driver__max_cuda": "12.4"}, "native"),
+        ("12.1", None, {"driver__max_cuda": "13.0"}, "native"),
+        # a machine without a driver and a CPU build have no answer to give
+        ("12.4", "absent", {}, ABSENT),
+        ("absent", "550.54.15", {}, ABSENT),
+        # cuda-compat is for some GPUs
+        ("13.0", OLD, compat(A100), "compat"),
+        ("13.0", OLD, compat("Tesla T4"), "compat"),
+        ("13.0", OLD, compat("Tesla P4"), "compat"),
+        ("13.0", OLD, compat(RTX), "no"),
+        ("13.0", OLD, compat("NVIDIA TITAN RTX"), "no"),
+        ("13.0", OLD, compat("NVIDIA RTX A6000"), Unknown),
+        ("13.0", OLD, {"driver__compat": NEW, "gpu": [{"cc": "8.6"}]}, Unknown),
+        ("13.0", OLD, compat(), Unknown),
+        ("13.0", OLD, compat(A100, RTX), "no"),
+        # a compat package that is too old itself or not needed changes nothing
+        ("13.0", OLD, compat(A100, version="570.26"), "no"),
+        ("12.8", OLD, compat(A100), "minor"),
+        # a compat folder that nobody looked into leaves it open
+        ("13.0", OLD, FOLDER, Unknown),
+        ("13.0", OLD, {**FOLDER, "driver__compat": "absent"}, "no"),
+        ("12.8", OLD, FOLDER, "minor"),
+    ],
+)
+def test_other_words_of_the_machine(cuda, driver, more, how):
+    assert answer(fits(cuda, driver, **more)) == how
 
 
 def test_a_tegra_driver_is_not_measured_with_other_numbers():
     assert "not numbered" in fits("11.4", "35.4.1").reason
-
-
-def test_a_machine_without_a_driver_and_a_cpu_build_have_no_answer_to_give():
-    assert fits("12.4", "absent") is ABSENT
-    assert fits("absent", "550.54.15") is ABSENT
-    assert isinstance(facts(driver__version="550.54.15").value("driver.fits"), Unknown)
+    assert answer(following(driver__version="550.54.15").value("driver.fits")) is Unknown
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    ("driver", "more", "mismatch"),
     [
-        ("NVIDIA A100-SXM4-80GB", "compat"),
-        ("Tesla T4", "compat"),
-        ("Tesla P4", "compat"),
-        ("NVIDIA GeForce RTX 3090", "no"),
-        ("NVIDIA TITAN RTX", "no"),
+        ("550.54.15", {"driver__library": "550.54.15"}, False),
+        ("550.54.15", {"driver__library": "550.163.01"}, True),
+        ("576.88", {"driver__library": "575.64.01", "os__wsl": True}, Unknown),
+        ("550.54.15", {"driver__max_cuda": "12.4"}, False),  # a driver that tells its CUDA fits its module
     ],
 )
-def test_cuda_compat_is_for_some_gpus(name, how):
-    given = {"driver__compat": "580.65.06", "gpu": [{"name": name}]}
-    assert fits("13.0", "535.104.05", **given) == how
-
-
-def test_cuda_compat_on_other_gpus_is_not_known():
-    for gpus in ([{"name": "NVIDIA RTX A6000"}], [{"cc": "8.6"}], []):
-        assert isinstance(fits("13.0", "535.104.05", driver__compat="580.65.06", gpu=gpus), Unknown)
-    mixed = [{"name": "NVIDIA A100-SXM4-80GB"}, {"name": "NVIDIA GeForce RTX 3090"}]
-    assert fits("13.0", "535.104.05", driver__compat="580.65.06", gpu=mixed) == "no"
-
-
-def test_a_compat_package_that_is_too_old_itself_or_not_needed_changes_nothing():
-    gpu = [{"name": "NVIDIA A100-SXM4-80GB"}]
-    assert fits("13.0", "535.104.05", driver__compat="570.26", gpu=gpu) == "no"
-    assert fits("12.8", "535.104.05", driver__compat="580.65.06", gpu=gpu) == "minor"
-
-
-def test_a_compat_folder_that_nobody_looked_into_leaves_it_open():
-    path = {"env__LD_LIBRARY_PATH": "/usr/local/cuda/compat/lib"}
-    assert isinstance(fits("13.0", "535.104.05", **path), Unknown)
-    assert fits("13.0", "535.104.05", driver__compat="absent", **path) == "no"
-    assert fits("12.8", "535.104.05", **path) == "minor"
-
-
-def test_library_and_module_are_compared_as_numbers():
-    assert facts(driver__version="550.54.15", driver__library="550.54.15").value("driver.mismatch") is False
-    assert facts(driver__version="550.54.15", driver__library="550.163.01").value("driver.mismatch") is True
-    wsl = facts(driver__version="576.88", driver__library="575.64.01", os__wsl=True)
-    assert isinstance(wsl.value("driver.mismatch"), Unknown)
-
-
-def test_a_driver_that_tells_its_cuda_fits_its_module():
-    assert facts(driver__version="550.54.15", driver__max_cuda="12.4").value("driver.mismatch") is False
+def test_library_and_module_are_compared_as_numbers(driver, more, mismatch):
+    assert answer(following(driver__version=driver, **more).value("driver.mismatch")) is mismatch
 
 
 def test_the_table_is_in_order():
-    rows = MATRIX.rows("cuda-drivers")
-    keys = [tuple(map(int, row["key"].split("."))) for row in rows]
-    assert keys == sorted(keys)
-    for system in ("linux", "windows"):
-        drivers = [tuple(map(int, row[system].split("."))) for row in rows if system in row]
-        assert drivers == sorted(drivers)
-
-
-@pytest.mark.parametrize(("most", "how"), [("11.4", "no"), ("12.0", "minor"), ("12.4", "native"), ("13.0", "native")])
-def test_what_the_driver_itself_says_is_enough(most, how):
-    assert fits("12.1", driver__max_cuda=most) == how
+    rows = shipped().rows("cuda-drivers")
+    columns = ([row[column] for row in rows if column in row] for column in ("key", "linux", "windows"))
+    for texts in columns:
+        numbers = [tuple(map(int, text.split("."))) for text in texts]
+        assert numbers == sorted(numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ import pytest
 from observing import shipped
 from rooms import derivation
 
-from envdoctor.derive import running
+from envdoctor.derive import derivations, derive
 from envdoctor.facts import Fact, FactSet, Kept, Records
 
 conflict = derivation("conflict")
 python_minor = derivation("python_minor")
 
-ENTRY = "12345678env.json"
 DISTS: tuple[dict[str, Any], ...] = tuple(
     {"name": name, "version": version, "active": True, "kind": "dist-info", "requires": requires}
     for name, version, requires in (("peft", "0.17.0", ("torch>=9",)), ("torch", "2.5.0", ()))
@@ -30,6 +30,11 @@ class Compiled:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(shipped(), name)
+
+
+def counted(computed: list[str], name: str, compute: Callable[..., Any], *given: Any) -> Any:
+    computed.append(name)
+    return compute(*given)
 
 
 @pytest.fixture
@@ -47,10 +52,10 @@ def derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
         facts.kept = Kept(name, {fact.key: fact for fact in kept}) if name else None
         facts.update(more)
         computed: list[str] = []
-        once = running._computed
         with monkeypatch.context() as patch:
-            patch.setattr(running, "_computed", lambda name, *given: (computed.append(name), once(name, *given))[1])
-            running.derive(facts, Compiled(), str(home) if home else None)  # type: ignore[arg-type]
+            for one in derivations():
+                patch.setattr(one, "compute", partial(counted, computed, one.__name__, one.compute))
+            derive(facts, Compiled(), str(home) if home else None)  # type: ignore[arg-type]
         return {fact.key: repr(fact) for fact in facts}, computed
 
     return run

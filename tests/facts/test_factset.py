@@ -11,12 +11,9 @@ def fact(key, value):
     return Fact(key, value, "here", "given")
 
 
-def test_a_key_that_was_never_added_is_unknown():
-    assert FactSet().value("pkg.torch") == Unknown("not given")
-
-
-def test_the_last_fact_of_a_key_holds():
+def test_the_last_fact_of_a_key_holds_and_one_that_was_never_added_is_unknown():
     assert FactSet([fact("a", 1), fact("a", 2)]).value("a") == 2
+    assert FactSet().value("pkg.torch") == Unknown("not given")
 
 
 def test_in_a_complete_prefix_what_is_not_listed_is_absent():

@@ -8,7 +8,7 @@ import struct
 import pytest
 from loopback import Hub
 
-from envdoctor.hub import Access, HubSnapshot, SnapshotError, Transport, open_hub
+from envdoctor.hub import Access, HubSnapshot, SnapshotError, Transport, Unread, open_hub
 
 #: Bytes of a shard that exists as a header only.
 SHARD = 5_000_000_000
@@ -31,8 +31,12 @@ def access(
     hub: Hub, *, environ: dict[str, str] | None = None, largest_header: int = 100_000_000, **options: object
 ) -> Access:
     """The same, as what a command may ask for; ``environ`` may name a place for envdoctor's own cache."""
-    way = transport(hub, **options)
-    return Access("", environ or {}, largest_header=largest_header, transport=way)
+    return Access("", environ or {}, largest_header=largest_header, transport=transport(hub, **options))
+
+
+def opened(hub: Hub, revision: str | None = None, repo: str = "zai-org/tiny", **options: object) -> HubSnapshot:
+    """A revision, asked for with the options of :func:`access`."""
+    return open_hub(repo, revision, access(hub, **options))  # type: ignore[arg-type]
 
 
 def weights(snapshot: HubSnapshot) -> list[str]:
@@ -40,10 +44,19 @@ def weights(snapshot: HubSnapshot) -> list[str]:
     return [path for path in snapshot.files if path.endswith(".safetensors")]
 
 
-def error_of(hub: Hub, repo: str = "zai-org/tiny", revision: str | None = None, **options: object) -> SnapshotError:
-    """The error of opening a snapshot, which is one line and shows no token."""
+def why(part: object) -> str:
+    """Why a part is unread."""
+    assert isinstance(part, Unread), part
+    return part.reason
+
+
+def refused(
+    hub: Hub, kind: str, *words: str, repo: str = "zai-org/tiny", revision: str | None = None, **options: object
+):
+    """Hold that opening is an error of that kind (of one of several), with these words: a line that shows no token."""
     with pytest.raises(SnapshotError) as caught:
-        open_hub(repo, revision, access(hub, **options))
+        opened(hub, revision, repo, **options)
     text = str(caught.value)
+    assert caught.value.kind in kind.split(), text
+    assert [word for word in words if word not in text] == [], text
     assert "\n" not in text and "Traceback" not in text and "hf_secret" not in text
-    return caught.value

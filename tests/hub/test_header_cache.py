@@ -4,97 +4,88 @@ from __future__ import annotations
 
 import os
 import zlib
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_models import header
+from loopback import Blob, Hub, text, virtual
+from small_models import SHARD, header, opened
 
-from envdoctor.hub.header_cache import HeaderCache
 from envdoctor.text import sealed
 
-OID = "sha256:" + "ab" * 32
 
-
-def in_folder(folder, endpoint: str = "x") -> HeaderCache:
-    return HeaderCache({"XDG_CACHE_HOME": str(folder)}, endpoint)
+def fetched(hub: Hub, environ: dict[str, str], content: Blob | None = None) -> tuple[bytes, bool]:
+    """The header of a file, and whether it was asked of the Hub; it must be right wherever it comes from."""
+    blob = content or virtual(header(), SHARD)
+    hub.repo("zai-org/tiny").commit({"m.safetensors": blob})
+    hub.forget()
+    found = opened(hub, environ=environ).headers(["m.safetensors"])["m.safetensors"]
+    assert found == (blob.prefix if len(blob.prefix) > 20 else blob.prefix[:8])
+    return found, hub.bytes_of("m.safetensors") > 0
 
 
 @pytest.fixture
-def cache(tmp_path) -> HeaderCache:
-    return in_folder(tmp_path, "https://huggingface.co")
-
-
-def entry(tmp_path):
+def kept(hub: Hub, tmp_path: Path) -> Path:
+    """A cache with one entry; its path."""
+    assert fetched(hub, {"XDG_CACHE_HOME": str(tmp_path)}) == (header(), True)
     (path,) = [path for path in tmp_path.rglob("*") if path.is_file()]
     return path
 
 
-def test_what_was_kept_is_found(cache, tmp_path):
-    assert cache.get(OID) is None
-    cache.put(OID, header())
-    assert cache.get(OID) == header()
-    assert entry(tmp_path).stat().st_size < len(header()), "it is compressed"
-    assert entry(tmp_path).stat().st_mode & 0o077 == 0
+def asked(hub: Hub, kept: Path) -> bool:
+    """Whether the header is asked for although there is the cache that the entry lies in."""
+    return fetched(hub, {"XDG_CACHE_HOME": str(kept.parents[5])})[1]
 
 
-@pytest.mark.parametrize("oid", [None, "", "sha1:" + "a" * 40, "sha256:../../x", "sha256:" + "A" * 64, OID + "\n"])
-def test_other_oids_are_no_names(cache, tmp_path, oid):
-    cache.put(oid, header())
-    assert cache.get(oid) is None
+def test_what_was_kept_is_found(hub, kept):
+    assert kept.stat().st_size < len(header()), "it is compressed"
+    assert kept.stat().st_mode & 0o077 == 0
+    assert not asked(hub, kept)
+    with Hub() as other:
+        assert asked(other, kept), "another Hub is believed for itself only"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [text(header()), *(virtual(content) for content in (b"", b"x", (9).to_bytes(8, "little") + b"{}", b"\xff" * 8))],
+    ids=["not by its sha256", *range(4)],
+)
+def test_what_is_no_header_or_has_no_sha256_is_not_kept(hub, tmp_path, content):
+    fetched(hub, {"XDG_CACHE_HOME": str(tmp_path)}, content)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"", b"x", (9).to_bytes(8, "little") + b"{}", b"\xff" * 8])
-def test_what_is_no_header_is_not_kept(cache, tmp_path, content):
-    cache.put(OID, content)
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_hub_is_believed_for_itself_only(cache, tmp_path):
-    cache.put(OID, header())
-    assert in_folder(tmp_path, "https://mirror.example").get(OID) is None
-
-
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(noise=st.binary(max_size=200), at=st.integers(0, 400))
-def test_changed_entries_are_ignored(tmp_path_factory, noise, at):
-    folder = tmp_path_factory.mktemp("cache")
-    cache = in_folder(folder)
-    cache.put(OID, header())
-    path = entry(folder)
-    raw = path.read_bytes()
-    path.write_bytes(raw[:at] + noise + raw[at + len(noise) :])
-    assert cache.get(OID) in (None, header())
+def test_changed_entries_are_ignored(hub, kept, noise, at):
+    raw = kept.read_bytes()
+    kept.write_bytes(raw[:at] + noise + raw[at + len(noise) :])
+    asked(hub, kept)
 
 
-def test_an_entry_that_grows_without_end_is_ignored(cache, tmp_path):
-    cache.put(OID, header())
-    bomb = zlib.compress(bytes(110 << 20), 1)
-    entry(tmp_path).write_bytes(sealed(bomb))
-    assert cache.get(OID) is None
+def test_an_entry_that_grows_without_end_is_ignored(hub, kept):
+    kept.write_bytes(sealed(zlib.compress(bytes(110 << 20), 1)))
+    assert asked(hub, kept)
 
 
-def test_a_pipe_or_a_link_in_the_place_of_an_entry_holds_nobody_up(cache, tmp_path):
-    cache.put(OID, header())
-    path = entry(tmp_path)
-    path.unlink()
-    os.mkfifo(path)
-    assert cache.get(OID) is None
-    path.unlink()
+def test_a_pipe_or_a_link_in_the_place_of_an_entry_holds_nobody_up(hub, kept, tmp_path):
+    kept.unlink()
+    os.mkfifo(kept)
+    assert asked(hub, kept)
+    kept.unlink()
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    path.symlink_to(victim)
-    cache.put(OID, header())
+    kept.symlink_to(victim)
+    assert asked(hub, kept)
     assert victim.read_text() == "mine"
-    assert cache.get(OID) == header()
+    assert not asked(hub, kept), "it was written anew"
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_no_error(hub, tmp_path):
     (tmp_path / "file").write_text("")
-    cache = in_folder(tmp_path / "file")
-    cache.put(OID, header())
-    assert cache.get(OID) is None
-    HeaderCache({}, "x").put(OID, header())
+    for environ in ({"XDG_CACHE_HOME": str(tmp_path / "file")}, {}):
+        assert all(fetched(hub, environ)[1] for _ in range(2))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +96,6 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
         ({"XDG_CACHE_HOME": "relative", "HOME": "{}/h"}, "h/.cache/envdoctor/headers"),
     ],
 )
-def test_where_the_cache_is(tmp_path, variables, folder):
-    HeaderCache({name: value.format(tmp_path) for name, value in variables.items()}, "x").put(OID, header())
-    assert (tmp_path / folder) in entry(tmp_path).parents
+def test_where_the_cache_is(hub, tmp_path, variables, folder):
+    fetched(hub, {name: value.format(tmp_path) for name, value in variables.items()})
+    assert [path.is_file() for path in (tmp_path / folder).glob("*/*/*/*")] == [True]

@@ -8,9 +8,21 @@ import os
 from pathlib import Path
 
 import pytest
+from loopback import text, virtual
 
-from envdoctor.hub import PINS, Pin, PinError, compare_with_pin, find_pins, open_folder, pin_of, pins_text, read_pins
-from envdoctor.hub.object_ids import Hasher, oid_of_content
+from envdoctor.hub import (
+    PINS,
+    Access,
+    PinError,
+    compare_with_pin,
+    find_pins,
+    open_snapshot,
+    pin_of,
+    pins_text,
+    read_pins,
+)
+
+SAME = ("same", [], [])
 
 
 @pytest.fixture
@@ -22,42 +34,53 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def pin(model):
+    return pin_of(opened(model))[0]
+
+
+def opened(model, everything=False):
+    """The folder; ``everything``: large files are read to the end."""
+    return open_snapshot(str(model), None, Access("", {}, hash=everything))
+
+
+def compared(pin, model, everything=False):
+    return compare_with_pin(pin, opened(model, everything))
+
+
 def written(tmp_path: Path, text: str) -> str:
     (tmp_path / PINS).write_text(text)
     return str(tmp_path / PINS)
 
 
-def test_what_was_pinned_is_read_again(tmp_path, model):
-    pin, unread = pin_of(open_folder(str(model), "org/model"))
-    assert unread == []
-    assert read_pins(written(tmp_path, pins_text([pin]))) == {"org/model": pin}
+def test_what_was_pinned_is_read_again_and_what_cannot_be_pinned_is_said(tmp_path, model, pin):
+    assert read_pins(written(tmp_path, pins_text([pin]))) == {pin.repo: pin}
+    (tmp_path / "secret").write_text("x")
+    (model / "secret.json").symlink_to(tmp_path / "secret")
+    assert [part.path for part in pin_of(opened(model))[1]] == ["secret.json"]
 
 
-def test_changed_added_and_removed_files_that_are_loaded_differ_and_logs_do_not(model):
-    pin, _ = pin_of(open_folder(str(model)))
+def test_changed_added_and_removed_files_that_are_loaded_differ_and_logs_do_not(model, pin):
     (model / "trainer_state.json").write_text("{}")
     (model / "trainer.log").write_text("x")
-    assert compare_with_pin(pin, open_folder(str(model))) == ("same", [], [])
+    assert compared(pin, model) == SAME
     (model / "modeling.py").write_text("a = 2")
     (model / "more.py").write_text("b = 1")
     (model / "config.json").unlink()
-    found = compare_with_pin(pin, open_folder(str(model)))
-    assert found == ("changed", ["config.json", "modeling.py", "more.py"], [])
+    assert compared(pin, model) == ("changed", ["config.json", "modeling.py", "more.py"], [])
 
 
-def test_a_note_of_a_download_does_not_vouch_for_changed_code(model):
-    pin, _ = pin_of(open_folder(str(model)))
+def test_a_note_of_a_download_does_not_vouch_for_changed_code(model, pin):
     (model / "modeling.py").write_text("a = 2")
     note = model / ".cache" / "huggingface" / "download" / "modeling.py.metadata"
     note.parent.mkdir(parents=True)
     changed = (model / "modeling.py").stat().st_mtime
     note.write_text(f"{'a' * 40}\n{pin.files['modeling.py'].partition(':')[2]}\n{changed}\n")
-    assert compare_with_pin(pin, open_folder(str(model))).differing == ["modeling.py"]
+    assert compared(pin, model).differing == ["modeling.py"]
 
 
 @pytest.mark.parametrize("kind", ["link out", "dangling", "pipe"])
-def test_what_cannot_be_read_is_not_the_same(tmp_path, model, kind):
-    pin, _ = pin_of(open_folder(str(model)))
+def test_what_cannot_be_read_is_not_the_same(tmp_path, model, pin, kind):
     place = model / "modeling.py"
     place.rename(tmp_path / "modeling.py")
     if kind == "pipe":
@@ -66,44 +89,31 @@ def test_what_cannot_be_read_is_not_the_same(tmp_path, model, kind):
         os.mkfifo(place)
     else:
         place.symlink_to(tmp_path / ("modeling.py" if kind == "link out" else "nothing"))
-    found = compare_with_pin(pin, open_folder(str(model)))
+    found = compared(pin, model)
     assert found.state is None or found.differing
     assert [part.path for part in found.unsure] == ["modeling.py"] or found.differing == ["modeling.py"]
 
 
-def test_a_file_is_compared_by_the_kind_of_object_id_that_was_pinned(model):
-    content = b"x" * 1000
-    (model / "tokenizer.model").write_bytes(content)
-    for kind in ("sha1", "sha256"):
-        files = {"tokenizer.model": oid_of_content(kind, content)}
-        pin = Pin("a/b", None, files | _oids(model, "config.json", "modeling.py"), {})
-        assert compare_with_pin(pin, open_folder(str(model))) == ("same", [], [])
-        (model / "tokenizer.model").write_bytes(content[:-1] + b"y")
-        assert compare_with_pin(pin, open_folder(str(model))).differing == ["tokenizer.model"]
-        (model / "tokenizer.model").write_bytes(content)
+def test_a_file_is_compared_by_the_kind_of_object_id_that_was_pinned(model, pin):
+    (model / "tokenizer.model").write_bytes(b"x" * 1000)
+    for oid in ("sha1:" + text(b"x" * 1000).git_oid, "sha256:" + virtual(b"x" * 1000).sha256):
+        pin = pin._replace(files={**pin.files, "tokenizer.model": oid})
+        assert compared(pin, model) == SAME
+        (model / "tokenizer.model").write_bytes(b"x" * 999 + b"y")
+        assert compared(pin, model).differing == ["tokenizer.model"]
+        (model / "tokenizer.model").write_bytes(b"x" * 1000)
 
 
 def test_a_large_file_is_not_called_the_same_before_it_was_read(model):
     with open(model / "pytorch_model.bin", "wb") as file:
         file.truncate(65 << 20)
-    pin, _ = pin_of(open_folder(str(model), hasher=Hasher(everything=True)))
-    assert compare_with_pin(pin, open_folder(str(model))).state is None
-    assert compare_with_pin(pin, open_folder(str(model), hasher=Hasher(everything=True))).state == "same"
+    pin, _ = pin_of(opened(model, True))
+    assert compared(pin, model).state is None
+    assert compared(pin, model, True).state == "same"
     with open(model / "pytorch_model.bin", "r+b") as file:
         file.seek(60 << 20)
         file.write(b"x")
-    assert compare_with_pin(pin, open_folder(str(model), hasher=Hasher(everything=True))).state == "changed"
-
-
-def _oids(model: Path, *names: str) -> dict[str, str]:
-    return {name: oid_of_content("sha1", (model / name).read_bytes()) for name in names}
-
-
-def test_a_link_that_leads_out_of_the_folder_is_not_pinned_silently(tmp_path, model):
-    (tmp_path / "secret").write_text("x")
-    (model / "secret.json").symlink_to(tmp_path / "secret")
-    _, unread = pin_of(open_folder(str(model)))
-    assert [part.path for part in unread] == ["secret.json"]
+    assert compared(pin, model, True).state == "changed"
 
 
 def test_the_nearest_file_up_to_the_project_counts(tmp_path):
@@ -134,15 +144,12 @@ def test_a_file_of_another_shape_is_refused_by_its_name(tmp_path, document, why)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-@pytest.mark.parametrize(
-    ("kind", "why"), [("pipe", "it is not a regular file"), ("dangling link", os.strerror(errno.ENOENT))]
-)
-def test_what_is_no_file_in_its_place_is_refused_and_not_waited_for(tmp_path, kind, why):
-    if kind == "pipe":
-        os.mkfifo(tmp_path / PINS)
-    else:
-        (tmp_path / PINS).symlink_to("/nowhere/at/all")
-    path = find_pins(str(tmp_path))
-    assert path is not None
-    with pytest.raises(PinError, match=why):
-        read_pins(path)
+def test_what_is_no_file_in_its_place_is_refused_and_not_waited_for(tmp_path):
+    place = tmp_path / PINS
+    links = (lambda path: path.symlink_to("/nowhere"), os.strerror(errno.ENOENT))
+    for make, why in ((os.mkfifo, "it is not a regular file"), links):
+        make(place)
+        assert find_pins(str(tmp_path)) == str(place)
+        with pytest.raises(PinError, match=why):
+            read_pins(str(place))
+        place.unlink()

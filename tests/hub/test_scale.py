@@ -12,6 +12,8 @@ import pytest
 from loopback import Blob, Hub, virtual
 from small_models import access
 
+from envdoctor.hub import open_hub
+
 SHARDS, CHANGED = 163, 68
 #: About the mean of the real headers (11,538,800 bytes in 163 shards).
 TENSORS = 564
@@ -42,8 +44,6 @@ def large():
 
 
 def test_bytes_and_requests(large):
-    from envdoctor.hub import open_hub
-
     large.forget()
     way = access(large, timeout=60.0)
     repo = large.repos["deepseek-ai/large"]
@@ -65,9 +65,7 @@ def test_bytes_and_requests(large):
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux")
 def test_memory(large):
     code = f"""
-from envdoctor.hub.access import Access
-from envdoctor.hub.online import open_hub
-from envdoctor.hub.transport import Transport
+from envdoctor.hub import Access, Transport, open_hub
 way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token=False))
 for revision in ("main", {large.repos["deepseek-ai/large"].commits[1].id!r}):
     snapshot = open_hub("deepseek-ai/large", revision, way)
@@ -84,9 +82,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 def test_every_supported_client_carries_it(large, packages_of, version):
     code = f"""
 import huggingface_hub
-from envdoctor.hub.access import Access
-from envdoctor.hub.online import open_hub
-from envdoctor.hub.transport import Transport
+from envdoctor.hub import Access, Transport, open_hub
 assert huggingface_hub.__version__ == {version!r}
 way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token="hf_secret"))
 snapshot = open_hub("deepseek-ai/large", "main", way)

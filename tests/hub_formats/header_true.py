@@ -117,26 +117,30 @@ def index(shards: Mapping[str, Tensors]) -> bytes:
 class Repository:
     """A snapshot of shards that exist as headers only, and of small files. It counts what is read.
 
-    ``salt`` makes the (synthetic) digests of the shards: equal salts and headers, equal files.
+    ``texts`` are bytes, texts, or what becomes JSON; ``unhashed`` ones have no object id, ``broken`` ones cannot be
+    read. ``salt`` makes the (synthetic) digests of the shards: equal salts and headers, equal files.
     """
 
     def __init__(
         self,
         shards: Mapping[str, Tensors] | None = None,
-        texts: Mapping[str, bytes | str] | None = None,
+        texts: Mapping[str, Any] | None = None,
         *,
+        broken: Mapping[str, str] | None = None,
+        unhashed: Sequence[str] = (),
         salt: str = "",
         salts: Mapping[str, str] | None = None,
         with_index: bool = True,
         hashed: bool = True,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self.repo, self.asked, self.revision, self.label, self.complete = None, "model", None, "model", True
+        self.repo, self.asked, self.revision, self.complete = "org/model", "org/model", None, True
+        self.label = "model"
         self.refused: tuple[Unread, ...] = ()
         self.prefixes: dict[str, bytes] = {}
         self.read_paths: list[str] = []
         self.ranges: list[tuple[str, int, int]] = []
-        self.broken: dict[str, str] = {}
+        self.broken = {**(broken or {})}
         self.files: dict[str, FileEntry] = {}
         for name, tensors in (shards or {}).items():
             head, data = header(tensors, metadata or {"format": "pt"})
@@ -146,12 +150,12 @@ class Repository:
         if shards and len(shards) > 1 and with_index:
             texts = {"model.safetensors.index.json": index(shards), **(texts or {})}
         for name, text in (texts or {}).items():
-            self.put(name, text.encode() if isinstance(text, str) else text)
-
-    def put(self, path: str, content: bytes) -> None:
-        """Add a small file."""
-        self.prefixes[path] = content
-        self.files[path] = FileEntry(path, len(content), "sha1:" + hashlib.sha1(content).hexdigest())
+            content = (
+                text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
+            )
+            self.prefixes[name] = content
+            oid = None if name in unhashed else "sha1:" + hashlib.sha1(content).hexdigest()
+            self.files[name] = FileEntry(name, len(content), oid)
 
     def with_other_weights(self, paths: Iterable[str]) -> Repository:
         """The same repository with other bytes behind the headers of some of its files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import sys
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
 from envdoctor.hub import Checkpoint, Clock, Unread, described, read_checkpoint
-from envdoctor.hub.pickle_scan import scan_pickle
 from envdoctor.knowledge import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]
@@ -26,23 +26,46 @@ def read(content: bytes, clock: Clock | None = None) -> Checkpoint | Unread:
     return read_checkpoint(Repository(texts={"pytorch_model.bin": content}), "pytorch_model.bin", clock or Clock())
 
 
-def pickle_of(attack: dict) -> bytes:
-    return bytes.fromhex(attack["hex"]) if "hex" in attack else attack["pickle"].encode()
+def scan(pickle: bytes) -> Checkpoint:
+    """What a pickle describes, read in this process."""
+    return Checkpoint(*described("zip", pickle))
+
+
+# --- what a pickle would import ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_globals_of_an_attack_are_found_and_nothing_runs(attack, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scan = scan_pickle(pickle_of(attack))
-    assert list(scan.globals) == attack["globals"]
-    assert (scan.problem is not None) is attack.get("problem", False)
+    found = scan(bytes.fromhex(attack["hex"]) if "hex" in attack else attack["pickle"].encode())
+    assert found.globals == attack["globals"]
+    assert (found.problem is not None) is attack.get("problem", False)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_module_that_a_pickle_names_is_not_imported():
+    assert scan(b"cantigravity\nfly\n)R.").globals == ["antigravity.fly"]
     assert "antigravity" not in sys.modules
-    assert list(scan_pickle(b"cantigravity\nfly\n)R.").globals) == ["antigravity.fly"]
-    assert "antigravity" not in sys.modules
+    assert scan(b"c__builtin__\nset\n.").globals == ["builtins.set"], "names of Python 2 are told in Python 3"
+
+
+@pytest.mark.parametrize(
+    ("content", "names", "whole"),
+    [
+        # a global in the keys of the storages, where the old format goes on
+        (legacy_checkpoint(state_pickle(TENSORS), keys=b"\x80\x02cos\nsystem\nq\x00."), ["os.system"], True),
+        # what goes on behind what is read may have more globals, and what is no pickle has none
+        (b"\x80\x02X" + struct.pack("<I", 1 << 30) + bytes(9 << 20), [], False),
+        (b"\xfe\xed\xfa\xce" * 5000, [], True),
+    ],
+    ids=["old format", "long", "no pickle"],
+)
+def test_globals_outside_of_an_archive(content, names, whole):
+    found = read(content)
+    assert (set(names) <= set(found.globals), bool(found.globals), found.all_globals) == (True, bool(names), whole)
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [zip_checkpoint, legacy_checkpoint], ids=["zip", "legacy"])
@@ -62,98 +85,61 @@ def test_tied_tensors_have_one_storage():
 
 
 def test_weights_are_not_read():
-    content = zip_checkpoint(state_pickle(TENSORS), data=5_000_000)
-    repository = Repository(texts={"pytorch_model.bin": content})
+    repository = Repository(texts={"pytorch_model.bin": zip_checkpoint(state_pickle(TENSORS), data=5_000_000)})
     read_checkpoint(repository, "pytorch_model.bin", Clock())
     assert sum(length for _, _, length in repository.ranges) < 40_000
 
 
-def test_a_directory_longer_than_the_tail_is_read_by_its_own_range():
-    tensors = {f"layers.{number}.weight": ("F32", (2,)) for number in range(1200)}
-    buffer = zip_checkpoint(state_pickle(tensors))
-    with zipfile.ZipFile(path := _written(buffer), "a") as archive:
-        for number in range(1200):
-            archive.writestr(f"archive/data/{number + 1}", b"12345678")
-    found = read(Path(path).read_bytes())
-    assert len(found.tensors) == 1200
-
-
-def _written(content: bytes) -> str:
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(delete=False, suffix=".bin") as file:
-        file.write(content)
-    return file.name
-
-
-def test_a_compressed_pickle_is_read_and_a_bomb_is_not():
-    assert read(zip_checkpoint(state_pickle(TENSORS), method=zipfile.ZIP_DEFLATED)).problem is None
-    bomb = read(zip_checkpoint(bytes(40 << 20), method=zipfile.ZIP_DEFLATED))
-    assert isinstance(bomb, Unread)
-    assert "too many" in bomb.reason
-
-
-def test_two_pickles_under_one_name_are_refused():
-    found = read(zip_checkpoint(state_pickle(TENSORS), names=2))
-    assert found == Unread("pytorch_model.bin", "the archive has 2 files named data.pkl instead of one")
-
-
-def test_a_cut_archive_says_so():
-    found = read(zip_checkpoint(state_pickle(TENSORS), data=1000)[:-30])
-    assert isinstance(found, Unread)
-    assert "cut" in found.reason
-
-
-def test_an_lfs_pointer_is_recognised():
-    found = read(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n")
-    assert found == Unread("pytorch_model.bin", "it is a Git LFS pointer, not the checkpoint itself")
-
-
-def test_a_global_in_the_storage_keys_of_the_old_format_is_found():
-    found = read(legacy_checkpoint(state_pickle(TENSORS), keys=b"\x80\x02cos\nsystem\nq\x00."))
-    assert "os.system" in found.globals
-
-
-def test_the_old_format_is_followed_behind_the_first_prefix():
+def test_a_long_directory_and_a_long_pickle_are_read_to_their_end():
     tensors = {f"layers.{number}.weight": ("F32", (2,)) for number in range(2000)}
+    archive = io.BytesIO(zip_checkpoint(state_pickle(tensors)))
+    with zipfile.ZipFile(archive, "a") as file:
+        for number in range(1200):  # longer than the tail
+            file.writestr(f"archive/data/{number + 1}", b"12345678")
+    assert len(read(archive.getvalue()).tensors) == 2000
     assert len(read(legacy_checkpoint(state_pickle(tensors), data=1000)).tensors) == 2000
+    assert read(zip_checkpoint(state_pickle(TENSORS), method=zipfile.ZIP_DEFLATED)).problem is None
 
 
-def test_a_pickle_that_goes_on_behind_what_is_read_may_have_more_globals():
-    found = read(b"\x80\x02X" + struct.pack("<I", 1 << 30) + bytes(9 << 20))
-    assert not found.all_globals
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (zip_checkpoint(bytes(40 << 20), method=zipfile.ZIP_DEFLATED), "too many"),  # a bomb
+        (zip_checkpoint(state_pickle(TENSORS), names=2), "the archive has 2 files named data.pkl instead of one"),
+        (zip_checkpoint(state_pickle(TENSORS), data=1000)[:-30], "cut"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "it is a Git LFS pointer"),
+    ],
+    ids=["bomb", "two pickles", "cut", "pointer"],
+)
+def test_what_is_no_checkpoint_is_unread(content, words):
+    found = read(content)
+    assert isinstance(found, Unread) and words in found.reason
 
 
-def test_a_file_that_is_no_pickle_has_no_globals():
-    found = read(b"\xfe\xed\xfa\xce" * 5000)
-    assert (found.globals, found.all_globals, found.tensors) == ((), True, None)
+# --- hostile pickles --------------------------------------------------------------------------------------------------
+
+LONGEST = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
 
 
-def test_names_of_python_2_are_told_in_python_3():
-    assert list(scan_pickle(b"c__builtin__\nset\n.").globals) == ["builtins.set"]
+@pytest.mark.parametrize(
+    "pickle",
+    [
+        b"\x80\x02)" + b"\x85" * 200_000 + b".",
+        b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s.",
+        state_pickle({"w": ("F32", (3, 5))}).replace(b"J\x03\0\0\0J\x05\0\0\0", LONGEST * 2),
+        state_pickle({"w": ("F32", (1,) * 65)}),
+    ],
+    ids=["deep", "a table that holds itself", "a shape that no tensor has", "too many dimensions"],
+)
+def test_what_is_no_table_of_tensors_has_none(pickle):
+    assert read(zip_checkpoint(pickle)).tensors == {}
 
 
-def test_deeply_nested_objects_do_not_break_the_reader():
-    deep = b"\x80\x02)" + b"\x85" * 200_000 + b"."
-    assert read(zip_checkpoint(deep)).tensors == {}
+def test_long_pickles_do_not_break_the_reader():
     chain = b"\x80\x02ccollections\nOrderedDict\nq\x00" + b")R" * 100_000 + b"."
     assert read(zip_checkpoint(chain)).problem is None
-
-
-def test_a_table_that_holds_itself_ends():
-    loop = b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s."
-    assert read(zip_checkpoint(loop)).tensors == {}
-
-
-def test_a_number_of_thousands_of_digits_is_not_read():
-    assert scan_pickle(b"L" + b"9" * 100_000 + b"L\n.").limited
-
-
-def test_a_shape_that_no_tensor_has_is_not_multiplied():
-    longest = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
-    lengths = state_pickle({"w": ("F32", (3, 5))}).replace(b"J\x03\0\0\0J\x05\0\0\0", longest + longest)
-    assert read(zip_checkpoint(lengths)).tensors == {}
-    assert read(zip_checkpoint(state_pickle({"w": ("F32", (1,) * 65)}))).tensors == {}
+    digits = scan(b"L" + b"9" * 100_000 + b"L\n.")
+    assert digits.problem and not digits.all_globals
 
 
 def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():

@@ -9,20 +9,20 @@ import pytest
 from envdoctor.lengths.padding import grouped_waste, packed_waste, random_waste
 
 
-@pytest.mark.parametrize("waste", [random_waste, grouped_waste])
-def test_a_single_batch_is_padded_to_its_longest(waste):
-    assert waste([1, 2, 3, 4], 4) == pytest.approx(1 - 10 / 16)
-    assert waste([1, 2, 3, 4], 1) == 0 and waste([5] * 7, 4) == 0
-
-
-def test_the_last_batch_may_be_smaller():
-    assert random_waste([1, 3, 3], 2) in (pytest.approx(1 - 7 / 9), pytest.approx(1 - 7 / 7), pytest.approx(1 - 7 / 8))
-    assert grouped_waste([1, 3, 3], 2) == pytest.approx(0)
-
-
-def test_packing_fills_sequences_and_none_is_split():
-    assert packed_waste([6, 4, 5, 5, 10], 10) == pytest.approx(0)
-    assert packed_waste([6, 6, 3], 10) == pytest.approx(1 - 15 / 20)
+@pytest.mark.parametrize(
+    ("waste", "lengths", "batch", "shares"),
+    [
+        *((waste, [1, 2, 3, 4], 4, [1 - 10 / 16]) for waste in (random_waste, grouped_waste)),
+        *((waste, [1, 2, 3, 4], 1, [0]) for waste in (random_waste, grouped_waste)),
+        *((waste, [5] * 7, 4, [0]) for waste in (random_waste, grouped_waste)),
+        (random_waste, [1, 3, 3], 2, [1 - 7 / 9, 1 - 7 / 7, 1 - 7 / 8]),  # the last batch may be smaller
+        (grouped_waste, [1, 3, 3], 2, [0]),
+        (packed_waste, [6, 4, 5, 5, 10], 10, [0]),
+        (packed_waste, [6, 6, 3], 10, [1 - 15 / 20]),  # none is split
+    ],
+)
+def test_what_of_a_few_batches_is_padding(waste, lengths, batch, shares):
+    assert any(waste(lengths, batch) == pytest.approx(share) for share in shares)
 
 
 def test_grouping_pads_less_than_chance_and_packing_least():

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from envdoctor.lengths import RowProblem
-from envdoctor.lengths.rows import DataProblem, rows_of
+from envdoctor.lengths import DataError, measure, tokenizer_in
+from envdoctor.sandbox import Place
 
-ROWS: list[dict[str, Any]] = [{"text": "a"}, {"text": "你好 \n b" * 9}, {"text": "c"}]
+ROWS = [{"text": "a"}, {"text": "你好 \n b" * 9}, {"text": "c"}]
 JSONL = "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)
-CSV = 'text\na\n"' + ROWS[1]["text"] + '"\nc\n'
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Callable[..., Any]:
+    """What a file of this name and content gives where there is no tokenizer."""
+
+    def do(name: str, content: bytes) -> Any:
+        (tmp_path / name).write_bytes(content)
+        place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path))
+        return measure(str(tmp_path / name), name, tokenizer_in(str(tmp_path), "model"), place)
+
+    return do
 
 
 @pytest.mark.parametrize(
@@ -23,13 +37,13 @@ CSV = 'text\na\n"' + ROWS[1]["text"] + '"\nc\n'
         ("a.jsonl", "\ufeff" + JSONL.replace("\n{", "\n\n \n{") + "\n"),
         ("a.json", json.dumps(ROWS)),
         ("a.json", "\ufeff \n" + json.dumps(ROWS, indent=2, ensure_ascii=False)),
-        ("a.csv", CSV),
+        ("a.csv", 'text\na\n"' + ROWS[1]["text"] + '"\nc\n'),
     ],
 )
-def test_every_row_has_a_size_and_a_content(name: str, content: str) -> None:
-    rows = rows_of(io.BytesIO(content.encode()), name)
-    assert [rows.row(index) for index in (2, 0, 1)] == [ROWS[2], ROWS[0], ROWS[1]]
-    assert max(range(3), key=rows.sizes.__getitem__) == 1
+def test_every_row_has_a_size_and_a_content(measured: Any, name: str, content: str) -> None:
+    found = measured(name, content.encode())
+    assert (found.rows, found.looked_at, found.formats, len(found.notes)) == (3, 3, ("text",), 1)
+    assert found.at_most == len(ROWS[1]["text"].encode())
 
 
 @pytest.mark.parametrize(
@@ -50,15 +64,14 @@ def test_every_row_has_a_size_and_a_content(name: str, content: str) -> None:
         ("a.jsonl", b"\xff\xfe{\0}\0", "is UTF-16"),
     ],
 )
-def test_a_file_that_is_no_data_is_one_sentence(name: str, content: bytes, expected: str) -> None:
-    with pytest.raises(DataProblem) as error:
-        rows_of(io.BytesIO(content), name)
+def test_a_file_that_is_no_data_is_one_sentence(measured: Any, name: str, content: bytes, expected: str) -> None:
+    with pytest.raises(DataError, match=f"^--data {name} ") as error:
+        measured(name, content)
     assert expected in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("line", [b"{", b"\xe4", b"[" * 5000, b"\0"])
-def test_a_line_that_is_no_row_is_the_only_one_that_is_lost(line: bytes) -> None:
-    rows = rows_of(io.BytesIO(b'{"text": "a"}\n' + line + b'\n{"text": "b"}'), "a.jsonl")
-    assert (rows.row(0), rows.row(2)) == ({"text": "a"}, {"text": "b"})
-    with pytest.raises(RowProblem):
-        rows.row(1)
+def test_a_line_that_is_no_row_is_the_only_one_that_is_lost(measured: Any) -> None:
+    lines = [b'{"text": "a"}', b"{", b"\xe4", b"[" * 5000, b"\0", b'{"text": "b"}']
+    found = measured("a.jsonl", b"\n".join(lines))
+    assert (found.rows, found.looked_at, found.formats) == (6, 2, ("text",))
+    assert found.notes[1] == "4 of 6 rows that were looked at cannot be used; row 2 is not JSON"

@@ -9,52 +9,33 @@ import pytest
 from envdoctor.lengths import RowProblem
 from envdoctor.lengths.shapes import plain_text, samples_of
 
-USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}
-ASKED = [USER, ASSISTANT]
-SYSTEM = {"role": "system", "content": "be kind"}
+
+def turns(*pairs: str) -> list[dict[str, str]]:
+    """Messages by role and content: ``turns("user: hi")``."""
+    return [dict(zip(("role", "content"), pair.split(": ", 1), strict=True)) for pair in pairs]
+
+
+USER, ASSISTANT = ASKED = turns("user: hi", "assistant: ho")
+SHARED = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]
+PARTS = [{"type": "text", "text": "hi"}, {"type": "image"}]
+ALPACA = {"instruction": "say", "input": "hi", "output": "ho", "history": [["a", "b"]]}
+ANSWERS = {"chosen": {"from": "gpt", "value": "ho"}, "rejected": {"from": "gpt"}}
 
 
 @pytest.mark.parametrize(
     ("row", "name", "samples"),
     [
         ({"messages": ASKED}, "conversations", [ASKED]),
-        (
-            {"system": "be kind", "conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]},
-            "conversations",
-            [[SYSTEM, *ASKED]],
-        ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image"}]}]},
-            "conversations",
-            [[USER]],
-        ),
-        ({"messages": [{"role": "user", "content": None}]}, "conversations", [[{"role": "user", "content": ""}]]),
+        ({"system": "be kind", "conversations": SHARED}, "conversations", [[*turns("system: be kind"), *ASKED]]),
+        ({"messages": [{"role": "user", "content": PARTS}]}, "conversations", [[USER]]),
+        ({"messages": [{"role": "user", "content": None}]}, "conversations", [turns("user: ")]),
         ({"instruction": "hi", "input": "", "output": "ho"}, "instructions", [ASKED]),
-        (
-            {"instruction": "say", "input": "hi", "output": "ho", "history": [["a", "b"]]},
-            "instructions",
-            [
-                [
-                    {"role": "user", "content": "a"},
-                    {"role": "assistant", "content": "b"},
-                    {"role": "user", "content": "say\nhi"},
-                    ASSISTANT,
-                ]
-            ],
-        ),
+        (ALPACA, "instructions", [turns("user: a", "assistant: b", "user: say\nhi", "assistant: ho")]),
         ({"prompt": "hi", "completion": "ho"}, "instructions", [ASKED]),
         ({"prompt": [USER], "completion": [ASSISTANT]}, "instructions", [ASKED]),
         ({"prompt": "hi"}, "instructions", [[USER]]),
-        (
-            {"prompt": "hi", "chosen": "ho", "rejected": "no"},
-            "preferences",
-            [ASKED, [USER, {"role": "assistant", "content": "no"}]],
-        ),
-        (
-            {"conversations": [USER], "chosen": {"from": "gpt", "value": "ho"}, "rejected": {"from": "gpt"}},
-            "preferences",
-            [ASKED, [USER, {"role": "assistant", "content": ""}]],
-        ),
+        ({"prompt": "hi", "chosen": "ho", "rejected": "no"}, "preferences", [ASKED, [USER, *turns("assistant: no")]]),
+        ({"conversations": [USER], **ANSWERS}, "preferences", [ASKED, [USER, *turns("assistant: ")]]),
         ({"prompt": "hi", "chosen": ASKED, "rejected": ASKED}, "preferences", [ASKED, ASKED]),
         ({"text": "a b c", "id": 7}, "text", ["a b c"]),
         ("a b c", "text", ["a b c"]),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from envdoctor.facts import Records
 from envdoctor.memory import ClosedForm, Trace
-from envdoctor.memory.advice import largest, smaller
-from envdoctor.memory.closed_form import Peak, kept_bytes, trained_parameters
 
 DEPTH = 40
+GIB = 1 << 30
 
 
 def truth(layers: int, tokens: int, batch: int = 1) -> dict[str, dict[str, float]]:
@@ -20,64 +22,56 @@ def truth(layers: int, tokens: int, batch: int = 1) -> dict[str, dict[str, float
     }
 
 
-def trace(lengths: tuple[int, ...] = (64, 128, 256), depths: tuple[int, ...] = (3, 4)) -> Trace:
-    points = tuple(
-        {
-            "layers": layers,
-            "tokens": tokens,
-            "trained": 10 * layers + 2,
-            "cache_bytes": 4 * layers * tokens,
-            "segments": {
-                name: [sum(terms.values()), f"operation of {name}", terms]
-                for name, terms in truth(layers, tokens).items()
-            },
-        }
-        for layers in depths
-        for tokens in lengths
-    )
-    return Trace({"depth": DEPTH}, points)
+def size_of(layers: int, tokens: int, batch: int = 1) -> float:
+    return max(sum(terms.values()) for terms in truth(layers, tokens, batch).values())
 
 
-@pytest.mark.parametrize(("batch", "tokens"), [(1, 256), (1, 100), (3, 256), (2, 5000)])
-def test_the_full_depth_and_every_batch_and_length(batch: int, tokens: int) -> None:
-    peak = ClosedForm(trace(), 1).at(batch, tokens)
-    expected = max(sum(terms.values()) for terms in truth(DEPTH, tokens, batch).values())
-    assert peak.size == pytest.approx(expected)
+def trace(
+    lengths: tuple[int, ...] = (64, 128, 256), depths: tuple[int, ...] = (3, 4), depth: int = DEPTH, **more: Any
+) -> Trace:
+    def point(layers: int, tokens: int) -> dict[str, Any]:
+        found = truth(layers, tokens).items()
+        segments = {name: [sum(terms.values()), f"operation of {name}", terms] for name, terms in found}
+        kept = {"trained": 10 * layers + 2, "cache_bytes": layers * tokens * GIB / 256}
+        return {"layers": layers, "tokens": tokens, **kept, "segments": segments}
+
+    points = tuple(point(layers, tokens) for layers in depths for tokens in lengths)
+    return Trace({"depth": depth, "parameters": 9, "weight_bytes": GIB, "layer_parameters": 1}, points)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "batch", "tokens"),
+    [
+        *(((64, 128, 256), batch, tokens) for batch, tokens in ((1, 256), (1, 100), (3, 256), (2, 5000))),
+        ((128,), 1, 128),  # one length answers for itself
+    ],
+)
+def test_the_full_depth_and_every_batch_and_length(lengths: tuple[int, ...], batch: int, tokens: int) -> None:
+    peak = ClosedForm(trace(lengths), 1).at(batch, tokens)
+    assert peak.size == pytest.approx(size_of(DEPTH, tokens, batch))
     assert (peak.segment, peak.operation) == ("backward/last", "operation of backward/last")
 
 
-def test_the_segment_of_the_peak_changes_with_the_length() -> None:
+def test_the_segment_of_the_peak_changes_with_the_length_and_without_a_term() -> None:
     assert ClosedForm(trace(depths=(1, 2)), 1).at(1, 1).segment == "backward/last"
-    form = ClosedForm(Trace({"depth": 1}, trace(depths=(1,)).points), 1)
+    form = ClosedForm(trace(depths=(1,), depth=1), 1)
     assert form.at(1, 4).segment == "forward/after"
-
-
-def test_without_a_term_the_peak_may_be_elsewhere() -> None:
-    form = ClosedForm(Trace({"depth": 1}, trace(depths=(1,)).points), 1)
     assert form.at(1, 4, "logits and loss").segment == "backward/last"
     assert form.at(1, 256, "logits and loss") == form.at(1, 256)
 
 
 def test_what_the_allocator_holds_at_full_depth_is_a_share_of_the_peak() -> None:
-    peaks = {
-        layers: max(map(sum, (terms.values() for terms in truth(layers, 64).values()))) for layers in (3, 4, DEPTH)
-    }
+    low, high, full = (size_of(layers, 64) for layers in (3, 4, DEPTH))
 
-    def held(low: float, high: float) -> float:
-        sizes = {3: low, 4: high}
-        points = tuple({**point, "held_bytes": sizes[point["layers"]]} for point in trace((64,)).points)
-        return ClosedForm(Trace({"depth": DEPTH}, points), 1).held
+    def held(*sizes: float) -> float:
+        of_one = trace((64,))
+        points = tuple({**point, "held_bytes": size} for point, size in zip(of_one.points, sizes, strict=True))
+        return ClosedForm(of_one._replace(points=points), 1).held
 
-    assert held(peaks[3] + 500, peaks[4] + 500) == pytest.approx((peaks[DEPTH] + 500) / peaks[DEPTH])
-    assert held(peaks[3], 1.1 * peaks[4]) == pytest.approx(1.1)  # no more than at a depth that was traced
+    assert held(low + 500, high + 500) == pytest.approx((full + 500) / full)
+    assert held(low, 1.1 * high) == pytest.approx(1.1)  # no more than at a depth that was traced
     assert held(1.0, 1.0) == 1.0
     assert ClosedForm(trace(), 1).held > 1  # where nobody replayed it
-
-
-def test_one_length_answers_for_itself() -> None:
-    assert ClosedForm(trace((128,)), 1).at(1, 128).size == pytest.approx(
-        sum(truth(DEPTH, 128)["backward/last"].values())
-    )
 
 
 def test_what_one_process_of_several_holds_is_counted_by_what_it_is() -> None:
@@ -85,32 +79,38 @@ def test_what_one_process_of_several_holds_is_counted_by_what_it_is() -> None:
     assert form.at(1, 256).terms["weights"] == pytest.approx((1000 + 50 * DEPTH) / 8)
 
 
-def test_trained_parameters_and_the_cache_grow_with_the_layers() -> None:
-    assert trained_parameters(trace()) == 10 * DEPTH + 2
-    assert kept_bytes(trace()) == 4 * DEPTH * 256
+def test_trained_parameters_and_the_cache_grow_with_the_layers(predicted: Any) -> None:
+    found = predicted(trace(), method="infer", max_length=256)
+    assert found["trained_parameters"] == 10 * DEPTH + 2
+    assert {"name": "KV cache", "gib": DEPTH} in found["terms"]
 
 
-@pytest.mark.parametrize(("most", "limit", "expected"), [(10, 4, 4), (10, 99, 10), (10, 0, 0), (0, 5, 0)])
-def test_the_largest_that_fits(most: int, limit: int, expected: int) -> None:
-    assert largest(lambda number: number <= limit, most) == expected
+@pytest.mark.parametrize(
+    ("batch", "share", "offered"),
+    [
+        (8, 0.5, {"recipe.batch_size": 4, "recipe.max_length": 1024}),
+        (8, 0.99, {"recipe.batch_size": 7, "recipe.max_length": 1920}),
+        (8, 0.05, {}),
+        (1, 0.5, {"recipe.max_length": 1024}),
+    ],
+)
+def test_the_largest_batch_and_length_that_fit_are_offered(predicted: Any, batch: int, share: float, offered: Any):
+    def of(whole: float) -> Trace:
+        segments = {n: {"forward/last": [n, "op", {"attention": whole * n * GIB / 2048}]} for n in (512, 1024, 2048)}
+        points = tuple({"layers": 1, "tokens": n, "trained": 1, "segments": found} for n, found in segments.items())
+        return trace()._replace(model={**trace().model, "depth": 1}, points=points)
 
-
-def test_smaller_batches_and_lengths_fit_and_the_next_ones_do_not() -> None:
-    form = ClosedForm(trace((1024, 2048, 4096)), 1)
-    limit = form.at(2, 4000).size + 1
-    found = {
-        name: value
-        for saving in smaller(form, "recipe.batch_size", 8, 4000, lambda peak: peak.size <= limit)
-        for name, value in saving.job.items()
-    }
-    assert found["batch"] == 2
-    assert form.at(8, found["tokens"]).size <= limit < form.at(8, found["tokens"] + 128).size
+    free = predicted(of(80 * share))["process_gib"][1] + 0.01
+    found = predicted(of(80), Records(({"name": "A", "memory_gib": free},)), batch_size=batch)
+    changes = {name: value for change in found["changes"] for name, value in change["set"].items()}
+    assert {name.replace("train_", ""): value for name, value in changes.items()} == offered
+    assert {change["verdict"] for change in found["changes"]} <= {"fits"}
 
 
 def test_a_margin_is_on_what_depends_on_the_batch() -> None:
-    peak = Peak(
-        "backward/last", "op", {"weights": 10.0, "reference model": 5.0, "attention": 4.0, "logits and loss": 6.0}
-    )
+    terms = {"weights": 10.0, "reference model": 5.0, "attention": 4.0, "logits and loss": 6.0}
+    point = {"layers": 1, "tokens": 9, "segments": {"backward/last": [25.0, "op", terms]}}
+    peak = ClosedForm(Trace({"depth": 1}, (point,)), 1).at(1, 9)
     assert (peak.size, peak.most(0.0), peak.most(0.3)) == (25.0, 25.0, 28.0)
 
 
@@ -118,5 +118,4 @@ def test_what_does_not_grow_with_the_length_does_not_grow_with_the_batch() -> No
     segments = {n: {"forward/last": [0, "op", {"attention": 5000.0 + 10.0 * 8 * n}]} for n in (100, 200, 400)}
     points = tuple({"layers": 1, "tokens": n, "segments": found} for n, found in segments.items())
     form = ClosedForm(Trace({"depth": 1}, points), 8)
-    assert form.at(4, 400).size == pytest.approx(5000 + 10 * 4 * 400)
-    assert form.at(4, 400).size == pytest.approx(form.at(8, 200).size)
+    assert form.at(4, 400).size == pytest.approx(5000 + 10 * 4 * 400) == pytest.approx(form.at(8, 200).size)

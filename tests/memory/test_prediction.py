@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.knowledge import load_matrix
-from envdoctor.memory import FirstOf, MemorySection, Shipped, Source, Trace, model_of, predict
+import pytest
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+from envdoctor.facts import Fact, FactSet, Records, Unknown
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import FirstOf, Shipped, Source, Trace, model_of, predict
+
 MATRIX = load_matrix()
 RECIPE = {"method": "lora", "max_length": 2048, "batch_size": 8, "load_dtype": "bf16", "attn": "sdpa"}
 TARGETS = {"chatglm": ("query_key_value",), "llama": ("all-linear",)}
@@ -26,49 +25,100 @@ class KeptTrace:
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         self.first = self.first or jobs[0]
-        found = self.source.run(jobs)
-        return [
-            one._replace(release="") if job == self.first and isinstance(one, Trace) else ""
-            for job, one in zip(jobs, found, strict=True)
-        ]
+        pairs = zip(jobs, self.source.run(jobs), strict=True)
+        return [one._replace(release="") if job == self.first and isinstance(one, Trace) else "" for job, one in pairs]
 
 
-def section(name: str, memory_gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:
-    config = json.loads((FIXTURES / name / "config.json").read_bytes())
-    given = {**RECIPE, "lora_targets": TARGETS[config["model_type"]], "optimizer": "adamw_torch", **recipe}
-    facts = FactSet(Fact(f"recipe.{key}", value, "test", "given") for key, value in given.items())
-    facts.update([Fact("gpu", Records(({"name": "GPU", "memory_gib": memory_gib},)), "test", "given")])
-    source: Source = Shipped(MATRIX.table("memory-forms"), "5.23.0")
-    found: MemorySection = predict(
-        facts,
-        model_of(config, MATRIX.rows("native-types"), methods),
-        FirstOf(KeptTrace(source), source) if kept else source,
-    )
-    return found
+@pytest.fixture
+def section(config: Callable[[str], dict[str, Any]]) -> Callable[..., Any]:
+    """The section for a model of the fixtures, by shipped coefficients."""
+
+    def do(name: str, gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:
+        data = config(name)
+        given = {**RECIPE, "lora_targets": TARGETS[data["model_type"]], "optimizer": "adamw_torch", **recipe}
+        facts = FactSet(Fact(f"recipe.{key}", value, "test", "given") for key, value in given.items())
+        facts.update([Fact("gpu", Records(({"name": "GPU", "memory_gib": gib},)), "test", "given")])
+        source: Source = Shipped(MATRIX.table("memory-forms"), "5.23.0")
+        model = model_of(data, MATRIX.rows("native-types"), methods)
+        return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source)
+
+    return do
 
 
-def test_a_kept_trace_of_one_length_is_offered_a_smaller_batch_too() -> None:
+def offered(found: Any) -> dict[str, str]:
+    """The verdict of each setting that is offered."""
+    return {name: change["verdict"] for change in found["changes"] for name in change["set"]}
+
+
+def test_a_kept_trace_of_one_length_is_offered_a_smaller_batch_too(section: Any) -> None:
     by_shipped, by_kept = (section("llama-3-8b", 80, kept=kept) for kept in (False, True))
     assert (by_shipped["level"], by_kept["level"]) == ("shipped", "trace")
-    for found in (by_shipped, by_kept):
-        offered = {name: change["verdict"] for change in found["changes"] for name in change["set"]}
-        assert offered["recipe.train_batch_size"] == offered["recipe.max_length"] == "fits"
+    for changes in map(offered, (by_shipped, by_kept)):
+        assert changes["recipe.train_batch_size"] == changes["recipe.max_length"] == "fits"
 
 
-def test_code_that_ignores_checkpointing_is_predicted_without_it_and_not_offered_it() -> None:
-    asked: Any = {"memory_gib": 24, "gradient_checkpointing": True}
+def test_a_full_run_that_does_not_fit_may_be_offered_lora(section: Any) -> None:
+    assert offered(section("llama-3-8b", 80, method="full", batch_size=1))["recipe.method"] == "fits"
+
+
+def test_code_that_ignores_checkpointing_is_predicted_without_it_and_not_offered_it(section: Any) -> None:
     reads = ["ChatGLMModel.forward(self)"]
-    heeded, ignored, unread = (
-        section("chatglm3-6b", **asked, methods=methods)
-        for methods in (reads, [*reads, "ChatGLMPreTrainedModel.gradient_checkpointing_enable(self)"], [])
-    )
-    without = section("chatglm3-6b", 24, methods=reads, gradient_checkpointing=False)
-    assert heeded["allocated_gib"] == unread["allocated_gib"] < without["allocated_gib"] == ignored["allocated_gib"]
-    settings = [[name for change in found["changes"] for name in change["set"]] for found in (ignored, without)]
-    assert ["recipe.gradient_checkpointing" in names for names in settings] == [False, True]
-    size = f"{ignored['allocated_gib']:.1f} GiB"
-    assert [any(size in text for text in found["assumed"]) for found in (heeded, ignored, unread)] == [
-        *(False, False),
-        True,
+    ignores = [*reads, "ChatGLMPreTrainedModel.gradient_checkpointing_enable(self)"]
+    found = [
+        section("chatglm3-6b", 24, methods=methods, gradient_checkpointing=asked)
+        for methods, asked in ((reads, True), (ignores, True), ([], True), (reads, False))
     ]
-    assert any("ignores gradient checkpointing: this is without it" in text for text in ignored["assumed"])
+    heeded, ignored, unread, without = (one["allocated_gib"] for one in found)
+    assert heeded == unread < without == ignored
+    assert ["recipe.gradient_checkpointing" in offered(one) for one in (found[1], found[3])] == [False, True]
+    size = f"{ignored:.1f} GiB"
+    assert [any(size in text for text in one["assumed"]) for one in found[:3]] == [False, False, True]
+    assert any("ignores gradient checkpointing: this is without it" in text for text in found[1]["assumed"])
+
+
+# --- the verdict on an interval, and the GPU that decides -------------------------------------------------------------
+
+A, B = ({"name": name, "memory_gib": 48.0, "free_gib": free} for name, free in (("A", 40.0), ("B", 20.0)))
+
+
+@pytest.mark.parametrize(
+    ("terms", "more", "expected"),
+    [
+        *(({"weights": size}, 0.0, "fits") for size in (43.0, 43.6)),
+        *(({"weights": size}, 0.0, "tight") for size in (43.7, 47.6)),
+        ({"weights": 47.8}, 0.0, "does-not-fit"),
+        ({"attention": 40.0}, 0.12, "tight"),
+    ],
+)
+def test_tight_is_between(predicted: Any, trace_of: Any, terms: Any, more: float, expected: str) -> None:
+    gpu = Records(({"name": "A6000", "memory_gib": 48},))  # one that is only named is free
+    found = predicted(trace_of(terms, more=more), gpu)
+    assert (found["verdict"], found["gpu"], found["total_gib"], found["free_gib"]) == (expected, "A6000", 48, 48)
+
+
+def test_what_may_take_more_and_what_the_allocator_holds_only_raise_the_upper_end(
+    predicted: Any, trace_of: Any
+) -> None:
+    usual, most, more, held = (
+        predicted(trace_of({"attention": size}, **changed))
+        for size, changed in (
+            *((40.0, {}), (44.8, {})),
+            *((40.0, {"more": 0.12}), (40.0, {"held_bytes": 44 << 30})),
+        )
+    )
+    assert more["process_gib"] == [usual["process_gib"][0], most["process_gib"][1]]
+    assert held["process_gib"][0] == usual["process_gib"][0]
+    assert held["reserved_gib"][1] == pytest.approx(1.1 * usual["reserved_gib"][1])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processes", "free"),
+    [
+        (Records((A, B)), 1, 40),  # one process takes the first
+        (Records((A, B)), 2, 20),  # several wait for the fullest
+        *((gpus, 1, None) for gpus in (Records(()), Unknown("no driver"), Records(({"name": "A"},)))),
+    ],
+)
+def test_the_gpu_that_decides_and_no_verdict_without_one(predicted: Any, gpus: Any, processes: int, free: Any) -> None:
+    found = predicted(gpu=gpus, world_size=processes)
+    assert found["free_gib"] == free and (found["verdict"] is None) is (free is None)

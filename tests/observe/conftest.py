@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from observing import Observed, choose, observe
+from observing import Observed, choose, observe, values
 
 from envdoctor.facts import Value
 from envdoctor.observe import Layout, Running
@@ -21,17 +22,23 @@ MakeDist = Callable[..., Path]
 
 @pytest.fixture
 def make_dist() -> MakeDist:
-    """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``."""
+    """Write a metadata directory: ``make_dist(folder, "numpy", "2.4.6", INSTALLER="pip\\n")``. ``lines`` join its
+    header, ``header`` replaces it."""
 
     def make(
-        folder: Path, name: str, version: str, *, kind: str = "dist-info", header: str | None = None, **files: str
+        folder: Path,
+        name: str,
+        version: str,
+        *,
+        kind: str = "dist-info",
+        lines: Iterable[str] = (),
+        header: str | None = None,
+        **files: str,
     ):
         path = folder / f"{name}-{version}.{kind}"
         path.mkdir(parents=True)
-        text = (
-            header if header is not None else f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout it.\n"
-        )
-        (path / ("METADATA" if kind == "dist-info" else "PKG-INFO")).write_text(text, encoding="utf-8")
+        text = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, "", "About it.\n"])
+        files["METADATA" if kind == "dist-info" else "PKG-INFO"] = text if header is None else header
         for file, content in files.items():
             (path / file.replace("__", ".")).write_text(content, encoding="utf-8")
         return path
@@ -65,11 +72,10 @@ def site(venv: Path) -> Path:
 def read(tmp_path: Path) -> Callable[..., tuple[Layout, Observed, dict[str, Value]]]:
     """Choose an environment and read it: layout, observation, and the facts' values by key."""
 
-    def run(*, python=None, path=None, root=None, environ: Mapping[str, str] | None = None, cwd=None):
-        given = [None if option is None else str(option) for option in (python, path, root)]
-        layout = choose(*given, environ=environ or {}, cwd=str(cwd or tmp_path))
+    def run(**named: Any):
+        layout = choose(**{"cwd": tmp_path, **named})
         observed = observe(layout)
-        return layout, observed, {fact.key: fact.value for fact in observed.facts}
+        return layout, observed, values(observed.facts)
 
     return run
 
@@ -79,11 +85,10 @@ def pick(tmp_path: Path) -> Callable[..., Layout]:
     """Choose an environment from ``tmp_path``, with the variables given and no others."""
 
     def run(
-        python: object = None, *, running: Running | None = None, cwd: Path | None = None, **environ: object
+        python: object = None, *, running: Running | None = None, cwd: Path = tmp_path, **environ: object
     ) -> Layout:
         variables = {name: str(value) for name, value in environ.items()}
-        given = None if python is None else str(python)
-        return choose(given, None, None, environ=variables, cwd=str(cwd or tmp_path), running=running)
+        return choose(python, environ=variables, cwd=cwd, running=running)
 
     return run
 

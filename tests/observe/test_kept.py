@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import ask, choose
+from observing import ask, choose, write
 from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Value
@@ -25,7 +25,7 @@ ROOMS = ("packages", "source")
 
 
 @pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def settled(monkeypatch) -> None:
     """The files of a test are new; here that does not matter."""
     monkeypatch.setattr(looks, "_TICK", -1 << 62)
     monkeypatch.setattr(looks, "_SLOW_TICK", -1 << 62)
@@ -39,14 +39,8 @@ def folder(tmp_path: Path, make_dist: Callable[..., Path]) -> Path:
     make_dist(site, "peft", "0.17.0", header=header)
     make_dist(site, "transformers", "5.23.0")
     record = "tokenizers/core.so,,4\ntokenizers/__init__.py,,0\n"
-    make_dist(
-        site,
-        "tokenizers",
-        "0.22.1",
-        INSTALLER="pip\n",
-        RECORD=record,
-        WHEEL="Wheel-Version: 1.0\nTag: cp39-abi3-manylinux_2_17_x86_64\n",
-    )
+    wheel = "Wheel-Version: 1.0\nTag: cp39-abi3-manylinux_2_17_x86_64\n"
+    make_dist(site, "tokenizers", "0.22.1", INSTALLER="pip\n", RECORD=record, WHEEL=wheel)
     files = {
         "peft/__init__.py": "from .model import x\n",
         "peft/model.py": "x = 1\nfrom transformers import HybridCache\n",
@@ -54,10 +48,7 @@ def folder(tmp_path: Path, make_dist: Callable[..., Path]) -> Path:
         "tokenizers/__init__.py": "",
         "tokenizers/core.so": "\x7fELF",
     }
-    for name, content in files.items():
-        (site / name).parent.mkdir(exist_ok=True)
-        (site / name).write_text(content)
-    return site
+    return write(site, files)
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ def read(folder: Path, tmp_path: Path) -> Callable[..., FactSet]:
     """Read the folder with a cache, as it is now."""
 
     def run(facts: Sequence[Fact] = (), **more: Any) -> FactSet:
-        request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), facts=FactSet(facts))
+        request = ask(choose(path=folder), facts=FactSet(facts))
         return gather_kept(request._replace(**{"cache": str(tmp_path / "cache"), "cwd": str(tmp_path), **more}), ROOMS)
 
     return run
@@ -81,9 +72,7 @@ def links(facts: FactSet) -> tuple[Mapping[str, Value], ...]:
     return value.items
 
 
-def test_the_second_run_opens_no_file_and_says_the_same(
-    read: Callable[..., FactSet], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_run_opens_no_file_and_says_the_same(read, folder: Path, tmp_path: Path, monkeypatch) -> None:
     first = read()
     assert [item["name"] for item in links(first)] == ["transformers.HybridCache"]
     opened: list[str] = []
@@ -95,9 +84,8 @@ def test_the_second_run_opens_no_file_and_says_the_same(
     assert spelled(second) == spelled(first)
     assert first.kept is not None and second.kept is not None
     assert second.kept.name == first.kept.name
-    fresh = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
     monkeypatch.undo()
-    assert spelled(gather(fresh, ROOMS)) == spelled(first)
+    assert spelled(gather(ask(choose(path=folder), cwd=str(tmp_path)), ROOMS)) == spelled(first)
 
 
 def in_place(path: Path, old: str, new: str) -> None:
@@ -109,9 +97,7 @@ def in_place(path: Path, old: str, new: str) -> None:
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "requirement": lambda site: in_place(
-        site / "peft-0.17.0.dist-info" / "METADATA", "transformers>=4", "transformers>=9"
-    ),
+    "requirement": lambda site: in_place(site / "peft-0.17.0.dist-info/METADATA", "transformers>=4", "transformers>=9"),
     "name": lambda site: (site / "transformers" / "__init__.py").write_text("class HybridCache: ...\n"),
     "module": lambda site: (site / "transformers" / "HybridCache.py").write_text(""),
     "library": lambda site: (site / "tokenizers" / "core.so").unlink(),
@@ -121,20 +107,15 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_in_the_environment_is_seen(
-    read: Callable[..., FactSet], folder: Path, tmp_path: Path, change: str
-) -> None:
+def test_a_change_in_the_environment_is_seen(read, folder: Path, tmp_path: Path, change: str) -> None:
     first = spelled(read())
     CHANGES[change](folder)
     again = spelled(read())
     assert again != first or change == "path"
-    request = ask(choose(None, str(folder), None, environ={}, cwd=str(tmp_path)), cwd=str(tmp_path))
-    assert again == spelled(gather(request, ROOMS))
+    assert again == spelled(gather(ask(choose(path=folder), cwd=str(tmp_path)), ROOMS))
 
 
-def test_another_fact_or_table_is_another_question(
-    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_fact_or_table_is_another_question(read, monkeypatch) -> None:
     started: list[object] = []
     once = link.run_child
     monkeypatch.setattr(link, "run_child", lambda *given, **more: (started.append(given), once(*given, **more))[1])
@@ -144,14 +125,15 @@ def test_another_fact_or_table_is_another_question(
     read([Fact("os.libc_version", "2.17", "", "machine")])
     assert len(started) == 2
     shipped = ask().rows
-    rows: Callable[..., Sequence[Mapping[str, Any]]] = lambda name, part="row": [  # noqa: E731
-        row for row in shipped(name, part) if row.get("name") != "tokenizers"
-    ]
-    read([Fact("os.libc_version", "2.17", "", "machine")], rows=rows)
+
+    def others(name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
+        return [row for row in shipped(name, part) if row.get("name") != "tokenizers"]
+
+    read([Fact("os.libc_version", "2.17", "", "machine")], rows=others)
     assert len(started) == 3
 
 
-def test_what_failed_is_tried_again(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_tried_again(read, monkeypatch) -> None:
     class Failed:
         status = "timeout"
 
@@ -161,7 +143,7 @@ def test_what_failed_is_tried_again(read: Callable[..., FactSet], monkeypatch: p
     assert len(links(read())) == 1
 
 
-def test_a_mistake_of_ours_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_not_kept(read, monkeypatch) -> None:
     monkeypatch.delenv("ENVDOCTOR_DEBUG", raising=False)
     with monkeypatch.context() as patch:
         patch.setattr(package_damage, "_left_behind", lambda *given: 1 / 0)
@@ -169,9 +151,7 @@ def test_a_mistake_of_ours_is_not_kept(read: Callable[..., FactSet], monkeypatch
     assert isinstance(read().value("package_damage"), Records)
 
 
-def test_what_rests_on_more_than_the_files_is_looked_at_every_time(
-    read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rests_on_more_than_the_files_is_looked_at_every_time(read, monkeypatch) -> None:
     def with_directory(request: Request) -> list[Fact]:
         request.place.files.looks = None
         return [Fact("package_damage", request.cwd, "", "environment")]
@@ -183,13 +163,13 @@ def test_what_rests_on_more_than_the_files_is_looked_at_every_time(
     assert links(read()) == links(first)
 
 
-def test_what_was_changed_just_now_is_not_kept(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_changed_just_now_is_not_kept(read, monkeypatch) -> None:
     monkeypatch.setattr(looks, "_TICK", 1 << 62)
     monkeypatch.setattr(looks, "_SLOW_TICK", 1 << 62)
     assert read().kept is None
 
 
-def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_observer_sees_no_variables(read, monkeypatch) -> None:
     seen: list[Mapping[str, str]] = []
     once = package_damage.observe
     monkeypatch.setattr(package_damage, "observe", lambda request: (seen.append(request.environ), once(request))[1])
@@ -199,9 +179,7 @@ def test_a_kept_observer_sees_no_variables(read: Callable[..., FactSet], monkeyp
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.binary(min_size=1, max_size=8))
-def test_an_entry_that_was_damaged_is_none(
-    read: Callable[..., FactSet], tmp_path: Path, at: float, noise: bytes
-) -> None:
+def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, noise: bytes) -> None:
     folder = tmp_path / "cache" / "facts"
     first = spelled(read())
     (entry,) = folder.iterdir()

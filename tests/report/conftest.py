@@ -53,12 +53,8 @@ def closed(schema: Any) -> Any:
 
 def gpus(count: int) -> Records:
     one = {"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 79.15}
-    return Records(
-        tuple(
-            {"index": number, "uuid": f"GPU-0000000{number}-1111-2222-3333-444444444444", **one}
-            for number in range(count)
-        )
-    )
+    uuids = (f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(count))
+    return Records(tuple({"index": number, "uuid": uuid, **one} for number, uuid in enumerate(uuids)))
 
 
 @pytest.fixture
@@ -100,12 +96,12 @@ def facts() -> FactSet:
 
 
 def nan_finding() -> Finding:
+    torch = "pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118"
+    use_old, one = Text("use torch 2.4.1", "改用 torch 2.4.1"), Text("train with one sample per step")
+    why = {"withheld": "it would bring torch-2-5-1-x: something else", "quotes": Text("something else", "别的问题")}
+    issue, notes = "zai-org/GLM-4/issues/724", "pytorch/pytorch/releases/tag/v2.5.1"
     return Finding(
-        id="torch-2-5-0-glm4-batch-nan",
-        status="active",
-        severity="error",
-        confidence="reported",
-        effect="wrong-numbers",
+        *("torch-2-5-0-glm4-batch-nan", "active", "error", "reported", "wrong-numbers"),
         title=Text("torch ... gives NaN loss for GLM-4 when batch size is above 1"),
         message=Text(
             "torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1",
@@ -124,38 +120,13 @@ def nan_finding() -> Finding:
         fingerprint="9f2c1d",
         locations=(Location("requirements.txt", 3),),
         fixes=(
-            OfferedFix(
-                kind="constraint",
-                safety="review",
-                summary=Text("use torch 2.4.1", "改用 torch 2.4.1"),
-                constraints=("torch==2.4.1",),
-                commands=("pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118",),
-            ),
-            OfferedFix(
-                kind="set",
-                safety="safe",
-                summary=Text("train with one sample per step"),
-                set={"recipe.batch_size": "1"},
-            ),
-            OfferedFix(
-                kind="constraint",
-                safety="review",
-                summary=Text("use torch 2.5.1"),
-                constraints=("torch==2.5.1",),
-                withheld="it would bring torch-2-5-1-x: something else",
-                quotes=Text("something else", "别的问题"),
-            ),
+            OfferedFix("constraint", "review", use_old, ("torch==2.4.1",), commands=(torch,)),
+            OfferedFix("set", "safe", one, set={"recipe.batch_size": "1"}),
+            OfferedFix("constraint", "review", Text("use torch 2.5.1"), ("torch==2.5.1",), **why),
         ),
         evidence=(
-            Evidence(
-                "issue",
-                "https://github.com/zai-org/GLM-4/issues/724",
-                "the symptom and the failing version",
-                "2026-11-20",
-            ),
-            Evidence(
-                "release-notes", "https://github.com/pytorch/pytorch/releases/tag/v2.5.1", "the fix", "2026-11-20"
-            ),
+            Evidence("issue", f"https://github.com/{issue}", "the symptom and the failing version", "2026-11-20"),
+            Evidence("release-notes", f"https://github.com/{notes}", "the fix", "2026-11-20"),
         ),
         probe="padding-nan",
         origin="rules/torch/torch-2-5-0-glm4-batch-nan.toml",
@@ -164,12 +135,9 @@ def nan_finding() -> Finding:
 
 
 def oom_finding() -> Finding:
+    flash = ("pip install flash-attn==2.6.3 --no-build-isolation",)
     return Finding(
-        id="dpo-attention-materialised-oom",
-        status="active",
-        severity="error",
-        confidence="reproduced",
-        effect="oom",
+        *("dpo-attention-materialised-oom", "active", "error", "reproduced", "oom"),
         message=Text("DPO at 6000 tokens without flash attention needs about 104 GiB per GPU"),
         why=Text(""),
         subjects=("recipe.attn", "gpu.memory_gib"),
@@ -186,12 +154,7 @@ def oom_finding() -> Finding:
         locations=(Location("train.yaml", 9),),
         fixes=(
             OfferedFix("set", "safe", Text("use attn_implementation: sdpa"), set={"recipe.attn": "sdpa"}),
-            OfferedFix(
-                "command",
-                "review",
-                Text("install flash-attn"),
-                commands=("pip install flash-attn==2.6.3 --no-build-isolation",),
-            ),
+            OfferedFix("command", "review", Text("install flash-attn"), commands=flash),
         ),
         evidence=(Evidence("reproduced", "https://example.org/runs/0142", "the peak", "2026-11-18"),),
         gate=True,
@@ -199,26 +162,16 @@ def oom_finding() -> Finding:
 
 
 def alloc_finding() -> Finding:
+    export = ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",)
+    grow = {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "commands": export}
     return Finding(
-        id="alloc-conf-fragmentation",
-        status="preview",
-        severity="warning",
-        confidence="upstream",
-        effect="slow",
+        *("alloc-conf-fragmentation", "preview", "warning", "upstream", "slow"),
         message=Text("PYTORCH_CUDA_ALLOC_CONF is not set; long mixed lengths fragment GPU memory"),
         why=Text("", None),
         subjects=("env.PYTORCH_CUDA_ALLOC_CONF",),
         facts=(FoundFact("env.PYTORCH_CUDA_ALLOC_CONF", "absent", "the environment variables"),),
         fingerprint="bb42",
-        fixes=(
-            OfferedFix(
-                "env",
-                "safe",
-                Text("let segments grow"),
-                env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-                commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
-            ),
-        ),
+        fixes=(OfferedFix("env", "safe", Text("let segments grow"), **grow),),
         evidence=(Evidence("docs", "https://pytorch.org/docs/stable/notes/cuda.html", "", "2026-11-20"),),
     )
 

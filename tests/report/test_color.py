@@ -7,7 +7,6 @@ import io
 import pytest
 
 from envdoctor.report import choose_lang, choose_width, decide, harden_stdout, in_notebook
-from envdoctor.report.color import paint
 
 
 @pytest.mark.parametrize(
@@ -33,28 +32,15 @@ def test_colour_follows_the_option_then_the_environment_then_the_terminal(
 
 
 def test_a_notebook_has_no_colour_and_eighty_columns() -> None:
-    assert in_notebook({"ipykernel": None})
-    assert decide("auto", {}, True, notebook=True) is False
+    assert in_notebook({"ipykernel": None}) and not decide("auto", {}, True, notebook=True)
     assert choose_width({}, False, notebook=True) == 80
 
 
-@pytest.mark.parametrize(
-    ("environ", "isatty", "expected"),
-    [
-        ({}, False, None),
-        ({"COLUMNS": "100"}, False, 100),
-        ({"COLUMNS": "x"}, False, None),
-        ({"COLUMNS": "5"}, True, 40),
-    ],
-)
-def test_pipes_are_not_wrapped_unless_columns_is_set(
-    environ: dict[str, str], isatty: bool, expected: int | None
-) -> None:
-    assert choose_width(environ, isatty) == expected
-
-
-def test_a_terminal_without_a_size_has_eighty_columns() -> None:
-    assert choose_width({}, True, descriptor=-1) == 80
+def test_pipes_are_not_wrapped_unless_columns_is_set() -> None:
+    assert choose_width({}, False) is choose_width({"COLUMNS": "x"}, False) is None
+    assert choose_width({"COLUMNS": "100"}, False) == 100
+    assert choose_width({"COLUMNS": "5"}, True) == 40
+    assert choose_width({}, True, descriptor=-1) == 80, "a terminal without a size"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +72,3 @@ def test_characters_that_an_encoding_lacks_are_escaped() -> None:
     stream.write("模型 \U0001f600")
     stream.flush()
     assert raw.getvalue() == "模型 ".encode("gbk") + b"\\U0001f600"
-
-
-def test_paint_adds_nothing_without_colour() -> None:
-    assert paint("error", "error", False) == "error"
-    assert paint("error", "error", True) == "\x1b[31merror\x1b[0m"

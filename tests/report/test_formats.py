@@ -7,29 +7,24 @@ import sys
 
 import pytest
 
-from envdoctor.report import Report, formats
-
-
-def test_terminal_and_json_exist() -> None:
-    assert formats.names()[0] == "terminal"
-    assert "json" in formats.names()
+from envdoctor.report import Report, UnknownFormatError, load, names
 
 
 def test_every_format_renders_a_report_that_ends_with_a_newline(report: Report) -> None:
-    for name in formats.names():
-        assert formats.load(name)(report).endswith("\n")
+    assert names()[0] == "terminal" and "json" in names()
+    assert all(load(name)(report).endswith("\n") for name in names())
 
 
 @pytest.mark.parametrize("name", ["yaml", "", "../json", "json_report", "os"])
 def test_an_unknown_format_is_refused_with_the_list(name: str) -> None:
-    with pytest.raises(formats.UnknownFormatError, match="there are terminal, concise"):
-        formats.load(name)
+    with pytest.raises(UnknownFormatError, match="there are terminal, concise"):
+        load(name)
 
 
 def test_listing_the_formats_imports_none_of_them() -> None:
     code = (
-        "import sys; from envdoctor.report.formats import names; names();"
-        "print([m for m in sys.modules if m.startswith('envdoctor.')])"
+        "import sys; from envdoctor.report import names; names();"
+        "print([m for m in sys.modules if m.startswith('envdoctor.report.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['envdoctor.report', 'envdoctor.report.formats']"
+    assert done.stdout.strip() == "['envdoctor.report.formats']"

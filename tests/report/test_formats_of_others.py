@@ -16,7 +16,7 @@ from lxml import etree
 from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.judge import Location, OfferedFix, Text
-from envdoctor.report import Notice, Report, formats
+from envdoctor.report import Notice, Report, load
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 SARIF = Draft7Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
@@ -77,7 +77,7 @@ READ: dict[str, Callable[[str], Any]] = {"junit": junit, "sarif": sarif, "gitlab
 
 
 def read(name: str, report: Report, lang: str = "en") -> Any:
-    return READ[name](formats.load(name)(report, lang))
+    return READ[name](load(name)(report, lang))
 
 
 @pytest.mark.parametrize("name", READ)
@@ -95,13 +95,13 @@ def test_a_report_without_findings_is_a_document_too(report: Report, name: str) 
 
 @pytest.mark.parametrize("name", [*READ, "concise", "markdown", "html"])
 def test_chinese(report: Report, name: str) -> None:
-    text = formats.load(name)(report, "zh")
+    text = load(name)(report, "zh")
     assert "改用 torch 2.4.1" in text or "大于 1" in text or r"\u5927\u4e8e" in text
 
 
 def test_sarif_says_what_was_accepted_and_what_could_not_be_checked(report: Report) -> None:
     known = tuple(f._replace(baseline="unchanged") for f in report.findings)
-    run = sarif(formats.load("sarif")(replace(report, findings=known, notices=(Notice("error", "x"),)), "en"))
+    run = sarif(load("sarif")(replace(report, findings=known, notices=(Notice("error", "x"),)), "en"))
     by_rule = {result["ruleId"]: result for result in run["results"]}
     assert set(by_rule) == {one.id for one in report.findings if one.superseded_by is None}
     assert by_rule["accepted-slow"]["suppressions"] == [
@@ -137,20 +137,20 @@ def test_a_place_outside_the_project_is_not_named_as_one_of_its_files(report: Re
 
 
 def test_junit_fails_what_fails_the_run(report: Report) -> None:
-    document = junit(formats.load("junit")(replace(report, passed=("fine", "fine-too")), "en"))
+    document = junit(load("junit")(replace(report, passed=("fine", "fine-too")), "en"))
     by_name = {case.get("name"): [child.tag for child in case] for case in document.iter("testcase")}
     assert by_name["torch-2-5-0-glm4-batch-nan"] == ["failure"]
     assert by_name["alloc-conf-fragmentation"] == ["system-out"]
     assert by_name["accepted-slow"] == by_name["needs-both"] == ["skipped"]
     assert by_name["fine"] == by_name["run"] == []
     assert (document.get("tests"), document.get("failures"), document.get("errors")) == ("13", "2", "0")
-    broken = junit(formats.load("junit")(replace(report, exit_code=3, notices=(Notice("error", "no torch"),)), "en"))
+    broken = junit(load("junit")(replace(report, exit_code=3, notices=(Notice("error", "no torch"),)), "en"))
     assert [child.text for child in broken.find("testcase")] == ["error: no torch"]
 
 
 def test_github_counts_what_is_more_than_ten(report: Report) -> None:
     many = tuple(report.findings[0]._replace(id=f"rule-{n}") for n in range(25))
-    lines = github(formats.load("github")(replace(report, findings=many), "en"))
+    lines = github(load("github")(replace(report, findings=many), "en"))
     assert len(lines) == 11 and lines[9] == "::error::16 more findings"
     assert lines[0].startswith("::error file=requirements.txt,line=3,title=rule-0::torch 2.5.0+cu118 gives NaN loss")
     assert "%0A" in lines[0]
@@ -159,7 +159,7 @@ def test_github_counts_what_is_more_than_ten(report: Report) -> None:
 def test_markdown_is_bounded_and_says_what_is_left_out(report: Report) -> None:
     long = Text("word " * 700)
     many = tuple(report.findings[0]._replace(id=f"rule-{n}", why=long) for n in range(1000))
-    text = formats.load("markdown")(replace(report, findings=many))
+    text = load("markdown")(replace(report, findings=many))
     assert len(text.encode()) < 1 << 20
     assert re.search(r"\n\d+ more findings\n", text)
 
@@ -171,19 +171,19 @@ def test_findings_of_one_cause_have_the_commands_of_all(report: Report, name: st
         report.findings[0]._replace(message=Text(f"{one} is left over"), fixes=(fix._replace(commands=(f"rm {one}",)),))
         for one in ("this", "that")
     ]
-    text = formats.load(name)(replace(report, findings=tuple(alike)))
+    text = load(name)(replace(report, findings=tuple(alike)))
     assert "rm this" in text and "rm that" in text
 
 
 def test_markdown_takes_nothing_of_a_name_for_markup(report: Report) -> None:
-    text = formats.load("markdown")(poisoned(report, "<img src=x> `a` @all #7 [x](y)", lang_text="```"))
+    text = load("markdown")(poisoned(report, "<img src=x> `a` @all #7 [x](y)", lang_text="```"))
     outside = re.sub(r"`[^`\n]*`", "", re.sub(r"(?s)(`{3,})[a-z]*\n.*?\n\1", "", text))
     assert "&lt;img src=x&gt;" in outside and "&#64;all" in outside
     assert "<img" not in outside and "@all" not in outside
 
 
 def test_concise_is_one_line_a_finding(report: Report) -> None:
-    lines = formats.load("concise")(report).splitlines()
+    lines = load("concise")(report).splitlines()
     assert lines[0] == (
         "requirements.txt:3: error[torch-2-5-0-glm4-batch-nan] "
         "torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1"

@@ -2,58 +2,63 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts import Fact, FactSet, Records
 from envdoctor.judge import NotChecked
 from envdoctor.report import Report, render
-from envdoctor.report.closing import help_steps
+
+HELP = {
+    **{"give --model ORG/NAME": "model", "give --recipe FILE": "recipe", "give --model DIR with": "files"},
+    **{"give --code PATH": "code", "run it on the GPU": "machine"},
+}
+NEEDS = ("model", "recipe", "model_files", "code", "machine")
 
 
-def open_rules(*needs: tuple[str, ...]) -> tuple[NotChecked, ...]:
-    return tuple(NotChecked(f"r{number}", "error", {"k": "x"}, need) for number, need in enumerate(needs))
+def steps(report: Report, *rules: NotChecked) -> list[str]:
+    """The advices of a report on rules that could not be checked: ``model+recipe 2``."""
+    open_ = replace(report, findings=(), facts=FactSet(), not_checked=rules)
+    lines = re.findall(r"^ +(?:then )?(\d+) more[^:]*: (.*)$", render(open_), re.MULTILINE)
+    return ["+".join(name for text, name in HELP.items() if text in line) + f" {count}" for count, line in lines]
 
 
-def test_the_help_that_decides_most_comes_first() -> None:
-    assert help_steps(open_rules(("recipe",), ("model",), ("model",))) == [(("model",), 2), (("recipe",), 1)]
+def rules(needs: list[tuple[str, ...]]) -> list[NotChecked]:
+    return [NotChecked(f"r{number}", "error", {"k": "x"}, need) for number, need in enumerate(needs)]
 
 
-def test_a_rule_that_needs_two_kinds_of_help_is_counted_with_the_second() -> None:
-    assert help_steps(open_rules(("model",), ("model", "recipe"), ("recipe", "model"))) == [
-        (("model",), 1),
-        (("recipe",), 2),
-    ]
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        ([("recipe",), ("model",), ("model",)], ["model 2", "recipe 1"]),  # what decides most comes first
+        # a rule that needs two kinds of help is counted with the second
+        ([("model",), ("model", "recipe"), ("recipe", "model")], ["model 1", "recipe 2"]),
+        ([("recipe", "model")], ["model+recipe 1"]),
+        ([()], []),
+    ],
+)
+def test_the_help_that_decides_most_comes_first(report: Report, needs: list, expected: list[str]) -> None:
+    assert steps(report, *rules(needs)) == expected
+    assert steps(report, NotChecked("x", "error", {}, ("model",), reason="unreadable")) == []
 
 
-def test_help_that_is_only_good_together_is_named_together() -> None:
-    assert help_steps(open_rules(("recipe", "model"))) == [(("model", "recipe"), 1)]
-
-
-def test_rules_that_no_help_decides_are_not_counted() -> None:
-    broken = NotChecked("x", "error", {}, ("model",), reason="unreadable")
-    assert help_steps((broken, NotChecked("y", "error", {"k": "x"}))) == []
-
-
-@given(st.lists(st.sets(st.sampled_from("abcde"), min_size=1).map(tuple), max_size=40))
-def test_every_rule_is_counted_once(needs: list[tuple[str, ...]]) -> None:
-    steps = help_steps(open_rules(*needs))
-    assert sum(count for _, count in steps) == len(needs)
-    named = [name for names, _ in steps for name in names]
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.lists(st.sets(st.sampled_from(NEEDS), min_size=1).map(tuple), max_size=40))
+def test_every_rule_is_counted_once(report: Report, needs: list[tuple[str, ...]]) -> None:
+    told = [step.partition(" ") for step in steps(report, *rules(needs))]
+    assert sum(int(count) for *_, count in told) == len(needs)
+    named = [name for names, *_ in told for name in names.split("+")]
     assert len(named) == len(set(named))
 
 
 def test_advice_names_facts_that_nobody_has_given(report: Report) -> None:
-    open_rules_ = (NotChecked("r", "error", {"recipe.attn": "not given"}, ("recipe", "machine")),)
-    known = FactSet(
-        [
-            Fact("gpu", Records(({"cc": "9.0"},)), "--set", "given"),
-            Fact("recipe.batch_size", 2, "--set", "given"),
-            Fact("recipe.dtype", "bf16", "--set", "given"),
-        ]
-    )
-    text = render(replace(report, not_checked=open_rules_, facts=known), "en")
+    rule = NotChecked("r", "error", {"recipe.attn": "not given"}, ("recipe", "machine"))
+    given = {"gpu": Records(({"cc": "9.0"},)), "recipe.batch_size": 2, "recipe.dtype": "bf16"}
+    known = FactSet(Fact(key, value, "--set", "given") for key, value in given.items())
+    text = render(replace(report, not_checked=(rule,), facts=known), "en")
     assert "--set driver.version=550.54" in text and "--set recipe.attn=sdpa" in text
     assert "gpu.cc=" not in text and "recipe.batch_size=" not in text and "recipe.dtype=" not in text

@@ -12,8 +12,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import FactSet, Records, Registry, Unknown
 from envdoctor.observe import Target
-from envdoctor.report import Page, Report, facts_json, facts_text, formats, issue_block, render
-from envdoctor.report.revision_text import DETAILS
+from envdoctor.report import Page, Report, facts_json, facts_text, issue_block, load, names, render
 
 hostile = st.text(max_size=30).map(lambda text: BAD + text) | st.text(max_size=60)
 
@@ -56,7 +55,7 @@ def test_the_terminal_gets_printable_text_only(report: Report, bad: str, other: 
         for verbosity in (-1, 0, 1):
             for width in (None, 80):
                 assert printable(render(poison, lang, width=width, verbosity=verbosity))
-        for detail in DETAILS:
+        for detail in ("stat", "usual", "all"):
             assert printable(render(compared(poison, bad), lang, width=80, detail=detail))
 
 
@@ -71,10 +70,10 @@ def test_no_text_can_begin_a_line_of_its_own(report: Report, bad: str) -> None:
 @given(hostile, hostile)
 def test_every_other_format_holds_printable_strings_only(report: Report, bad: str, other: str) -> None:
     poison = poisoned(report, bad, lang_text=other)
-    for name in formats.names():
+    for name in names():
         for one in (poison, compared(poison, bad)):
-            assert printable(formats.load(name)(one, "zh"))
-    assert all(text.isprintable() for text in strings(json.loads(formats.load("json")(compared(poison, bad)))))
+            assert printable(load(name)(one, "zh"))
+    assert all(text.isprintable() for text in strings(json.loads(load("json")(compared(poison, bad)))))
 
 
 @fixtures
@@ -100,6 +99,6 @@ def test_facts_hold_printable_strings_only(report: Report, registry: Registry, b
 def test_the_poisoned_report_still_fits_its_schema(report: Report, validate) -> None:  # type: ignore[no-untyped-def]
     poison = poisoned(report, BAD + "x", lang_text="y")
     for one in (poison, compared(poison, BAD + "x")):
-        document = json.loads(formats.load("json")(one))
+        document = json.loads(load("json")(one))
         document["findings"] = document["rules"] = []  # their enums come from the loader of rules
         validate("report", document)

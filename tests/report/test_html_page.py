@@ -17,8 +17,7 @@ from browser import Browser, chromium
 from poisoned_reports import BAD, compared, poisoned, section_of_experiments
 
 from envdoctor.memory import MemorySection
-from envdoctor.report import Report
-from envdoctor.report.html_report import render
+from envdoctor.report import Report, load
 
 MEMORY: MemorySection = {
     **{"level": "traced", "model": "glm", "layers": 40, "parameters": 9_400_000_000, "trained_parameters": 2_785_280},
@@ -35,6 +34,7 @@ MEMORY: MemorySection = {
     "changes": [{"set": {"recipe.gradient_checkpointing": True}, "gib": 17.0, "verdict": "fits"}],
 }
 VOID = {"meta"}
+render = load("html")
 
 
 class Read(HTMLParser):

@@ -9,78 +9,64 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import ValidationError
 
 from envdoctor import check, diff_revision
 from envdoctor.app import Request, Sources
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
-from envdoctor.report import Notice, Report, formats
-from envdoctor.report.json_report import render
+from envdoctor.report import Notice, Report, load
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+render = load("json")
 Validate = Callable[[str, Any], None]
 
 
-def load(report: Report) -> Any:
+def read(report: Report) -> Any:
     return json.loads(render(report))
 
 
-def test_the_report_fits_its_schema(report: Report, validate: Validate) -> None:
-    validate("report", load(report))
+@pytest.fixture
+def document(report: Report, validate: Validate) -> Any:
+    """The report, which fits its schema."""
+    validate("report", read(report))
+    return read(report)
 
 
 def test_an_empty_and_incomplete_report_fits_the_schema(report: Report, validate: Validate) -> None:
-    empty = replace(
-        report,
-        facts=FactSet(),
-        findings=(),
-        not_checked=(),
-        rules_checked=0,
-        exit_code=3,
-        notices=(Notice("error", "no rule could be checked"),),
-    )
-    document = load(empty)
-    validate("report", document)
-    assert document["findings"] == []
-    assert document["status"] == "incomplete"
+    notices = (Notice("error", "no rule could be checked"),)
+    nothing = {"facts": FactSet(), "findings": (), "not_checked": (), "rules_checked": 0}
+    empty = read(replace(report, **nothing, exit_code=3, notices=notices))  # type: ignore[arg-type]
+    validate("report", empty)
+    assert (empty["findings"], empty["status"]) == ([], "incomplete")
 
 
 def test_two_equal_runs_give_the_same_bytes(report: Report) -> None:
     assert render(report) == render(replace(report, elapsed_seconds=9.9))
     assert "elapsed" not in render(report)
-
-
-def test_facts_are_in_order_whatever_the_order_of_observation(report: Report) -> None:
     backwards = FactSet(reversed(list(report.facts)))
     backwards.declare_complete("pkg", "x")
-    assert render(report) == render(replace(report, facts=backwards))
+    assert render(report) == render(replace(report, facts=backwards)), "whatever the order of observation"
 
 
-def test_it_is_ascii_and_english_with_chinese_beside(report: Report) -> None:
+def test_it_is_ascii_and_english_with_chinese_beside(report: Report, document: Any) -> None:
     assert render(report).isascii()
-    finding = load(report)["findings"][0]
-    assert finding["message"].startswith("torch 2.5.0+cu118 gives NaN")
-    assert "变成 NaN" in finding["message_zh"]
-    assert "message_zh" not in load(report)["findings"][1]
+    first, second, *_ = document["findings"]
+    assert first["message"].startswith("torch 2.5.0+cu118 gives NaN")
+    assert "变成 NaN" in first["message_zh"]
+    assert "message_zh" not in second
 
 
-def test_counts_leave_out_ignored_and_superseded_findings(report: Report) -> None:
-    document = load(report)
+def test_counts_leave_out_ignored_and_superseded_findings(document: Any) -> None:
     assert document["summary"] == {
-        "error": 2,
-        "warning": 1,
-        "note": 0,
-        "gate": 2,
-        "ignored": 1,
-        "superseded": 1,
-        "checked": 124,
+        **{"error": 2, "warning": 1, "note": 0, "gate": 2, "ignored": 1, "superseded": 1, "checked": 124},
         "not_checked": 5,
     }
     flags = [(finding.get("ignored"), finding.get("superseded_by")) for finding in document["findings"]]
     assert flags[3:] == [("we measured it", None), (None, "torch-2-5-0-glm4-batch-nan")]
 
 
-def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(report: Report) -> None:
-    finding = load(report)["findings"][0]
+def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(document: Any) -> None:
+    finding = document["findings"][0]
     assert finding["probe"] == "padding-nan"
     assert [fix["summary"] for fix in finding["fixes"]] == ["use torch 2.4.1", "train with one sample per step"]
     assert finding["withheld_fixes"][0]["withheld"].startswith("it would bring")
@@ -89,20 +75,16 @@ def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(report: Report) 
 
 
 def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, validate: Validate) -> None:
+    gpu = {"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")}
     facts = FactSet(
         [
             Fact("pkg.torch", ABSENT, "site-packages", "environment"),
             Fact("cuda.toolkit", Unknown("nvcc did not answer"), "", "machine"),
             Fact("os.memory_gib", float("nan"), "", "machine"),
-            Fact(
-                "gpu",
-                Records(({"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")},), "NVML gave up"),
-                "NVML",
-                "machine",
-            ),
+            Fact("gpu", Records((gpu,), "NVML gave up"), "NVML", "machine"),
         ]
     )
-    document = load(replace(report, facts=facts, all_facts=True))
+    document = read(replace(report, facts=facts, all_facts=True))
     validate("report", document)
     assert document["facts"] == {
         "gpu": {"value": [{"name": "T4"}], "origin": "NVML", "incomplete": "NVML gave up"},
@@ -114,38 +96,24 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
     }
 
 
-def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(report: Report) -> None:
-    document = load(report)
-    entry = next(entry for entry in document["not_checked"] if entry["id"] == "b-needs-model")
-    assert entry == {
-        "id": "b-needs-model",
-        "severity": "error",
-        "missing": [{"key": "model.family", "reason": "not given"}],
-        "help": ["model"],
-    }
+def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(document: Any) -> None:
+    entries = {entry["id"]: entry for entry in document["not_checked"]}
+    assert list(entries) == sorted(entries)
+    missing = [{"key": "model.family", "reason": "not given"}]
+    rule = {"id": "b-needs-model", "severity": "error", "missing": missing, "help": ["model"]}
+    assert entries["b-needs-model"] == rule
     assert set(document["help"]) == {"model", "recipe"}
-    ids = [entry["id"] for entry in document["not_checked"]]
-    assert ids == sorted(ids)
 
 
-@pytest.mark.parametrize("broken", ["extra", "missing", "null"])
-def test_the_schema_notices_a_wrong_finding(report: Report, validate: Validate, broken: str) -> None:
-    from jsonschema import ValidationError
-
-    document = load(report)
-    finding = document["findings"][0]
-    if broken == "extra":
-        finding["surprise"] = 1
-    elif broken == "missing":
-        del finding["fingerprint"]
-    else:
-        finding["fixes"] = None
+@pytest.mark.parametrize("broken", [{"surprise": 1}, {"fingerprint": None}, {"fixes": None}])
+def test_the_schema_notices_a_wrong_finding(document: Any, validate: Validate, broken: dict[str, Any]) -> None:
+    finding = document["findings"][0] | broken
+    document["findings"][0] = {key: value for key, value in finding.items() if key != "fingerprint" or value}
     with pytest.raises(ValidationError):
         validate("report", document)
 
 
-def test_the_rules_of_the_findings_are_listed_once_with_a_title(report: Report) -> None:
-    document = load(report)
+def test_the_rules_of_the_findings_are_listed_once_with_a_title(document: Any) -> None:
     ids = [rule["id"] for rule in document["rules"]]
     assert ids == list(dict.fromkeys(finding["id"] for finding in document["findings"]))
     first = document["rules"][0]
@@ -158,7 +126,7 @@ def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> 
     oom = report.findings[1]
     (taken,) = oom.assumed
     guessed = oom._replace(assumed=(taken._replace(default=False),))
-    found = load(replace(report, findings=(oom, guessed)))["findings"]
+    found = read(replace(report, findings=(oom, guessed)))["findings"]
     assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
     assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1
     assert "8" in found[1]["caveats"][0] and "TrainingArguments" in found[1]["caveats"][0]
@@ -171,9 +139,9 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
         check(Sources(facts=str(environments / "openrlhf-dpo-glm4.json"))),
         diff_revision(Request(str(code / "old"), str(code / "new"), environment=False)),
     ):
-        document = json.loads(formats.load("json")(one, lang))
+        document = json.loads(render(one, lang))
         validate("report", document)
-        assert document == load(one)
+        assert document == read(one)
         assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
     assert document["sections"]["revision"]["weights"] == "none"
     assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")
@@ -181,7 +149,7 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
 
 def test_a_finding_that_another_one_stands_for_says_so_in_its_status(report: Report, validate: Validate) -> None:
     first, *others = report.findings
-    document = load(replace(report, findings=(first._replace(superseded_by="other-rule"), *others)))
+    document = read(replace(report, findings=(first._replace(superseded_by="other-rule"), *others)))
     validate("report", document)
     assert document["findings"][0]["status"] == "superseded"
     for finding in document["findings"]:

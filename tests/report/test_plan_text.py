@@ -11,7 +11,7 @@ import pytest
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.report import Report, json_report, terminal_report
+from envdoctor.report import Report, load, render
 
 #: What these packages cannot be imported without.
 BESIDE = {
@@ -34,7 +34,7 @@ def checked(tmp_path: Path) -> Callable[[Mapping[str, str]], Report]:
 
 
 def test_two_errors_end_with_one_plan(checked: Callable[[Mapping[str, str]], Report]) -> None:
-    text = terminal_report.render(checked(TWO))
+    text = render(checked(TWO))
     before, heading, plan = text.partition("\nPlan: these changes together end 2 findings and bring no error: ")
     assert heading and "error[tokenizers-outside-transformers-window]" in before
     names, command, *_ = plan.splitlines()
@@ -48,17 +48,17 @@ def test_two_errors_end_with_one_plan(checked: Callable[[Mapping[str, str]], Rep
 def test_the_fix_of_one_finding_is_not_told_twice(checked: Callable[[Mapping[str, str]], Report]) -> None:
     report = checked(ONE)
     assert report.plan is not None and report.plan.commands == report.findings[0].fixes[0].commands
-    assert "Plan:" not in terminal_report.render(report)
+    assert "Plan:" not in render(report)
 
 
 def test_the_plan_is_chinese_in_a_chinese_report(checked: Callable[[Mapping[str, str]], Report]) -> None:
-    assert "方案：以下改动合在一起可消除 2 个问题" in terminal_report.render(checked(TWO), "zh")
+    assert "方案：以下改动合在一起可消除 2 个问题" in render(checked(TWO), "zh")
 
 
 def test_json_has_the_commands_and_the_findings_that_they_end(
     checked: Callable[[Mapping[str, str]], Report], validate: Callable[[str, Any], None]
 ) -> None:
-    document = json.loads(json_report.render(checked(TWO)))
+    document = json.loads(load("json")(checked(TWO)))
     validate("report", document)
     plan = document["plan"]
     assert {one["fingerprint"] for one in plan["clears"]} == {

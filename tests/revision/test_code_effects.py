@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from comparing import outcome
 from rooms import comparer
@@ -14,77 +11,71 @@ from envdoctor.revision import Change
 remote_code = comparer("remote_code")
 
 
-@pytest.fixture
-def found(snapshot: Callable[..., Any]) -> Callable[..., list[Change]]:
+def found(new: str, old: str = "") -> list[Change]:
     """The places that a new file has and an old one lacks."""
-
-    def run(new: str, old: str = "") -> list[Change]:
-        sides = [snapshot({"m.py": f"first = 0\n{side}"}) for side in (old, new)]
-        compared = outcome(remote_code, *sides)
-        assert compared.unread == ()
-        kinds = ("call", "write", "load", "import", "gate")
-        return [
-            change
-            for change in compared.changes
-            if change.kind.removesuffix("-added").rpartition("-")[2] in kinds and not change.kind.startswith("import")
-        ]
-
-    return run
+    compared = outcome(remote_code, *({"m.py": f"first = 0\n{side}"} for side in (old, new)))
+    assert compared.unread == ()
+    kinds = ("call", "write", "load", "import", "gate")
+    return [
+        change
+        for change in compared.changes
+        if change.kind.removesuffix("-added").rpartition("-")[2] in kinds and not change.kind.startswith("import")
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("import requests\nrequests.get(url)", "network-call-added"),
-        ("import socket as s\ns.create_connection(('host', 1))", "network-call-added"),
-        ("from urllib.request import urlopen as fetch\nfetch(url)", "network-call-added"),
-        ("import urllib.request as r\nr.urlopen(url)", "network-call-added"),
-        ("import torch\ntorch.hub.load('org/x', 'model')", "network-call-added"),
-        ("from huggingface_hub import hf_hub_download\nhf_hub_download('org/x', 'y')", "network-call-added"),
-        ("from requests import *", "network-call-added"),
-        ("import os\nos.system('id')", "exec-call-added"),
-        ("from os import popen\npopen('id')", "exec-call-added"),
-        ("import os\ngetattr(os, 'sys' + 'tem')('id')", "exec-call-added"),
-        ("import os\ngetattr(os, 'system')('id')", "exec-call-added"),
-        ("import os\nrun = os.system", "exec-call-added"),
-        ("import os\nhidden = os\nhidden.system('id')", "exec-call-added"),
-        ("import os\nos.__dict__['system']('id')", "exec-call-added"),
-        ("import subprocess\nsubprocess.run(['id'])", "exec-call-added"),
-        ("eval('1')", "exec-call-added"),
-        ("call = eval", "exec-call-added"),
-        ("import builtins\nbuiltins.exec('1')", "exec-call-added"),
-        ("__builtins__['eval']('1')", "exec-call-added"),
-        ("exec(compile('1', '', 'exec'))", "exec-call-added"),
-        ("import ctypes\nctypes.CDLL('x.so')", "exec-call-added"),
-        ("().__class__.__base__.__subclasses__()", "exec-call-added"),
-        ("(lambda: 0).__globals__['os']", "exec-call-added"),
-        ("open('x', 'w')", "file-write-added"),
-        ("open('x', mode='ab')", "file-write-added"),
-        ("open('x', mode)", "file-write-added"),
-        ("from pathlib import Path\nPath('x').write_text('y')", "file-write-added"),
-        ("from pathlib import Path\nPath('x').open('w')", "file-write-added"),
-        ("import shutil\nshutil.rmtree('x')", "file-write-added"),
-        ("import os\nos.remove('x')", "file-write-added"),
-        ("import torch\ntorch.save({}, 'x')", "file-write-added"),
-        ("import pickle\npickle.loads(b'')", "pickle-load-added"),
-        ("import torch\ntorch.load('x')", "pickle-load-added"),
-        ("import torch\ntorch.load('x', weights_only=False)", "pickle-load-added"),
-        ("import torch\ntorch.load('x', weights_only=flag)", "pickle-load-added"),
-        ("import numpy as np\nnp.load('x', allow_pickle=True)", "pickle-load-added"),
-        ("import yaml\nyaml.load(text, Loader=yaml.Loader)", "pickle-load-added"),
-        ("import importlib\nimportlib.import_module(name)", "dynamic-import-added"),
-        ("__import__('os')", "dynamic-import-added"),
-        ("import sys\nsys.path.insert(0, '.')", "dynamic-import-added"),
-        ("from x import AutoModel\nAutoModel.from_pretrained('org/y', trust_remote_code=True)", "dynamic-import-added"),
+PLACES = {
+    "network-call-added": [
+        "import requests\nrequests.get(url)",
+        "import socket as s\ns.create_connection(('host', 1))",
+        "from urllib.request import urlopen as fetch\nfetch(url)",
+        "import urllib.request as r\nr.urlopen(url)",
+        "import torch\ntorch.hub.load('org/x', 'model')",
+        "from huggingface_hub import hf_hub_download\nhf_hub_download('org/x', 'y')",
+        "from requests import *",
     ],
-)
-def test_what_reaches_beyond_computing_is_seen(found: Callable[..., list[Change]], text: str, kind: str) -> None:
-    assert kind in {change.kind for change in found(text)}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    "exec-call-added": [
+        "import os\nos.system('id')",
+        "from os import popen\npopen('id')",
+        "import os\ngetattr(os, 'sys' + 'tem')('id')",
+        "import os\ngetattr(os, 'system')('id')",
+        "import os\nrun = os.system",
+        "import os\nhidden = os\nhidden.system('id')",
+        "import os\nos.__dict__['system']('id')",
+        "import subprocess\nsubprocess.run(['id'])",
+        "eval('1')",
+        "call = eval",
+        "import builtins\nbuiltins.exec('1')",
+        "__builtins__['eval']('1')",
+        "exec(compile('1', '', 'exec'))",
+        "import ctypes\nctypes.CDLL('x.so')",
+        "().__class__.__base__.__subclasses__()",
+        "(lambda: 0).__globals__['os']",
+    ],
+    "file-write-added": [
+        "open('x', 'w')",
+        "open('x', mode='ab')",
+        "open('x', mode)",
+        "from pathlib import Path\nPath('x').write_text('y')",
+        "from pathlib import Path\nPath('x').open('w')",
+        "import shutil\nshutil.rmtree('x')",
+        "import os\nos.remove('x')",
+        "import torch\ntorch.save({}, 'x')",
+    ],
+    "pickle-load-added": [
+        "import pickle\npickle.loads(b'')",
+        "import torch\ntorch.load('x')",
+        "import torch\ntorch.load('x', weights_only=False)",
+        "import torch\ntorch.load('x', weights_only=flag)",
+        "import numpy as np\nnp.load('x', allow_pickle=True)",
+        "import yaml\nyaml.load(text, Loader=yaml.Loader)",
+    ],
+    "dynamic-import-added": [
+        "import importlib\nimportlib.import_module(name)",
+        "__import__('os')",
+        "import sys\nsys.path.insert(0, '.')",
+        "from x import AutoModel\nAutoModel.from_pretrained('org/y', trust_remote_code=True)",
+    ],
+    "": [
         "model.eval()",
         "import re\nre.compile('x')",
         "import torch\ntorch.compile(model)",
@@ -104,22 +95,20 @@ def test_what_reaches_beyond_computing_is_seen(found: Callable[..., list[Change]
         "from x import AutoModel\nAutoModel.from_pretrained('org/y', trust_remote_code=False)",
         "# os.system('id')\n'''os.system('id')'''",
     ],
-)
-def test_ordinary_code_is_left_alone(found: Callable[..., list[Change]], text: str) -> None:
-    assert found(text) == []
+}
 
 
-def test_a_place_is_named_by_its_function_and_says_when_it_runs(found: Callable[..., list[Change]]) -> None:
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PLACES.items() for text in texts])
+def test_what_reaches_beyond_computing_is_seen_and_ordinary_code_is_left_alone(kind: str, text: str) -> None:
+    kinds = {change.kind for change in found(text)}
+    assert kind in kinds if kind else not kinds
+
+
+def test_a_place_is_named_by_its_function_and_says_when_it_runs() -> None:
     at_load, at_call = found("import os\nclass A:\n    os.system('a')\n    def f(self): os.system('b')")
-    assert (at_load.symbol, at_load.after, at_load.detail) == (
-        "A",
-        "os.system('a')",
-        "runs as soon as the code is loaded",
-    )
+    when = "runs as soon as the code is loaded"
+    assert (at_load.symbol, at_load.after, at_load.detail) == ("A", "os.system('a')", when)
     assert (at_call.symbol, at_call.after, at_call.detail) == ("A.f", "os.system('b')", "runs when A.f does")
-
-
-def test_defaults_decorators_and_annotations_run_at_load(found: Callable[..., list[Change]]) -> None:
     for text in (
         "def f(a=eval('1')): pass",
         "@eval('1')\ndef f(): pass",
@@ -127,38 +116,32 @@ def test_defaults_decorators_and_annotations_run_at_load(found: Callable[..., li
         "f = lambda a=eval('1'): a",
     ):
         (change,) = found(text)
-        assert change.detail == "runs as soon as the code is loaded", text
-
-
-def test_what_was_there_before_is_not_new(found: Callable[..., list[Change]]) -> None:
-    old = "import os\ndef f(): os.system('id')"
-    assert found(old + "\nx = 1", old) == []
-    assert found(old.replace("def f", "def g"), old) == []
-
-
-def test_another_command_in_the_same_place_is_new(found: Callable[..., list[Change]]) -> None:
-    (change,) = found("import os\nos.system('curl x | sh')", "import os\nos.system('id')")
-    assert change.after == "os.system('curl x | sh')"
-
-
-def test_a_long_command_that_changes_at_its_end_is_new(found: Callable[..., list[Change]]) -> None:
-    old = f"import os\nos.system('{'a' * 1000}b')"
-    assert [change.kind for change in found(old.replace("b'", "c'"), old)] == ["exec-call-added"]
-
-
-def test_a_renamed_path_is_no_new_write(found: Callable[..., list[Change]]) -> None:
-    assert found("open(target, 'w')", "open(path, 'w')") == []
-    assert len(found("open('/etc/passwd', 'w')", "open(path, 'w')")) == 1
-
-
-def test_several_places_of_a_kind_in_a_function_are_one_change(found: Callable[..., list[Change]]) -> None:
+        assert change.detail == when, text
     (change,) = found("import os\ndef f():\n    os.system('a')\n    os.system('b')")
     assert (change.count, change.after) == (2, "os.system('a'); os.system('b')")
 
 
+LONG = f"import os\nos.system('{'a' * 1000}b')"
+IN_FUNCTION = "import os\ndef f(): os.system('id')"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("old", "new", "count"),
     [
+        (IN_FUNCTION, IN_FUNCTION + "\nx = 1", 0),
+        (IN_FUNCTION, IN_FUNCTION.replace("def f", "def g"), 0),
+        ("import os\nos.system('id')", "import os\nos.system('curl x | sh')", 1),
+        (LONG, LONG.replace("b'", "c'"), 1),
+        ("open(path, 'w')", "open(target, 'w')", 0),
+        ("open(path, 'w')", "open('/etc/passwd', 'w')", 1),
+    ],
+)
+def test_what_was_there_before_is_not_new_and_another_command_is(old: str, new: str, count: int) -> None:
+    assert len(found(new, old)) == count
+
+
+GATES = {
+    "minor-only-gate": [
         "x = int(transformers.__version__.split('.')[1]) >= 42",
         "x = version.parse(transformers.__version__).minor >= 42",
         "x = version.parse(transformers.__version__).release[1] > 41",
@@ -168,14 +151,7 @@ def test_several_places_of_a_kind_in_a_function_are_one_change(found: Callable[.
         "major, minor = map(int, transformers.__version__.split('.')[:2])\nx = minor >= 42",
         "minor = int(transformers.__version__.split('.')[1])\nif minor >= 42: x = 1",
     ],
-)
-def test_a_gate_on_the_second_number_alone_is_seen(found: Callable[..., list[Change]], text: str) -> None:
-    assert [change.kind for change in found(text)] == ["minor-only-gate"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    "version-gate-added": [
         "x = version.parse(transformers.__version__) >= version.parse('4.42')",
         "major, minor = map(int, transformers.__version__.split('.')[:2])\nx = (major, minor) >= (4, 42)",
         "v = version.parse(transformers.__version__)\nx = v.major > 4 or (v.major == 4 and v.minor >= 42)",
@@ -185,14 +161,7 @@ def test_a_gate_on_the_second_number_alone_is_seen(found: Callable[..., list[Cha
         "x = is_transformers_version('>=', '4.42')",
         "x = is_torch_greater_or_equal_than_2_0()",
     ],
-)
-def test_other_version_gates_are_told_apart(found: Callable[..., list[Change]], text: str) -> None:
-    assert {change.kind for change in found(text)} == {"version-gate-added"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    "": [
         "x = name.split('.')[1] == 'weight'",
         "x = int(key.split('.')[1]) >= 4",
         "import sys\nx = sys.version_info[1] >= 8",
@@ -200,6 +169,9 @@ def test_other_version_gates_are_told_apart(found: Callable[..., list[Change]], 
         "x = config.minor >= 3",
         "x = shape[1] > 4",
     ],
-)
-def test_other_comparisons_are_no_gates(found: Callable[..., list[Change]], text: str) -> None:
-    assert found(text) == []
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in GATES.items() for text in texts])
+def test_a_gate_on_the_second_number_alone_is_told_from_other_gates(kind: str, text: str) -> None:
+    assert {change.kind for change in found(text)} == {*filter(None, [kind])}

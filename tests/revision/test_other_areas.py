@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from comparing import outcome
+from comparing import holds, outcome
+from header_true import Repository
 from rooms import comparer
 
 from envdoctor.revision import Change, Compared, files_of
@@ -20,10 +20,6 @@ preprocessor = comparer("preprocessor")
 chat_template = comparer("chat_template")
 tokenizer_files = comparer("tokenizer_files")
 tensors = comparer("tensors")
-
-
-def kinds(compared: Compared) -> list[tuple[str, str]]:
-    return [(change.kind, change.symbol) for change in compared.changes]
 
 
 @pytest.mark.parametrize(
@@ -55,134 +51,99 @@ def test_every_file_is_compared_and_only_what_nobody_wants_as_another_file(path:
     assert (files_of(other_files, [path]) == (path,)) is (comparer is other_files)
 
 
-class TestGeneration:
-    @pytest.fixture
-    def compare(self, snapshot: Callable[..., Any]) -> Callable[..., Compared]:
-        def run(old: Any, new: Any) -> Compared:
-            sides = [snapshot({} if side is None else {"generation_config.json": side}) for side in (old, new)]
-            return outcome(generation, *sides)
-
-        return run
-
-    def test_a_second_token_that_stops(self, compare: Any) -> None:
-        compared = compare({"eos_token_id": 128001}, {"eos_token_id": [128001, 128009]})
-        assert compared.changes == (
-            Change("generation", "eos-changed", "generation_config.json", "eos_token_id", "128001", "[128001, 128009]"),
-        )
-
-    @pytest.mark.parametrize(
-        ("key", "value", "kind"),
-        [
-            ("pad_token_id", 3, "token-id-changed"),
-            ("temperature", 0.6, "sampling-default-changed"),
-            ("own", 1, "key-changed"),
-        ],
-    )
-    def test_a_key_has_the_kind_of_its_group(self, compare: Any, key: str, value: Any, kind: str) -> None:
-        assert kinds(compare({key: 0}, {key: value})) == [(kind, key)]
-
-    def test_a_default_that_is_written_out_is_implicit(self, compare: Any) -> None:
-        compared = compare({}, {"do_sample": False, "top_k": 50})
-        assert {kind for kind, _ in kinds(compared)} == {"implicit"}
-        assert compared.equal == ("generation_config.json",)
-
-    def test_a_file_that_came_or_went(self, compare: Any) -> None:
-        assert kinds(compare(None, {})) == [("generation-added", "generation_config.json")]
-        assert kinds(compare({}, None)) == [("generation-removed", "generation_config.json")]
+GENERATION, PREPROCESSOR = "generation_config.json", "preprocessor_config.json"
 
 
-class TestPreprocessor:
-    @pytest.mark.parametrize(
-        ("key", "before", "after", "kind"),
-        [
-            ("max_pixels", 12845056, 1003520, "size-changed"),
-            ("image_mean", [0.5], [0.48], "normalisation-changed"),
-            ("image_processor_type", "A", "AFast", "processor-class-changed"),
-            ("sampling_rate", 16000, 24000, "audio-changed"),
-            ("own", 1, 2, "key-changed"),
-        ],
-    )
-    def test_a_key_has_the_kind_of_its_group(self, snapshot: Any, key: str, before: Any, after: Any, kind: str) -> None:
-        sides = [snapshot({"preprocessor_config.json": {key: value}}) for value in (before, after)]
-        assert kinds(outcome(preprocessor, *sides)) == [(kind, key)]
-
-    def test_sizes_are_dotted(self, snapshot: Any) -> None:
-        sides = [snapshot({"preprocessor_config.json": {"size": {"height": size}}}) for size in (224, 448)]
-        assert kinds(outcome(preprocessor, *sides)) == [("size-changed", "size.height")]
+@pytest.mark.parametrize(
+    ("area", "file", "key", "before", "after", "kind"),
+    [
+        (generation, GENERATION, "pad_token_id", 0, 3, "token-id-changed"),
+        (generation, GENERATION, "temperature", 0, 0.6, "sampling-default-changed"),
+        (generation, GENERATION, "own", 0, 1, "key-changed"),
+        (preprocessor, PREPROCESSOR, "max_pixels", 12845056, 1003520, "size-changed"),
+        (preprocessor, PREPROCESSOR, "image_mean", [0.5], [0.48], "normalisation-changed"),
+        (preprocessor, PREPROCESSOR, "image_processor_type", "A", "AFast", "processor-class-changed"),
+        (preprocessor, PREPROCESSOR, "sampling_rate", 16000, 24000, "audio-changed"),
+        (preprocessor, PREPROCESSOR, "own", 1, 2, "key-changed"),
+    ],
+)
+def test_a_key_has_the_kind_of_its_group(area: Any, file: str, key: str, before: Any, after: Any, kind: str) -> None:
+    holds(outcome(area, {file: {key: before}}, {file: {key: after}}), f"{kind} {key}")
 
 
-class TestLicence:
-    def readme(self, front: str) -> dict[str, str]:
-        return {"README.md": f"---\n{front}\n---\n# Model\nlicense: not this one\n"}
-
-    @pytest.mark.parametrize(
-        ("before", "after", "expected"),
-        [
-            ("license: mit", "license: other", ("licence-field-changed", "mit", "other")),
-            ("license: mit", 'license: "mit"', None),
-            ("tags: [a]", "license: mit", ("licence-field-added", None, "mit")),
-            ("license: mit", "tags: [a]", ("licence-field-removed", "mit", None)),
-            ("license:\n- mit\n- other", "license: mit", ("licence-field-changed", "mit, other", "mit")),
-        ],
-    )
-    def test_the_field_of_the_front_matter(
-        self, snapshot: Any, before: str, after: str, expected: tuple[str, str | None, str | None] | None
-    ) -> None:
-        compared = outcome(licence, snapshot(self.readme(before)), snapshot(self.readme(after + " ")))
-        assert [(c.kind, c.before, c.after) for c in compared.changes] == ([expected] if expected else [])
-
-    def test_a_readme_without_front_matter_has_no_field(self, snapshot: Any) -> None:
-        compared = outcome(licence, snapshot({"README.md": "a"}), snapshot({"README.md": "license: mit"}))
-        assert compared == Compared(equal=("licence",))
-
-    def test_blanks_and_line_ends_of_a_licence_are_no_change(self, snapshot: Any) -> None:
-        assert not outcome(licence, snapshot({"LICENSE": "a  b\r\n"}), snapshot({"LICENSE": "a b\n"})).changes
-
-    def test_another_text(self, snapshot: Any) -> None:
-        compared = outcome(licence, snapshot({"LICENSE": "a"}), snapshot({"LICENSE": "b c"}))
-        assert kinds(compared) == [("licence-text-changed", "LICENSE")]
-
-    def test_added_and_removed(self, snapshot: Any) -> None:
-        compared = outcome(licence, snapshot({"LICENSE": "a"}), snapshot({"MODEL_LICENSE": "a"}))
-        assert kinds(compared) == [("licence-text-removed", "LICENSE"), ("licence-text-added", "MODEL_LICENSE")]
-
-    def test_a_yaml_bomb_costs_nothing(self, snapshot: Any) -> None:
-        bomb = "a: &a [x]\n" + "\n".join(f"b{n}: &b{n} [*a, *a]" for n in range(2000)) + "\nlicense: mit"
-        compared = outcome(licence, snapshot(self.readme("license: apache-2.0")), snapshot(self.readme(bomb)))
-        assert kinds(compared) == [("licence-field-changed", "license")]
-
-    def test_an_unreadable_readme_is_unread(self, snapshot: Any) -> None:
-        new = snapshot(self.readme("license: mit"), broken={"README.md": "cut"})
-        assert outcome(licence, snapshot(self.readme("license: other")), new).unread == (("README.md", "cut"),)
+def test_what_a_generation_configuration_changes() -> None:
+    old, new = {GENERATION: {"eos_token_id": 128001}}, {GENERATION: {"eos_token_id": [128001, 128009]}}
+    change = Change("generation", "eos-changed", GENERATION, "eos_token_id", "128001", "[128001, 128009]")
+    assert outcome(generation, old, new).changes == (change,)
+    implicit = outcome(generation, {GENERATION: {}}, {GENERATION: {"do_sample": False, "top_k": 50}})
+    holds(implicit, "implicit do_sample", "implicit top_k")
+    assert implicit.equal == (GENERATION,)
+    holds(outcome(generation, {}, {GENERATION: {}}), f"generation-added {GENERATION}")
+    holds(outcome(generation, {GENERATION: {}}, {}), f"generation-removed {GENERATION}")
 
 
-class TestFiles:
-    def test_added_removed_changed_and_documentation(self, snapshot: Any) -> None:
-        old = snapshot({"a.gguf": "1", "b.gguf": "1", "demo.png": "1", "README.md": "x"})
-        new = snapshot({"b.gguf": "22", "c.gguf": "1", "demo.png": "2", "README.md": "y"})
-        compared = outcome(other_files, old, new)
-        assert kinds(compared) == [
-            ("file-removed", "a.gguf"),
-            ("file-changed", "b.gguf"),
-            ("file-added", "c.gguf"),
-            ("documentation-changed", "demo.png"),
-        ]
-        assert old.reads == new.reads == []
+def test_sizes_of_a_preprocessor_are_dotted() -> None:
+    sides = ({PREPROCESSOR: {"size": {"height": size}}} for size in (224, 448))
+    holds(outcome(preprocessor, *sides), "size-changed size.height")
 
-    def test_equal_files_are_counted(self, snapshot: Any) -> None:
-        sides = [snapshot({"a.gguf": "1"}) for _ in range(2)]
-        assert outcome(other_files, *sides) == Compared(equal=("1 other files",))
 
-    def test_a_file_that_was_not_hashed_is_read_when_only_that_can_tell(self, snapshot: Any) -> None:
-        old = snapshot({"a.dat": "1"}, unhashed=["a.dat"])
-        assert outcome(other_files, old, snapshot({"a.dat": "1"})).changes == ()
-        assert kinds(outcome(other_files, old, snapshot({"a.dat": "2"}))) == [("file-changed", "a.dat")]
+# --- the licence ------------------------------------------------------------------------------------------------------
 
-    def test_what_cannot_be_told_is_unread(self, snapshot: Any) -> None:
-        old = snapshot({"a.dat": "1"}, unhashed=["a.dat"])
-        new = snapshot({"a.dat": "1"}, broken={"a.dat": "gone"})
-        assert outcome(other_files, old, new).unread == (("a.dat", "gone"),)
 
-    def test_hostile_names_are_only_names(self, snapshot: Any) -> None:
-        compared = outcome(other_files, snapshot({}), snapshot({"../../etc/passwd": "x", "a\x1b[31m": "y"}))
-        assert [change.kind for change in compared.changes] == ["file-added", "file-added"]
+def readme(front: str) -> dict[str, str]:
+    return {"README.md": f"---\n{front}\n---\n# Model\nlicense: not this one\n"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("license: mit", "license: other", ["licence-field-changed license: mit -> other"]),
+        ("license: mit", 'license: "mit"', []),
+        ("tags: [a]", "license: mit", ["licence-field-added license: None -> mit"]),
+        ("license: mit", "tags: [a]", ["licence-field-removed license: mit -> None"]),
+        ("license:\n- mit\n- other", "license: mit", ["licence-field-changed license: mit, other -> mit"]),
+    ],
+)
+def test_the_field_of_the_front_matter(before: str, after: str, expected: list[str]) -> None:
+    holds(outcome(licence, readme(before), readme(after + " ")), *expected)
+
+
+def test_licences_are_compared_by_their_texts() -> None:
+    no_field = outcome(licence, {"README.md": "a"}, {"README.md": "license: mit"})
+    assert no_field == Compared(equal=("licence",))
+    holds(outcome(licence, {"LICENSE": "a  b\r\n"}, {"LICENSE": "a b\n"}))
+    holds(outcome(licence, {"LICENSE": "a"}, {"LICENSE": "b c"}), "licence-text-changed LICENSE")
+    added = "licence-text-added MODEL_LICENSE"
+    holds(outcome(licence, {"LICENSE": "a"}, {"MODEL_LICENSE": "a"}), "licence-text-removed LICENSE", added)
+
+
+def test_a_yaml_bomb_costs_nothing() -> None:
+    bomb = "a: &a [x]\n" + "\n".join(f"b{n}: &b{n} [*a, *a]" for n in range(2000)) + "\nlicense: mit"
+    holds(outcome(licence, readme("license: apache-2.0"), readme(bomb)), "licence-field-changed license")
+
+
+@pytest.mark.parametrize(
+    ("area", "old", "new", "path"),
+    [
+        (licence, Repository(texts=readme("license: other")), readme("license: mit"), "README.md"),
+        (other_files, Repository(texts={"a.dat": "1"}, unhashed=["a.dat"]), {"a.dat": "1"}, "a.dat"),
+    ],
+)
+def test_what_cannot_be_read_is_unread(area: Any, old: Repository, new: Any, path: str) -> None:
+    assert outcome(area, old, Repository(texts=new, broken={path: "cut"})).unread == ((path, "cut"),)
+
+
+# --- files of no other area -------------------------------------------------------------------------------------------
+
+
+def test_other_files_are_told_apart_by_their_object_ids() -> None:
+    old = Repository(texts={"a.gguf": "1", "b.gguf": "1", "demo.png": "1", "README.md": "x"})
+    new = Repository(texts={"b.gguf": "22", "c.gguf": "1", "demo.png": "2", "README.md": "y"})
+    expected = ("file-removed a.gguf", "file-changed b.gguf", "file-added c.gguf", "documentation-changed demo.png")
+    holds(outcome(other_files, old, new), *expected)
+    assert old.read_paths == new.read_paths == []
+    unhashed = Repository(texts={"a.dat": "1"}, unhashed=["a.dat"])
+    holds(outcome(other_files, unhashed, {"a.dat": "1"}))
+    holds(outcome(other_files, unhashed, {"a.dat": "2"}), "file-changed a.dat")
+    hostile = {"../../etc/passwd": "x", "a\x1b[31m": "y"}
+    holds(outcome(other_files, {}, hostile), "file-added", "file-added")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from comparing import outcome
 from header_true import Repository, Tensors
@@ -11,26 +13,32 @@ from torch_files import state_pickle, zip_checkpoint
 from envdoctor.hub import COMPUTED_NAME
 
 pickles = comparer("pickles")
-NOT_LISTED = comparer("pickles").NOT_LISTED
-RUNS_CODE = comparer("pickles").RUNS_CODE
-Globals = comparer("pickles").Globals
 
 TENSORS: Tensors = {"model.embed_tokens.weight": ("F16", (8, 4))}
-SAFE = zip_checkpoint(state_pickle(TENSORS))
+RUNS_CODE, NOT_LISTED = "runs code", "not on torch's list"
 
 
-def with_global(name: str) -> bytes:
+def checkpoint(extra: bytes = b"") -> bytes:
+    return zip_checkpoint(state_pickle(TENSORS, extra=extra))
+
+
+def taking(name: str) -> bytes:
+    """A checkpoint that takes this name of a module."""
     module, _, attribute = name.rpartition(".")
-    return zip_checkpoint(state_pickle(TENSORS, extra=f"c{module}\n{attribute}\n0".encode()))
+    return checkpoint(f"c{module}\n{attribute}\n0".encode())
 
 
-def safetensors(**texts: bytes) -> Repository:
-    files = {name.replace("_bin", ".bin"): content for name, content in texts.items()}
+def beside(files: Mapping[str, bytes] = {}) -> Repository:
+    """A snapshot with one file of safetensors, and others."""
     return Repository({"model.safetensors": TENSORS}, files)
 
 
 def found(old: Repository, new: Repository) -> list[tuple[str, str, str | None]]:
     return [(change.kind, change.symbol, change.after) for change in outcome(pickles, old, new).changes]
+
+
+SAFE, POSIX = checkpoint(), taking("posix.system")
+SHARDS = {f"pytorch_model-0000{number}-of-00002.bin": SAFE for number in (1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -44,76 +52,60 @@ def found(old: Repository, new: Repository) -> list[tuple[str, str, str | None]]
         ("builtins.eval", RUNS_CODE),
         ("builtins.getattr", RUNS_CODE),
         ("importlib.util.find_spec", RUNS_CODE),
-        (COMPUTED_NAME, RUNS_CODE),
         ("argparse.Namespace", NOT_LISTED),
         ("collections.OrderedDict.__init__.__globals__", NOT_LISTED),
         ("torch.FloatStorage.__reduce__", NOT_LISTED),
     ],
 )
-def test_verdicts_of_globals(matrix, name, verdict):
-    assert Globals(matrix).verdict(name) == verdict
+def test_a_name_that_a_new_pickle_takes_gets_its_verdict(name, verdict):
+    expected = [("unsafe-global-added", name, verdict)] if verdict else []
+    assert found(beside({"m.bin": SAFE}), beside({"m.bin": taking(name)})) == expected
+    assert found(beside({"m.bin": taking(name)}), beside({"m.bin": taking(name) + bytes(1)})) == []
 
 
-def test_a_pickle_beside_safetensors_is_added(matrix):
-    assert found(safetensors(), safetensors(pytorch_model_bin=SAFE)) == [
-        ("pickle-added", "pytorch_model", "beside safetensors")
+def test_a_name_that_a_pickle_computes_runs_code():
+    computed = checkpoint(b"K\x01K\x02\x930")
+    assert found(beside({"m.bin": SAFE}), beside({"m.bin": computed})) == [
+        ("unsafe-global-added", COMPUTED_NAME, RUNS_CODE)
     ]
 
 
-def test_a_pickle_that_takes_the_place_of_safetensors_is_told_twice_over(matrix):
-    new = Repository(texts={"pytorch_model.bin": SAFE})
-    assert found(safetensors(), new) == [
+@pytest.mark.parametrize(
+    ("files", "name", "how", "count"),
+    [
+        ({"pytorch_model.bin": SAFE}, "pytorch_model", "beside safetensors", 1),
+        (SHARDS, "pytorch_model", "beside safetensors", 2),
+        ({"optimizer.bin": SAFE}, "optimizer.bin", "other file", 1),
+        ({"openvino_model.bin": b"\xfe\xed" * 5000}, "openvino_model.bin", "other file", 1),  # no pickle, no danger
+    ],
+)
+def test_a_pickle_that_comes_is_one_change(files, name, how, count):
+    compared = outcome(pickles, beside(), beside(files))
+    assert compared.unread == ()
+    (change,) = compared.changes
+    assert (change.kind, change.symbol, change.after, change.count) == ("pickle-added", name, how, count)
+
+
+def test_a_pickle_that_takes_the_place_of_safetensors_is_told_twice_over():
+    assert found(beside(), Repository(texts={"pytorch_model.bin": SAFE})) == [
         ("pickle-added", "pytorch_model", "loaded by default"),
         ("safetensors-removed", "model", "pytorch_model.bin"),
     ]
 
 
-def test_shards_of_one_pickle_are_one_change(matrix):
-    shards = {f"pytorch_model-0000{number}-of-00002.bin": SAFE for number in (1, 2)}
-    changes = outcome(pickles, safetensors(), Repository({"model.safetensors": TENSORS}, shards)).changes
-    assert [(change.kind, change.count) for change in changes] == [("pickle-added", 2)]
-
-
-def test_a_file_of_the_training_run_is_another_file(matrix):
-    new = safetensors(optimizer_bin=SAFE)
-    assert found(safetensors(), new) == [("pickle-added", "optimizer.bin", "other file")]
-
-
-def test_a_new_global_that_runs_code_comes_first(matrix):
-    old = Repository(texts={"pytorch_model.bin": SAFE})
-    new = Repository(texts={"pytorch_model.bin": with_global("posix.system")})
-    assert found(old, new) == [("unsafe-global-added", "posix.system", RUNS_CODE)]
-
-
-def test_a_global_that_was_there_before_is_not_new(matrix):
-    old = Repository(texts={"pytorch_model.bin": with_global("my_code.Block")})
-    new = Repository(texts={"pytorch_model.bin": with_global("my_code.Block") + b""})
-    new.files["pytorch_model.bin"] = new.files["pytorch_model.bin"]._replace(oid="sha1:other")
-    assert found(old, new) == []
-
-
-def test_an_unchanged_pickle_is_not_read(matrix):
-    old, new = (Repository(texts={"pytorch_model.bin": with_global("posix.system")}) for _ in range(2))
+def test_an_unchanged_pickle_is_not_read():
+    old, new = (Repository(texts={"pytorch_model.bin": POSIX}) for _ in range(2))
     assert found(old, new) == []
     assert old.ranges == new.ranges == []
 
 
-def test_a_pickle_that_cannot_be_read_is_unread(matrix):
-    new = safetensors(pytorch_model_bin=SAFE)
-    new.broken["pytorch_model.bin"] = "no answer in 60 s"
-    assert [item.path for item in outcome(pickles, safetensors(), new).unread] == ["pytorch_model.bin"]
+def test_a_pickle_that_cannot_be_read_is_unread():
+    new = Repository({"model.safetensors": TENSORS}, {"m.bin": SAFE}, broken={"m.bin": "no answer in 60 s"})
+    assert [item.path for item in outcome(pickles, beside(), new).unread] == ["m.bin"]
 
 
-def test_a_binary_file_that_is_no_pickle_is_no_danger(matrix):
-    new = safetensors(openvino_model_bin=b"\xfe\xed" * 5000)
-    compared = outcome(pickles, safetensors(), new)
-    assert compared.unread == ()
-    assert [change.kind for change in compared.changes] == ["pickle-added"]
-
-
-def test_hundreds_of_globals_are_cut_to_a_list(matrix):
-    extra = b"".join(b"cmy_code\nBlock%d\n0" % number for number in range(300))
-    new = safetensors(pytorch_model_bin=zip_checkpoint(state_pickle(TENSORS, extra=extra)))
-    changes = found(safetensors(), new)
+def test_hundreds_of_globals_are_cut_to_a_list():
+    many = checkpoint(b"".join(b"cmy_code\nBlock%d\n0" % number for number in range(300)))
+    changes = found(beside(), beside({"pytorch_model.bin": many}))
     assert changes[-1][:2] == ("unsafe-global-added", "280 more globals")
     assert len(changes) == 22

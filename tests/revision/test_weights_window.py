@@ -30,8 +30,12 @@ def windows(old: Repository, new: Repository) -> tuple[object, object]:
     return facts["revision.transformers_old"], facts["revision.transformers_new"]
 
 
+CALL = "class M:\n    def f(self, o):\n        return self._extract_past_from_model_output(o{})\n"
+TRY = "try:\n    from transformers.utils import is_torch_fx_available\nexcept ImportError:\n    pass\n"
+
+
 @pytest.mark.parametrize(
-    ("line", "window"),
+    ("text", "window"),
     [
         ("from transformers.models.llama.modeling_llama import LlamaFlashAttention2", ">=4.34,<4.48"),
         ("from transformers.utils import is_torch_fx_available", "<5.0"),
@@ -41,36 +45,25 @@ def windows(old: Repository, new: Repository) -> tuple[object, object]:
         ("from transformers.modeling_utils import PreTrainedModel", "any"),
         ("from transformers.never_heard_of import anything", "any"),
         ("import torch", "any"),
+        # a contradiction leaves none
+        ("from transformers.generation_utils import a\nfrom transformers.masking_utils import b", "none"),
+        (TRY, "any"),
+        # a method that later releases lack
+        (CALL.format(""), "<4.49"),
+        (CALL.format(", standardize_cache_format=True"), ">=4.40,<4.44"),
     ],
 )
-def test_an_import_sets_the_window(matrix, line, window):
-    assert windows(code(PLAIN), code(f"{line}\n{PLAIN}")) == ("any", window)
+def test_what_code_asks_for_sets_the_window(text, window):
+    assert windows(code(PLAIN), code(f"{text}\n{PLAIN}")) == ("any", window)
 
 
-def test_imports_are_intersected_and_a_contradiction_leaves_none(matrix):
-    new = code("from transformers.generation_utils import a\nfrom transformers.masking_utils import b\n")
-    assert windows(code(PLAIN), new)[1] == "none"
-
-
-def test_an_import_that_may_fail_asks_for_nothing(matrix):
-    text = "try:\n    from transformers.utils import is_torch_fx_available\nexcept ImportError:\n    pass\n"
-    assert windows(code(PLAIN), code(text))[1] == "any"
-
-
-def test_a_tokenizer_whose_pad_takes_no_padding_side_ends_at_4_45(matrix):
-    old = code("class TinyTokenizer:\n    def _pad(self, inputs, max_length=None): ...\n", "tokenization_tiny.py")
-    new = code("class TinyTokenizer:\n    def _pad(self, inputs, padding_side=None): ...\n", "tokenization_tiny.py")
+def test_a_tokenizer_whose_pad_takes_no_padding_side_ends_at_4_45():
+    tokenizer = "class TinyTokenizer:\n    def _pad(self, inputs, {}=None): ...\n"
+    old, new = (code(tokenizer.format(name), "tokenization_tiny.py") for name in ("max_length", "padding_side"))
     assert windows(old, new) == ("<4.45", "any")
     change = outcome(transformers_window, old, new).changes[0]
     assert (change.area, change.kind, change.before, change.after) == ("code", "transformers-window", "<4.45", "any")
     assert "padding_side" in change.detail
-
-
-def test_a_method_that_later_releases_lack_ends_the_window(matrix):
-    call = "class M:\n    def f(self, o):\n        return self._extract_past_from_model_output(o{})\n"
-    assert windows(code(PLAIN), code(call.format("")))[1] == "<4.49"
-    keyword = call.format(", standardize_cache_format=True")
-    assert windows(code(PLAIN), code(keyword))[1] == ">=4.40,<4.44"
 
 
 @pytest.mark.parametrize(
@@ -85,27 +78,24 @@ def test_a_method_that_later_releases_lack_ends_the_window(matrix):
         ({"model_type": "llama", "rope_parameters": {"rope_theta": 1e6}, "rope_theta": 1e6}, ">=4.28"),
     ],
 )
-def test_the_configuration_sets_the_window(matrix, config, window):
+def test_the_configuration_sets_the_window(config, window):
     assert windows(code(PLAIN, bos=1), code(PLAIN, **config))[1] == window
 
 
-def test_a_tokenizer_of_transformers_5_needs_it(matrix):
-    new = Repository(texts={"tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend"}'})
-    assert windows(Repository(texts={"tokenizer_config.json": "{}"}), new)[1] == ">=5.0"
+def test_a_tokenizer_of_transformers_5_needs_it():
+    old, new = ({"tokenizer_config.json": table} for table in ({}, {"tokenizer_class": "TokenizersBackend"}))
+    assert windows(old, new)[1] == ">=5.0"
 
 
-def test_files_that_did_not_change_are_not_read(matrix):
+def test_files_that_did_not_change_are_not_read():
     old, new = (code(PLAIN, model_type="glm4") for _ in range(2))
     assert all(isinstance(window, Unknown) for window in windows(old, new))
     assert old.read_paths == new.read_paths == []
 
 
-def test_scripts_that_transformers_does_not_load_ask_for_nothing(matrix):
-    new = code("from transformers.utils import is_torch_fx_available\n", "web_demo.py")
-    assert isinstance(windows(Repository(), new)[1], Unknown)
-
-
-def test_code_that_cannot_be_parsed_is_unknown_and_no_change(matrix):
+def test_what_is_not_loaded_or_cannot_be_parsed_says_nothing():
+    script = code("from transformers.utils import is_torch_fx_available\n", "web_demo.py")
+    assert isinstance(windows(Repository(), script)[1], Unknown)
     compared = outcome(transformers_window, code(PLAIN), code("def ("))
     assert isinstance(compared.facts["revision.transformers_new"], Unknown)
     assert compared.changes == ()
@@ -129,13 +119,10 @@ def test_the_installed_release_fits_or_does_not(matrix, window, installed, fits)
     assert compute(facts.__getitem__, matrix)["revision.installed_fits"].value is fits
 
 
-@pytest.mark.parametrize("installed", ["9.0.0", ABSENT])
-def test_a_release_that_was_not_read_and_an_absent_one_are_unknown(matrix, installed):
-    facts = {"revision.transformers_new": ">=4.36", "pkg.transformers": installed}
-    assert isinstance(compute(facts.__getitem__, matrix)["revision.installed_fits"].value, Unknown)
-
-
-def test_without_a_window_nothing_is_derived(matrix):
+def test_what_is_not_known_is_not_derived(matrix):
+    for installed in ("9.0.0", ABSENT):  # not read, absent
+        facts = {"revision.transformers_new": ">=4.36", "pkg.transformers": installed}
+        assert isinstance(compute(facts.__getitem__, matrix)["revision.installed_fits"].value, Unknown)
     facts = {"revision.transformers_new": Unknown("not compared"), "pkg.transformers": "4.47.1"}
     assert compute(facts.__getitem__, matrix) == {}
 

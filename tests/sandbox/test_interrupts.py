@@ -9,10 +9,11 @@ import pytest
 from processes import gone
 
 CODE = """
-import os, signal, threading
-from envdoctor.revision.code.parts import reading as code_reading
+import os, signal, sys, threading
+from envdoctor.revision import Source, parse
 
-code_reading._SECONDS = code_reading._SECONDS_IN_ALL = 600.0  # the children would hang for so long
+reading = sys.modules[parse.__module__]
+reading._SECONDS = reading._SECONDS_IN_ALL = 600.0  # the children would hang for so long
 
 def children():
     tasks = [f"/proc/self/task/{task}/children" for task in os.listdir("/proc/self/task")]
@@ -29,7 +30,7 @@ def hang_them_and_interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=hang_them_and_interrupt, daemon=True).start()
-code_reading.parse([code_reading.Source(name, b"a = 1\\n" * 100000) for name in ("a.py", "b.py")])
+parse([Source(name, b"a = 1\\n" * 100000) for name in ("a.py", "b.py")])
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +18,6 @@ from processes import gone
 
 from envdoctor.sandbox import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.sandbox.answers import Conversation
-from envdoctor.sandbox.environment import target_environment
-from envdoctor.sandbox.process_tree import Usage
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 Run = Callable[..., Answer]
@@ -33,12 +33,14 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def run(place: Place) -> Run:
-    """Run one script, given by the body of its ``run``; keyword arguments are those of the task."""
+    """Run one script, given by the body of its ``run``, in a place that is changed so; further arguments are those of
+    the task."""
 
-    def start(body: str, **more: Any) -> Answer:
+    def start(body: str, where: dict[str, Any] | None = None, **more: Any) -> Answer:
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         (place.payload / "script.py").write_text(f"def run(job, emit):\n{lines}")
-        (answer,) = run_in_target([Task("script.py", **{"memory_mib": 300, "seconds": 20, **more})], place)
+        task = Task("script.py", **{"memory_mib": 300, "seconds": 20, **more})
+        (answer,) = run_in_target([task], place._replace(**(where or {})))
         return answer
 
     return start
@@ -80,6 +82,7 @@ ONE = "emit({'seen': 1})\n"
         ("import os\nwhile True: os.write(PRIVATE, b'x' * 65536)", "output-limit", "more output"),
         ("import os\nwhile True: os.write(PRIVATE, b'x\\n' * 999)", "garbage", "lines that are no observation"),
         ("while True: print('x' * 65535)", "output-limit", "more output"),
+        ("import time\nx = bytearray(500 << 20)\nx[::4096] = x[1::4096]\ntime.sleep(60)", "oom", "more than 300 MiB"),
         ("emit({'error': 'CUDA error', 'sticky': True})\nemit({'never': 1})", "sticky", "CUDA error"),
     ],
 )
@@ -116,16 +119,12 @@ def test_the_time_of_a_task_is_what_it_computes(
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     conversation = Conversation([60.0, 10.0], lambda task, records: None)
-    assert not conversation.is_late(Usage(seconds=7.0, queue=50.0))
+    usage: Any = SimpleNamespace(seconds=7.0, queue=50.0)
+    assert not conversation.is_late(usage)
     conversation.take(b'{"kind": "end", "ending": "ok"}')
     now[0] += elapsed
-    assert conversation.is_late(Usage(seconds=7.0 + used, queue=50.0 + queue)) is late
-
-
-def test_more_memory_than_allowed_ends_the_child(run: Run) -> None:
-    answer = run(ONE + "import time\nx = bytearray(500 << 20)\nx[::4096] = x[1::4096]\ntime.sleep(60)")
-    assert answer.ending == "oom"
-    assert "more than 300 MiB" in answer.detail
+    usage = SimpleNamespace(seconds=7.0 + used, queue=50.0 + queue)
+    assert conversation.is_late(usage) is late
 
 
 def test_of_several_tasks_the_one_that_ends_the_child_is_known_and_those_behind_it_were_not_reached(
@@ -134,50 +133,40 @@ def test_of_several_tasks_the_one_that_ends_the_child_is_known_and_those_behind_
     (place.payload / "script.py").write_text("def run(job, emit):\n    emit(job)\n    exec(job['does'])\n")
     does = ["pass", "import os; os.abort()", "pass"]
     answers = run_in_target([Task("script.py", {"does": text}) for text in does], place)
-    assert [(answer.ending, answer.died) for answer in answers] == [
-        ("ok", False),
-        ("crash", True),
-        ("unreached", False),
-    ]
-    assert [len(answer.records) for answer in answers] == [1, 1, 0]
+    told = [(answer.ending, answer.died, len(answer.records)) for answer in answers]
+    assert told == [("ok", False, 1), ("crash", True, 1), ("unreached", False, 0)]
 
 
 def test_an_interpreter_that_is_not_there_is_the_end_of_every_task(place: Place, tmp_path: Path) -> None:
     answers = run_in_target([Task("a.py"), Task("b.py")], place._replace(python=str(tmp_path / "none")))
-    assert [(answer.ending, answer.detail) for answer in answers] == [
-        ("failed", f"it cannot be started: {os.strerror(errno.ENOENT)}")
-    ] * 2
-
-
-def test_what_libraries_print_is_no_answer(run: Run) -> None:
-    noise = "import os\nprint('{\"case\": \"fake\"}')\nos.write(1, b'noise\\n')\nos.system('echo more')\n"
-    answer = run(noise + ONE)
-    assert (answer.ending, answer.records) == ("ok", ({"seen": 1},))
+    why = f"it cannot be started: {os.strerror(errno.ENOENT)}"
+    assert [(answer.ending, answer.detail) for answer in answers] == [("failed", why)] * 2
 
 
 @linux
 def test_what_it_started_ends_with_it(run: Run) -> None:
-    answer = run(
-        "import os, time\npid = os.fork()\nif pid == 0:\n    os.setsid(); time.sleep(600)\nemit({'pid': pid})\n"
-    )
+    answer = run("import os, time\npid = os.fork()\nif pid == 0: os.setsid(); time.sleep(600)\nemit({'pid': pid})")
     assert answer.ending == "ok"
     assert gone(answer.records[0]["pid"])
 
 
-def test_numbers_that_json_lacks_come_as_words(run: Run) -> None:
-    (seen,) = run("emit({'a': float('nan'), 'b': [float('-inf')], 'c': {1: 2.5}, 'd': object})").records
-    assert (seen["a"], seen["b"], seen["c"]) == ("nan", ["-inf"], {"1": 2.5})
+NOISE = "import os\nprint('{\"case\": \"fake\"}')\nos.write(1, b'noise\\n')\nos.system('echo more')\n"
+ODD = "emit({'a': float('nan'), 'b': [float('-inf')], 'c': {1: 2.5}, 'd': Ellipsis})"
+LONG = "emit({'case': 'big', 'kib': list(range(100000))})"
 
 
-def test_a_record_that_is_too_long_says_so(run: Run) -> None:
-    answer = run("emit({'case': 'big', 'kib': list(range(100000))})")
-    assert answer.ending == "ok"
-    assert "too long" in answer.records[0]["error"]
-
-
-def test_a_module_that_is_needed_and_not_there_is_a_skip(run: Run) -> None:
-    answer = run(ONE, needs=("no_such_library",))
-    assert (answer.ending, answer.records[0]["skip"]) == ("ok", "no_such_library is not installed")
+@pytest.mark.parametrize(
+    ("body", "needs", "record"),
+    [
+        (NOISE + ONE, (), {"seen": 1}),  # what libraries print is no answer
+        (ODD, (), {"a": "nan", "b": ["-inf"], "c": {"1": 2.5}, "d": "Ellipsis"}),
+        (LONG, (), {"case": "big", "error": "the observation is too long to hand back"}),
+        (ONE, ("no_such_library",), {"case": "needs", "skip": "no_such_library is not installed"}),
+    ],
+)
+def test_a_record_is_json_of_a_bounded_length(run: Run, body: str, needs: tuple[str, ...], record: Any) -> None:
+    answer = run(body, needs=needs)
+    assert (answer.ending, answer.records) == ("ok", (record,))
 
 
 @pytest.mark.parametrize(
@@ -189,41 +178,37 @@ def test_a_module_that_is_needed_and_not_there_is_a_skip(run: Run) -> None:
         ("__version__ = '2.5.0'\nclass cuda: is_available = staticmethod(lambda: False)", "no-device"),
     ],
 )
-def test_a_torch_that_cannot_be_used_is_the_end(place: Place, tmp_path: Path, torch: str, ending: str) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "torch.py").write_text(torch)
-    (place.payload / "script.py").write_text("def run(job, emit): emit({})\n")
-    place = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "lib")})
-    (answer,) = run_in_target([Task("script.py", {"device": "cuda"}, needs=("torch",))], place)
+def test_a_torch_that_cannot_be_used_is_the_end(run: Run, tmp_path: Path, torch: str, ending: str) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    where = {"environ": {**os.environ, "PYTHONPATH": str(tmp_path)}, "cwd": "/"}
+    answer = run("emit({})", where, job={"device": "cuda"}, needs=("torch",))
     assert (answer.ending, answer.records) == (ending, ())
 
 
-def test_children_see_the_callers_variables_and_no_file_of_the_working_directory(place: Place, tmp_path: Path) -> None:
+SEEN = "import os\nemit({'env': dict(os.environ), 'cwd': os.getcwd()})"
+
+
+def test_children_see_the_callers_variables_and_no_file_of_the_working_directory(
+    run: Run, place: Place, tmp_path: Path
+) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the working directory')\n")
-    (place.payload / "script.py").write_text(
-        "import os\ndef run(job, emit): emit({'env': dict(os.environ), 'cwd': os.getcwd()})\n"
-    )
     environ = {**os.environ, "MINE": "kept", "PYTHONPATH": f".{os.pathsep}lib", "WORLD_SIZE": "8", "RANK": "3"}
-    (answer,) = run_in_target([Task("script.py")], place._replace(environ=environ, visible="GPU-1"))
+    answer = run(SEEN, {"environ": environ, "visible": "GPU-1"})
     assert answer.ending == "ok", answer.detail
     (seen,) = answer.records
-    assert seen["env"]["MINE"] == "kept"
-    assert seen["env"]["PYTHONPATH"] == str(tmp_path / "lib")
-    assert seen["env"]["OMP_NUM_THREADS"] == "1"
-    assert seen["env"]["HF_HUB_OFFLINE"] == "1"
+    expected = {"MINE": "kept", "PYTHONPATH": str(tmp_path / "lib"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    assert {name: seen["env"].get(name) for name in expected} == expected
     assert seen["env"]["CUDA_VISIBLE_DEVICES"] == "", "on the CPU no GPU is touched"
     assert "WORLD_SIZE" not in seen["env"]
     assert seen["cwd"] == os.path.realpath(place.scratch)
     assert not list(place.payload.rglob("*.pyc")), "nothing is written beside the scripts"
 
 
-def test_the_users_choice_of_amd_gpus_stays(tmp_path: Path) -> None:
-    environ = {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "2"}
-    where = {"cwd": str(tmp_path), "scratch": str(tmp_path)}
-    seen = target_environment(environ, **where, device="cuda", visible="0")
-    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("3", "0")
-    seen = target_environment(environ, **where, device="cpu", visible=None)
-    assert (seen["HIP_VISIBLE_DEVICES"], seen["CUDA_VISIBLE_DEVICES"]) == ("", "")
+@pytest.mark.parametrize(("device", "visible", "hip", "cuda"), [("cuda", "0", "3", "0"), ("cpu", None, "", "")])
+def test_the_users_choice_of_amd_gpus_stays(run: Run, device: str, visible: str | None, hip: str, cuda: str) -> None:
+    environ = {**os.environ, "HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "2"}
+    (seen,) = run(SEEN, {"environ": environ, "visible": visible}, job={"device": device}).records
+    assert (seen["env"]["HIP_VISIBLE_DEVICES"], seen["env"]["CUDA_VISIBLE_DEVICES"]) == (hip, cuda)
 
 
 def python38() -> str | None:
@@ -248,8 +233,6 @@ def test_python_38_runs_the_child(place: Place) -> None:
 
 
 def test_the_payload_uses_nothing_newer_than_python_38() -> None:
-    import ast
-
     for path in PAYLOAD.rglob("*.py"):
         tree = ast.parse(path.read_text(), feature_version=(3, 8))
         modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

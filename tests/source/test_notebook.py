@@ -24,6 +24,8 @@ def test_a_line_knows_its_cell():
     document["cells"].append({"cell_type": "code", "source": "\nc"})
     book = parse_notebook(json.dumps(document).encode())
     assert [book.place(statement.lineno) for statement in book.tree.body] == [(2, 1), (2, 2), (3, 2)]
+    book = parse_notebook(notebook("\n%%time\n\nimport a"))
+    assert book.place(book.tree.body[0].lineno) == (1, 4), "below a magic of the cell, too"
 
 
 @pytest.mark.parametrize(
@@ -49,14 +51,10 @@ def test_what_only_ipython_understands_is_left_out(cell: str, code: str):
     assert read(cell) == code
 
 
-def test_lines_stay_where_they_were_below_a_magic_of_the_cell():
-    book = parse_notebook(notebook("\n%%time\n\nimport a"))
-    assert book.place(book.tree.body[0].lineno) == (1, 4)
-
-
 def test_a_cell_that_is_no_python_costs_that_cell():
     book = parse_notebook(notebook("import a", "print 'x'", "import b"))
     assert ast.unparse(book.tree) == "import a\nimport b" and book.unread == ((2, 1),)
+    assert parse_notebook(notebook("word " * 1_000_000 + "\nprint x")).unread, "a line of a million names ends"
 
 
 def test_notebooks_of_format_3():
@@ -71,7 +69,3 @@ def test_notebooks_of_format_3():
 def test_what_is_no_notebook_is_said(content: bytes):
     with pytest.raises(NotANotebook):
         parse_notebook(content)
-
-
-def test_a_line_of_a_million_names_ends():
-    assert parse_notebook(notebook("word " * 1_000_000 + "\nprint x")).unread

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import ast
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from envdoctor.source.signatures import accepts, calls, parameters
+from envdoctor.source import Library, Names, Places, World
 
-NAMES = {
-    "Base": "kit.base:Base",
-    "nn": "torch:nn",
-    "kit": "module kit",
-    "tools": "module kit.tools",
-    "Own": "class",
-    "torch": "module torch",
-}
+HEAD = "import kit, torch\nimport kit.tools as tools\nfrom kit.base import Base\nfrom torch import nn\n"
+
+Read = Callable[[str], Library]
 
 
-def read(source: str) -> dict[str, tuple[str, ...] | None]:
-    """The parameters of a module ``m``."""
-    return parameters(ast.parse(source), "m", NAMES)
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """A library with one module ``m``."""
+
+    def run(source: str) -> Library:
+        (tmp_path / "m.py").write_text(HEAD + source)
+        return Library([str(tmp_path)])
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -39,8 +42,8 @@ def read(source: str) -> dict[str, tuple[str, ...] | None]:
         ("try:\n    def f(a): ...\nexcept E:\n    @surprise\n    def f(b): ...", None),
     ],
 )
-def test_functions_take_what_their_line_says(source: str, items: tuple[str, ...] | None):
-    assert read(source) == {"f": items}
+def test_functions_take_what_their_line_says(read: Read, source: str, items: tuple[str, ...] | None):
+    assert read(source).parameters("m:f") == items
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_functions_take_what_their_line_says(source: str, items: tuple[str, ...]
         ("class C(Base[int], nn.Module): ...", ("&kit.base:Base", "&torch.nn:Module")),
         ("class C(kit.base.Base): ...", ("&kit.base:Base",)),
         ("class C(tools.Tool): ...", ("&kit.tools:Tool",)),
-        ("class C(Own): ...", ("&m:Own",)),
+        ("class Own: ...\nclass C(Own): ...", ("&m:Own",)),
         ("class C(make()): ...", None),
         ("class C(Elsewhere): ...", None),
         ("class C(Base, metaclass=Meta): ...", None),
@@ -66,11 +69,11 @@ def test_functions_take_what_their_line_says(source: str, items: tuple[str, ...]
         ("@surprise\nclass C: ...", None),
     ],
 )
-def test_classes_take_what_their_init_or_bases_take(source: str, items: tuple[str, ...] | None):
-    assert read(source)["C"] == items
+def test_classes_take_what_their_init_or_bases_take(read: Read, source: str, items: tuple[str, ...] | None):
+    assert read(source).parameters("m:C") == items
 
 
-def test_a_dataclass_takes_its_fields_and_those_of_its_bases():
+def test_a_dataclass_takes_its_fields_and_those_of_its_bases(read: Read):
     source = """
 @dataclasses.dataclass(frozen=True)
 class C(Base):
@@ -82,15 +85,18 @@ class C(Base):
     plain = 3
     c: int = 0
 """
-    assert read(source)["C"] == ("&kit.base:Base", "a", "b", "c")
-    assert read(source.replace("@dataclasses", "@strict(accept_kwargs=True)\n@dataclasses"))["C"] == (
-        *("&kit.base:Base", "**", "a", "b", "c"),
-    )
-    assert read(source + "    def __init__(self, other): ...")["C"] == ("other",)
-    assert read(source.partition("\n@")[0] + source.partition("True)")[2])["C"] == ("&kit.base:Base",)
+    bare = source.partition("\n@")[0] + source.partition("True)")[2]
+    strict = source.replace("@dataclasses", "@strict(accept_kwargs=True)\n@dataclasses")
+    for text, items in (
+        (source, ("&kit.base:Base", "a", "b", "c")),
+        (strict, ("&kit.base:Base", "**", "a", "b", "c")),
+        (source + "    def __init__(self, other): ...", ("other",)),
+        (bare, ("&kit.base:Base",)),
+    ):
+        assert read(text).parameters("m:C") == items
 
 
-def test_methods_are_called_without_self():
+def test_methods_are_called_without_self(read: Read):
     source = """
 class C:
     def go(self, far, *, fast=False): ...
@@ -106,16 +112,12 @@ class C:
     def many(self, b: str): ...
     def many(self, a): ...
 """
-    assert read(source) == {
-        "C": (),
-        "C.go": ("far", "fast"),
-        "C.make": ("size",),
-        "C.add": ("one", "other"),
-        "C.many": ("a",),
-    }
+    known, names = read(source), ("go", "make", "add", "many", "width")
+    takes = [known.parameters(f"m:C.{name}") for name in names]
+    assert takes == [("far", "fast"), ("size",), ("one", "other"), ("a",), None]
 
 
-def test_a_class_calls_its_own_methods():
+def test_a_class_calls_its_own_methods(read: Read):
     source = """
 class Trainer(Base):
     def compute_loss(self, model, inputs, num_items_in_batch=None): ...
@@ -137,7 +139,7 @@ class Trainer(Base):
         self.elsewhere(1)
         other.compute_loss()
 """
-    assert calls(ast.parse(source), "m", NAMES) == {
+    assert read(source).calls("m") == {
         "Trainer": ("&kit.base:Base",),
         "Trainer.compute_loss": ("2", "2 num_items_in_batch="),
         "Trainer._sampler": ("1 **",),
@@ -150,19 +152,25 @@ class Trainer(Base):
         ("m:C", "a", True),
         ("m:C", "b", True),
         ("m:C", "z", False),
-        ("m:Open", "z", True),
+        ("m:Open", "z", None),  # it hands on any
         ("m:Unsure", "a", True),
         ("m:Unsure", "z", None),
         ("m:Round", "z", None),
         ("m:Never", "a", None),
     ],
 )
-def test_a_keyword_is_looked_for_in_the_bases_too(place: str, keyword: str, answer: bool | None):
-    known = {
-        "m:C": ("&m:B", "a"),
-        "m:B": ("b",),
-        "m:Open": ("&m:B", "**"),
-        "m:Unsure": ("&m:C", "&x:Y"),
-        "m:Round": ("&m:Round",),
-    }
-    assert accepts(place, keyword, known.get) is answer
+def test_a_keyword_is_looked_for_in_the_bases_too(read: Read, place: str, keyword: str, answer: bool | None):
+    source = """
+@dataclass
+class B:
+    b: int
+@dataclass
+class C(B):
+    a: int
+class Open(B):
+    def __init__(self, **k): ...
+class Unsure(C, Base): ...
+class Round(Round): ...
+"""
+    world = World(lambda name: None, {}, (3, 11, 0), "linux", frozenset(sys.stdlib_module_names), lambda top: True)
+    assert Places(Names(read(source), world)).takes(place, keyword) is answer

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from envdoctor.source.offers import statements
 from envdoctor.source.trimming import definition, trimmed
 
 #: What an import can fail at, in the default of a parameter.
 EVALUATED = (ast.Attribute, ast.Call, ast.Subscript)
 STANDARD = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+
+
+def functions(source: str | bytes) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
 
 
 def outline(source: bytes) -> list[object]:
@@ -76,10 +79,8 @@ def test_words_that_begin_nothing_are_passed_in_one_go(line: bytes) -> None:
 @pytest.mark.parametrize("path", STANDARD[1::12], ids=lambda path: path.name)
 def test_a_function_is_cut_out_whole(path: Path) -> None:
     source = path.read_bytes()
-    functions = [one for one in statements(ast.parse(source).body) if isinstance(one, ast.FunctionDef)]
-    for function in functions:
+    for function in functions(source):
         text = definition(source, function.lineno)
-        found = statements(ast.parse(text).body) if text is not None else [function]
-        cut = next(one for one in found if isinstance(one, ast.FunctionDef))
+        cut = functions(text)[0] if text is not None else function
         cut.decorator_list = function.decorator_list
         assert ast.dump(cut, include_attributes=True) == ast.dump(function, include_attributes=True)

@@ -93,6 +93,9 @@ def test_a_name_that_is_bound_to_anything_else_is_no_module(source: str):
     assert not [use for use in said(source) if use.startswith("attribute") and "load" not in use]
 
 
+PASSES_ON = "    def __init__(self):\n        super().__init__(a=1)"
+
+
 @pytest.mark.parametrize(
     ("source", "uses"),
     [
@@ -107,15 +110,8 @@ def test_a_name_that_is_bound_to_anything_else_is_no_module(source: str):
         ("from t import T\nclass C(T):\n    def __init__(self, a): ...\nC(a=1)", []),
         ("from t import T, U\nclass C(T, U): ...\nC(a=1)", []),
         ("from t import T\nclass C(T):\n    def f(self):\n        super().f(a=1)", ["keyword t.T.f a"]),
-        (
-            "from t import T\nclass C(T):\n    def __init__(self):\n        super().__init__(a=1)",
-            ["keyword t.T a"],
-        ),
-        (
-            "from t import T\nclass C(T):\n    def __init__(self, a): ...\n"
-            "class D(C):\n    def __init__(self):\n        super().__init__(a=1)",
-            [],
-        ),
+        (f"from t import T\nclass C(T):\n{PASSES_ON}", ["keyword t.T a"]),
+        (f"from t import T\nclass C(T):\n    def __init__(self, a): ...\nclass D(C):\n{PASSES_ON}", []),
     ],
 )
 def test_keywords_of_direct_calls(source: str, uses: list[str]):
@@ -147,41 +143,36 @@ def test_a_class_of_the_file_hands_its_base_classes_on():
     assert "override t.T.f" in said(source)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "try:\n    from t import x\nexcept ImportError:\n    pass",
-        "try:\n    from t import x\nexcept (KeyError, ModuleNotFoundError):\n    pass",
-        "try:\n    from t import x\nexcept Exception as e:\n    print(e)",
-        "try:\n    from t import x\nexcept:\n    x = None",
-        "try:\n    pass\nexcept ImportError:\n    from t import x",
-        "with contextlib.suppress(ImportError):\n    from t import x",
-        "if is_peft_available():\n    from t import x",
-        "if version.parse(t.__version__) >= version.parse('1'):\n    pass\nelse:\n    from t import x",
-        "if importlib.util.find_spec('t'):\n    from t import x",
-        "if TYPE_CHECKING:\n    from t import x",
-        "if HAS_T:\n    from t import x",
-        "def f():\n    if not is_t_available():\n        return\n    from t import x",
-    ],
-)
-def test_what_the_script_provides_for_is_guarded(source: str):
-    assert said(source) == ["name t.x?"]
+PROVIDED = [
+    "try:\n    from t import x\nexcept ImportError:\n    pass",
+    "try:\n    from t import x\nexcept (KeyError, ModuleNotFoundError):\n    pass",
+    "try:\n    from t import x\nexcept Exception as e:\n    print(e)",
+    "try:\n    from t import x\nexcept:\n    x = None",
+    "try:\n    pass\nexcept ImportError:\n    from t import x",
+    "with contextlib.suppress(ImportError):\n    from t import x",
+    "if is_peft_available():\n    from t import x",
+    "if version.parse(t.__version__) >= version.parse('1'):\n    pass\nelse:\n    from t import x",
+    "if importlib.util.find_spec('t'):\n    from t import x",
+    "if TYPE_CHECKING:\n    from t import x",
+    "if HAS_T:\n    from t import x",
+    "def f():\n    if not is_t_available():\n        return\n    from t import x",
+]
+STOPPING = [
+    "try:\n    from t import x\nexcept ImportError:\n    raise ImportError('install t')",
+    "try:\n    from t import x\nexcept ImportError:\n    print('install t')\n    sys.exit(1)",
+    "try:\n    from t import x\nexcept KeyError:\n    pass",
+    "try:\n    pass\nexcept ImportError:\n    pass\nelse:\n    from t import x",
+    "if torch.cuda.is_available():\n    from t import x",
+    "if args.peft:\n    from t import x",
+    "if __name__ == '__main__':\n    from t import x",
+]
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        "try:\n    from t import x\nexcept ImportError:\n    raise ImportError('install t')",
-        "try:\n    from t import x\nexcept ImportError:\n    print('install t')\n    sys.exit(1)",
-        "try:\n    from t import x\nexcept KeyError:\n    pass",
-        "try:\n    pass\nexcept ImportError:\n    pass\nelse:\n    from t import x",
-        "if torch.cuda.is_available():\n    from t import x",
-        "if args.peft:\n    from t import x",
-        "if __name__ == '__main__':\n    from t import x",
-    ],
+    ("source", "use"), [*((s, "name t.x?") for s in PROVIDED), *((s, "name t.x") for s in STOPPING)]
 )
-def test_what_would_still_stop_the_script_is_not(source: str):
-    assert said(source) == ["name t.x"]
+def test_what_the_script_provides_for_is_guarded(source: str, use: str):
+    assert said(source) == [use]
 
 
 def test_each_failure_is_caught_by_its_own_exception():
@@ -199,14 +190,8 @@ def test_each_failure_is_caught_by_its_own_exception():
         y = t.y if hasattr(t, "y") else t.z
         z = hasattr(t, "w") and t.w
         """
-    assert said(source)[2:] == [
-        "attribute t.x?",
-        "keyword t.T a?",
-        "keyword t.T b?",
-        "attribute t.y?",
-        "attribute t.z?",
-        "attribute t.w?",
-    ]
+    keywords, attributes = ["keyword t.T a?", "keyword t.T b?"], ["attribute t.y?", "attribute t.z?", "attribute t.w?"]
+    assert said(source)[2:] == ["attribute t.x?", *keywords, *attributes]
 
 
 def test_what_the_script_puts_into_other_modules_is_told():
@@ -234,23 +219,15 @@ def test_when_a_use_is_reached():
             def g(self):
                 import h
         """
-    reached = {use.module: (use.within, use.branch) for use in found(source).uses}
-    assert reached == {
-        "a": ("", False),
-        "b": ("", True),
-        "c": ("", False),
-        "d": ("f", False),
-        "e": ("", False),
-        "h": ("C", False),
-    }
+    reached = [(use.module, use.within, use.branch) for use in found(source).uses]
+    within = {"d": "f", "h": "C"}
+    assert reached == [(name, within.get(name, ""), name == "b") for name in "abcdeh"]
 
 
-def test_a_function_that_calls_itself_alone_is_mentioned_by_nobody_else():
+def test_who_mentions_a_function():
     mentioned = found("def f():\n    f()\ndef g():\n    pass\ng()").mentioned
     assert ("f", "") not in mentioned and ("f", "f") in mentioned and ("g", "") in mentioned
-
-
-def test_decorated_functions_and_tests_count_as_called():
+    # decorated functions and tests count as called
     mentioned = found("@app.command()\ndef f(): ...\ndef test_g(): ...").mentioned
     assert {("f", ""), ("test_g", "")} <= mentioned
 

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from envdoctor.observe import gnu_hash
+
 __all__ = ["section_file", "shared_object", "write_shared_object"]
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
@@ -114,7 +116,7 @@ class _Strings:
 
 def _hash_table(gives: list[str], first: int) -> bytes:
     """A GNU hash table of one bucket, whose bloom filter lets everything through."""
-    chain = [_gnu_hash(symbol.encode()) & ~1 for symbol in gives]
+    chain = [gnu_hash(symbol.encode()) & ~1 for symbol in gives]
     if chain:
         chain[-1] |= 1
     return struct.pack(f"<IIIIQI{len(chain)}I", 1, first, 1, 6, 2**64 - 1, first if chain else 0, *chain)
@@ -132,13 +134,6 @@ def _version_needs(versions: Mapping[str, Iterable[str]], strings: _Strings) -> 
             table += struct.pack("<IHHII", _sysv_hash(name.encode()), 0, index, strings.add(name), following)
             index += 1
     return table, len(versions)
-
-
-def _gnu_hash(name: bytes) -> int:
-    value = 5381
-    for letter in name:
-        value = (value * 33 + letter) & 0xFFFFFFFF
-    return value
 
 
 def _sysv_hash(name: bytes) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from observing import shipped
+
 from envdoctor.derive import derive
-from envdoctor.facts import Fact, FactSet, Registry, parse_value
+from envdoctor.facts import Fact, FactSet, Registry, Unknown, parse_value
 from envdoctor.install import with_fixes
 from envdoctor.judge import Judgement, Policy, judge
 from envdoctor.knowledge import Matrix
 
-__all__ = ["derived", "given", "judged", "keyed"]
+__all__ = ["answer", "derived", "following", "given", "judged", "keyed"]
 
 
 def given(
@@ -38,6 +40,16 @@ def derived(facts: FactSet, matrix: Matrix) -> FactSet:
     known = facts.copy()
     derive(known, matrix)
     return known
+
+
+def following(**values: Any) -> FactSet:
+    """What follows from facts by the shipped matrix; two underscores stand for a dot."""
+    return derived(given(keyed(**values), shipped().registry), shipped())
+
+
+def answer(value: Any) -> Any:
+    """The value, or ``Unknown`` for whatever is not known."""
+    return Unknown if isinstance(value, Unknown) else value
 
 
 def judged(facts: FactSet, matrix: Matrix, policy: Policy | None = None) -> Judgement:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rooms import observer
+
 from envdoctor.derive import derive
-from envdoctor.facts import Fact, FactSet, Records, Unknown, Value
+from envdoctor.facts import Fact, FactSet, Records, Unknown, Value, parse_value, plain
 from envdoctor.knowledge import Matrix, load_source
 from envdoctor.observe import Environment, Layout, Request, Target, notes_of, observe_environment, platform_name
+from envdoctor.observe import choose as _choose
 from envdoctor.observe.gather import gather
-from envdoctor.observe.locate.target import choose
+from envdoctor.text import Files
 
-__all__ = ["Observed", "ask", "choose", "observe", "one", "shipped"]
+__all__ = [
+    "Observed",
+    "a_layout",
+    "ask",
+    "assert_registered",
+    "choose",
+    "installed",
+    "observe",
+    "one",
+    "program",
+    "shipped",
+    "values",
+]
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 
@@ -42,15 +57,10 @@ class Observed(NamedTuple):
 
     @property
     def incomplete(self) -> str | None:
-        """Why distributions may be missing."""
+        """Why distributions may be missing; None when every one was seen."""
         dists = self.known.value("dist")
         assert isinstance(dists, Records)
         return dists.incomplete
-
-    @property
-    def complete(self) -> bool:
-        """Whether every distribution was seen."""
-        return self.incomplete is None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -58,9 +68,46 @@ class Observed(NamedTuple):
         environment = Environment(Target("", "", ""), self.layout.live, FactSet(), self.layout, self.layout.notes)
         return notes_of(environment, self.known)
 
-    def fact_set(self) -> FactSet:
-        """All that is known."""
-        return self.known
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files below a folder, which is returned; folders are made as they are needed."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def program(path: Path, script: str) -> Path:
+    """Write a program that sh runs; its folder is made."""
+    write(path.parent, {path.name: f"#!/bin/sh\n{script}\n"})
+    path.chmod(0o755)
+    return path
+
+
+def values(facts: Iterable[Fact]) -> dict[str, Value]:
+    """Return the facts' values by key."""
+    return {fact.key: fact.value for fact in facts}
+
+
+def choose(
+    python: object = None,
+    *,
+    path: object = None,
+    root: object = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: object = os.sep,
+    **more: Any,
+) -> Layout:
+    """Choose an environment. Without ``environ`` there are no variables."""
+    given = [None if option is None else str(option) for option in (python, path, root)]
+    layout: Layout = _choose(*given, environ=environ or {}, cwd=str(cwd), **more)
+    return layout
+
+
+def a_layout(prefix: Path, *folders: Path, **changes: Any) -> Layout:
+    """Lay out a virtual environment of Python 3.11 with these folders of packages; without any: ``prefix`` itself."""
+    site = tuple(map(str, folders or (prefix,)))
+    return Layout(str(prefix), None, site, "3.11.9", "cpython", "venv", "", True, Files())._replace(**changes)
 
 
 def ask(layout: Layout | None = None, **more: Any) -> Request:
@@ -83,3 +130,17 @@ def one(module: Any, layout: Layout | None, facts: Mapping[str, Value] | FactSet
     given = facts if isinstance(facts, FactSet) else FactSet(Fact(key, facts[key], "", "") for key in facts or ())
     found = module.observe(ask(layout, facts=given, **more))
     return found[0] if found else Fact(module.KEYS[0], Unknown("nothing was observed"), "", "")
+
+
+def installed(*folders: Path) -> FactSet:
+    """What the metadata in these folders says."""
+    layout = a_layout(*folders[:1], *folders)
+    return FactSet(observer("installed").observe(ask(layout)))
+
+
+def assert_registered(facts: Iterable[Fact], source: str) -> None:
+    """Assert that each fact is of that source, is registered, and is of its type where it is known."""
+    for fact in facts:
+        spec = shipped().registry.find(fact.key)
+        assert spec is not None and fact.source == source, fact
+        assert isinstance(fact.value, Unknown) or parse_value(spec, plain(fact.value)) == fact.value, fact

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -76,8 +77,8 @@ def matrix_of(tmp_path: Path) -> Callable[..., Matrix]:
         ledger: Mapping[str, str] | None = None,
         **tables: Mapping[str, Any],
     ) -> Matrix:
-        home = tmp_path / "matrices"
-        (home / "rules").mkdir(parents=True)
+        home = Path(mkdtemp(dir=tmp_path))
+        (home / "rules").mkdir()
         (home / "tables").mkdir()
         shutil.copy(MATRICES / "facts.toml", home)
         for rule_id, parts in (rules or {}).items():

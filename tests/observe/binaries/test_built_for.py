@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.observe.binaries.reading.built_for import BuiltFor, built_for, said_by_tag
-from envdoctor.text import Files
+from envdoctor.facts import ABSENT
+
+FLASH, OWN = "flash_attn_2_cuda.so", {"xformers": "cpp_lib.json", "deepspeed": "git_version_info_installed.py"}
+NOTHING = (ABSENT, ABSENT, ABSENT)
+
+
+def said(item: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(item[column] for column in ("built_torch", "built_cuda", "built_says"))
 
 
 @pytest.mark.parametrize(
@@ -25,62 +33,51 @@ from envdoctor.text import Files
         ("pt113cu117", "1.13", "11.7"),
         ("pt20cu118", "2.0", "11.8"),
         ("pt270cu126", "2.7.0", "12.6"),
-        ("pt210cu128", None, "12.8"),  # 2.10 for PyG, 2.1.0 for others
+        ("pt210cu128", ABSENT, "12.8"),  # 2.10 for PyG, 2.1.0 for others
         ("pt2.8cu12.8", "2.8", "12.8"),
-        ("cu130", None, "13.0"),
-        ("cu12", None, "12"),
-        ("cpu", None, None),
-        ("rocm6.4", None, None),
-        ("git7f9c", None, None),
-        ("focus12", None, None),
-        ("script24", None, None),
-        ("", None, None),
+        ("cu130", ABSENT, "13.0"),
+        ("cu12", ABSENT, "12"),
+        ("cpu", ABSENT, ABSENT),
+        ("rocm6.4", ABSENT, ABSENT),
+        ("git7f9c", ABSENT, ABSENT),
+        ("focus12", ABSENT, ABSENT),
+        ("script24", ABSENT, ABSENT),
+        ("", ABSENT, ABSENT),
     ],
 )
-def test_local_versions_and_wheels_are_named_in_many_ways(tag: str, torch: str | None, cuda: str | None) -> None:
-    assert said_by_tag(tag) == BuiltFor(torch, cuda)
+def test_local_versions_and_wheels_are_named_in_many_ways(install, item, tag: str, torch: object, cuda: object) -> None:
+    install("flash-attn", f"2.8.3+{tag}" if tag else "2.8.3", {FLASH: "good.so"})
+    assert said(item()) == (torch, cuda, ABSENT if torch is cuda is ABSENT else "its local version")
 
 
-def metadata(folder: Path, url: str | None = None) -> str:
-    info = folder / "p.dist-info"
-    info.mkdir(exist_ok=True)
-    if url is not None:
+def test_the_name_of_the_wheel_counts_where_the_metadata_dropped_it_and_a_source_folder_says_nothing(
+    install, item
+) -> None:
+    info = install("flash-attn", "2.8.3+pt24cu121", {FLASH: "good.so"})
+    wheel = "https://host/v2.8.3/flash_attn-2.8.3%2Bcu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
+    for url, found in (
+        (wheel, ("2.8", "12", "the name of its wheel")),
+        ("file:///src/torch2.5cu126", ("2.4", "12.1", "its local version")),
+    ):
         (info / "direct_url.json").write_text(json.dumps({"url": url, "archive_info": {}}))
-    return str(info)
+        assert said(item()) == found
 
 
-def test_the_name_of_the_wheel_counts_where_the_metadata_dropped_it(tmp_path: Path) -> None:
-    url = "https://host/v2.8.3/flash_attn-2.8.3%2Bcu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
-    said = built_for("flash-attn", "2.8.3", metadata(tmp_path, url), Files())
-    assert said == BuiltFor("2.8", "12", "the name of its wheel")
+DEEPSPEED = "torch_info={'version': '%s', 'bf16_support': False, 'cuda_version': '%s', 'hip_version': '0.0'}\n"
 
 
-def test_a_source_folder_says_nothing_and_the_local_version_stands(tmp_path: Path) -> None:
-    where = metadata(tmp_path, "file:///src/torch2.4cu121")
-    assert built_for("torch-scatter", "2.1.2", where, Files()) == BuiltFor()
-    assert built_for("torch-scatter", "2.1.2+pt24cu121", where, Files()) == BuiltFor("2.4", "12.1", "its local version")
-
-
-def test_xformers_says_it_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "xformers").mkdir()
-    path = tmp_path / "xformers" / "cpp_lib.json"
-    path.write_text(json.dumps({"version": {"cuda": 1208, "torch": "2.9.1+cu128", "python": "3.10.19"}}))
-    assert built_for("xformers", "0.0.33", metadata(tmp_path), Files()) == BuiltFor(
-        "2.9.1", "12.8", "xformers/cpp_lib.json"
-    )
-    path.write_text(json.dumps({"version": {"cuda": None, "hip": 60300, "torch": "2.9.1"}}))
-    assert built_for("xformers", "0.0.33", metadata(tmp_path), Files())[:2] == ("2.9.1", None)
-
-
-def test_deepspeed_says_it_in_a_file_and_zero_is_nothing(tmp_path: Path) -> None:
-    (tmp_path / "deepspeed").mkdir()
-    path = tmp_path / "deepspeed" / "git_version_info_installed.py"
-    line = "torch_info={'version': '%s', 'bf16_support': False, 'cuda_version': '%s', 'hip_version': '0.0'}\n"
-    path.write_text("version='0.14.0'\n" + line % ("2.1", "12.1"))
-    said = built_for("deepspeed", "0.14.0", metadata(tmp_path), Files())
-    assert said == BuiltFor("2.1", "12.1", "deepspeed/git_version_info_installed.py")
-    path.write_text(line % ("0.0", "0.0"))
-    assert built_for("deepspeed", "0.14.0", metadata(tmp_path), Files()) == BuiltFor()
+@pytest.mark.parametrize(
+    ("name", "text", "torch", "cuda"),
+    [
+        ("xformers", '{"version": {"cuda": 1208, "torch": "2.9.1+cu128", "python": "3.10.19"}}', "2.9.1", "12.8"),
+        ("xformers", '{"version": {"cuda": null, "hip": 60300, "torch": "2.9.1"}}', "2.9.1", ABSENT),
+        ("deepspeed", "version='0.14.0'\n" + DEEPSPEED % ("2.1", "12.1"), "2.1", "12.1"),
+        ("deepspeed", DEEPSPEED % ("0.0", "0.0"), ABSENT, ABSENT),
+    ],
+)
+def test_xformers_and_deepspeed_say_it_in_a_file(install, item, name: str, text: str, torch, cuda) -> None:
+    install(name, "0.33", {f"{name}/_C.so": "good.so", f"{name}/{OWN[name]}": text.encode()})
+    assert said(item()) == (torch, cuda, ABSENT if torch is ABSENT else f"{name}/{OWN[name]}")
 
 
 @pytest.mark.parametrize(
@@ -96,17 +93,23 @@ def test_deepspeed_says_it_in_a_file_and_zero_is_nothing(tmp_path: Path) -> None
         b"9" * 70_000,
     ],
 )
-def test_a_file_that_is_not_what_it_should_be_says_nothing(tmp_path: Path, content: bytes) -> None:
-    for name, file in (("xformers", "cpp_lib.json"), ("deepspeed", "git_version_info_installed.py")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_bytes(content)
-        where = metadata(tmp_path)
-        (tmp_path / "p.dist-info" / "direct_url.json").write_bytes(content)
-        assert built_for(name, "1.0", where, Files()) == BuiltFor()
+def test_a_file_that_is_not_what_it_should_be_says_nothing(install, extensions, content: bytes) -> None:
+    for name, file in OWN.items():
+        info = install(name, "1.0", {f"{name}/_C.so": "good.so", f"{name}/{file}": content})
+        (info / "direct_url.json").write_bytes(content)
+    assert [said(item) for item in extensions()] == [NOTHING, NOTHING]
 
 
-@given(st.text(max_size=40) | st.from_regex(r"(cu|pt|torch)[0-9.]{0,8}[a-z0-9.]{0,12}", fullmatch=True))
-def test_whatever_a_tag_is_the_answer_is_a_version_or_nothing(tag: str) -> None:
-    said = said_by_tag(tag)
-    for version in (said.torch, said.cuda):
-        assert version is None or all(part.isdigit() for part in version.split("."))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(
+    st.text(st.characters(codec="utf-8"), max_size=40)
+    | st.from_regex(r"(cu|pt|torch)[0-9.]{0,8}[a-z0-9.]{0,12}", fullmatch=True)
+)
+def test_whatever_a_tag_is_the_answer_is_a_version_or_nothing(site: Path, install, item, tag: str) -> None:
+    info = site / "flash_attn-2.8.3.dist-info"
+    if not info.exists():
+        install("flash-attn", "2.8.3", {FLASH: "good.so"})
+    url = f"https://host/flash_attn-2.8.3+{tag}-cp39-none-any.whl"
+    (info / "direct_url.json").write_text(json.dumps({"url": url}))
+    for version in said(item())[:2]:
+        assert version is ABSENT or all(part.isdigit() for part in str(version).split("."))

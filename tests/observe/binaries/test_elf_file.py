@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rewriting import rewrite
 
-from envdoctor.observe import ElfFile, gnu_hash
-from envdoctor.observe.binaries.reading.elf_file import ElfError
+from envdoctor.observe import ElfError, ElfFile, gnu_hash
 from envdoctor.text import Files
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
@@ -21,6 +20,7 @@ ERROR = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11cha
 ZEROS = b"_ZN2at4_ops5zeros4callEv"
 GOOD = (FIXTURES / "good.so").read_bytes()
 LIBRARY = (FIXTURES / "libtorch_cpu.so").read_bytes()
+GNU_HASH = 0x6FFFFEF5
 
 
 def opened(path: Path) -> ElfFile:
@@ -38,26 +38,33 @@ def everything(path: Path) -> None:
             file.exports(name, gnu_hash(name))
 
 
-@pytest.mark.parametrize("name", ["good.so", "good-sysv.so"])
-def test_needed_libraries_and_undefined_symbols_are_read_with_either_hash_table(elf: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "symbols"),
+    [
+        ("good.so", [ERROR, ZEROS, b"torch_call_dispatcher"]),
+        ("good-sysv.so", [ERROR, ZEROS, b"torch_call_dispatcher"]),
+        ("weak.so", [ERROR]),  # weak symbols may stay undefined
+    ],
+)
+def test_needed_libraries_and_undefined_symbols_are_read_with_either_hash_table(
+    elf: Path, name: str, symbols: list[bytes]
+) -> None:
     with opened(elf / name) as file:
-        assert file.machine == "x86_64"
-        assert file.needed == ("libc10.so", "libtorch_cpu.so")
-        assert file.undefined() == [ERROR, ZEROS, b"torch_call_dispatcher"]
-
-
-def test_weak_symbols_may_stay_undefined(elf: Path) -> None:
-    with opened(elf / "weak.so") as file:
-        assert file.undefined() == [ERROR]
+        assert (file.machine, file.needed) == ("x86_64", ("libc10.so", "libtorch_cpu.so"))
+        assert file.undefined() == symbols
 
 
 def test_a_defined_symbol_is_found_and_an_undefined_or_foreign_one_is_not(elf: Path) -> None:
     with opened(elf / "libtorch_cpu.so") as file:
-        assert file.exports(ZEROS, gnu_hash(ZEROS))
-        assert not file.exports(ERROR, gnu_hash(ERROR))
-        assert not file.exports(ZEROS + b"x", gnu_hash(ZEROS))
+        found = [file.exports(name, gnu_hash(name)) for name in (ZEROS, ERROR)]
+        assert [*found, file.exports(ZEROS + b"x", gnu_hash(ZEROS))] == [True, False, False]
     with opened(elf / "good.so") as file:
         assert not file.exports(ZEROS, gnu_hash(ZEROS))
+
+
+def test_the_hash_is_that_of_the_gnu_table() -> None:
+    # values of the description of the format: https://flapenguin.me/elf-dt-gnu-hash
+    assert (gnu_hash(b""), gnu_hash(b"printf"), gnu_hash(b"exit")) == (0x1505, 0x156B2BB8, 0x7C967E3F)
 
 
 def test_versions_asked_of_the_c_library_are_read(elf: Path) -> None:
@@ -102,11 +109,24 @@ def test_every_cut_of_a_file_is_a_reason(tmp_path: Path) -> None:
             assert str(error)
 
 
+def dynamic(content: bytes) -> dict[int, int]:
+    """Where each entry of the dynamic section has its value, by its tag. In these files an address is a place."""
+    for index in range(struct.unpack_from("<H", content, 56)[0]):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", content, 64 + 56 * index)
+        if kind == 2:
+            return {struct.unpack_from("<Q", content, at)[0]: at + 8 for at in range(offset, offset + length, 16)}
+    return {}
+
+
+def value(content: bytes, tag: int) -> int:
+    """The value of an entry of the dynamic section."""
+    return int(struct.unpack_from("<Q", content, dynamic(content)[tag])[0])
+
+
 def test_a_chain_of_the_hash_table_that_has_no_end_is_given_up(tmp_path: Path) -> None:
-    with opened(FIXTURES / "libtorch_cpu.so") as file:
-        address, buckets, first, words, _ = file._hash_table()
-        start, offset, _ = next(part for part in file._segments if part[0] <= address < part[0] + part[2])
-    place = offset + address - start + 16 + 8 * words
+    table = value(LIBRARY, GNU_HASH)
+    buckets, first, words, _ = struct.unpack_from("<IIII", LIBRARY, table)
+    place = table + 16 + 8 * words
     content = bytearray(LIBRARY)
     content[place - 8 * words : place] = b"\xff" * 8 * words
     content[place : place + 4 * buckets] = struct.pack("<I", first) * buckets
@@ -178,15 +198,12 @@ def test_thousands_of_edited_files_give_a_value_or_a_reason_in_bounded_memory(tm
 def with_all_in_one_segment(content: bytes, tables: dict[int, int], size: int) -> bytearray:
     """The file with other values of some entries of its dynamic section, and a first segment of ``size`` bytes."""
     data = bytearray(content)
+    for tag, place in dynamic(content).items():
+        struct.pack_into("<Q", data, place, tables.get(tag, value(content, tag)))
     for index in range(struct.unpack_from("<H", data, 56)[0]):
-        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", data, 64 + 56 * index)
+        kind, _, offset = struct.unpack_from("<IIQ", data, 64 + 56 * index)
         if kind == 1 and offset == 0:
             struct.pack_into("<QQ", data, 64 + 56 * index + 32, size, size)
-        if kind == 2:
-            for place in range(offset, offset + length, 16):
-                tag = struct.unpack_from("<Q", data, place)[0]
-                if tag in tables:
-                    struct.pack_into("<Q", data, place + 8, tables[tag])
     return data
 
 
@@ -197,13 +214,11 @@ def test_a_file_of_many_gigabytes_that_claims_huge_tables_is_read_in_bounded_pie
 ) -> None:
     """A sparse file of 64 GiB, all of it loaded, whose counts and sizes are as large as they can be."""
     huge = 64 << 30
-    sizes = {10: huge - 4096, 0x6FFFFFFF: huge, 0x6FFFFFFD: huge}
-    data = with_all_in_one_segment((FIXTURES / name).read_bytes(), sizes, huge)
-    with opened(FIXTURES / name) as file:
-        hashes = {tag: place for tag, place in file._tags.items() if tag in (4, 0x6FFFFEF5)}
-    for tag, place in hashes.items():
-        numbers = (1, 0xFFFFFF) if tag == 4 else (1 << 16, 0xFFFFFF, 0xFFFFFFF)
-        struct.pack_into(f"<{len(numbers)}I", data, place, *numbers)
+    content = (FIXTURES / name).read_bytes()
+    data = with_all_in_one_segment(content, {10: huge - 4096, 0x6FFFFFFF: huge, 0x6FFFFFFD: huge}, huge)
+    for tag, numbers in ((4, (1, 0xFFFFFF)), (GNU_HASH, (1 << 16, 0xFFFFFF, 0xFFFFFFF))):
+        if tag in dynamic(content):
+            struct.pack_into(f"<{len(numbers)}I", data, value(content, tag), *numbers)
     path = tmp_path / "huge.so"
     path.write_bytes(data)
     os.truncate(path, huge)
@@ -222,8 +237,7 @@ def test_a_file_of_many_gigabytes_that_claims_huge_tables_is_read_in_bounded_pie
 def test_names_that_overlap_without_end_are_given_up(tmp_path: Path) -> None:
     """Every symbol of a long table names the same long text."""
     content = (FIXTURES / "good-sysv.so").read_bytes()
-    with opened(FIXTURES / "good-sysv.so") as file:
-        hashes, strings, size = (file._tags[tag] for tag in (4, 5, 10))
+    hashes, strings, size = (value(content, tag) for tag in (4, 5, 10))
     names = content[strings : strings + size] + b"_ZN3c10" + b"x" * (1 << 16) + b"\0"
     symbols = struct.pack("<IBBHQQ", size, 0x10, 0, 0, 0, 0) * (1 << 12)
     start = len(content)
@@ -232,6 +246,5 @@ def test_names_that_overlap_without_end_are_given_up(tmp_path: Path) -> None:
     struct.pack_into("<II", data, hashes, 1, 1 << 12)
     path = tmp_path / "overlap.so"
     path.write_bytes(bytes(data) + symbols + names)
-    with pytest.raises(ElfError) as caught, ElfFile(str(path), Files()) as file:
+    with pytest.raises(ElfError, match=r"^its names overlap without end$"), opened(path) as file:
         file.undefined()
-    assert str(caught.value) == "its names overlap without end"

@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rewriting import rewrite
 from rooms import observer
 
@@ -83,34 +82,29 @@ EDITS = st.lists(st.tuples(st.sampled_from(TEXTS) | st.sampled_from(list(FILES))
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The environment; each case writes the files it edits, and puts them back."""
-    folder = tmp_path_factory.mktemp("hostile") / "packages"
-    for name, content in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
+    return write(tmp_path_factory.mktemp("hostile") / "packages", FILES)
 
 
-def look(folder: Path, table: Mapping[str, Any]) -> Value:
+def look(folder: Path) -> Value:
     """Everything that is observed of the environment's files."""
     try:
-        layout = choose(None, str(folder), None, environ={}, cwd=str(folder.parent))
+        layout = choose(path=folder)
         facts = observe(layout).seen
     except EnvironmentUnreadable as error:
         return str(error)
-    rows = lambda name, part: table[part]  # noqa: E731
-    value = one(extension, layout, facts, rows=rows).value
+    value = one(extension, layout, facts).value
     assert isinstance(value, (Records, Unknown))
     one(libstdcxx, layout, {"extension": value}, environ={"LD_LIBRARY_PATH": str(folder / "torch" / "lib")})
     return value
 
 
 @pytest.fixture(scope="module")
-def tables_read(packages: Path, table: Mapping[str, Any]) -> None:
+def tables_read(packages: Path) -> None:
     """What is imported and read once for all environments was so: it is no cost of the one that is measured."""
-    look(packages, table)
+    look(packages)
 
 
-def fuzz(folder: Path, table: Mapping[str, Any], edits: list[tuple[str, tuple[int, int, bytes]]]) -> None:
+def fuzz(folder: Path, edits: list[tuple[str, tuple[int, int, bytes]]]) -> None:
     changed: dict[str, bytes] = {}
     for name, (place, removed, token) in edits:
         content = changed.get(name, FILES[name])
@@ -119,7 +113,7 @@ def fuzz(folder: Path, table: Mapping[str, Any], edits: list[tuple[str, tuple[in
     for name, content in changed.items():
         rewrite(folder / name, content)
     try:
-        look(folder, table)
+        look(folder)
     finally:
         for name in changed:
             rewrite(folder / name, FILES[name])
@@ -127,23 +121,21 @@ def fuzz(folder: Path, table: Mapping[str, Any], edits: list[tuple[str, tuple[in
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
-def test_an_edited_environment_gives_facts(packages: Path, table: Mapping[str, Any], edits: list[Any]) -> None:
-    fuzz(packages, table, edits)
+def test_an_edited_environment_gives_facts(packages: Path, edits: list[Any]) -> None:
+    fuzz(packages, edits)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables_read")
 @settings(max_examples=1_500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDITS)
-def test_thousands_of_edited_environments_give_facts_in_bounded_memory(
-    packages: Path, table: Mapping[str, Any], edits: list[Any]
-) -> None:
+def test_thousands_of_edited_environments_give_facts_in_bounded_memory(packages: Path, edits: list[Any]) -> None:
     if sum(place for _, (place, _, _) in edits) % 8:  # counting memory takes four times as long: it is done for some
-        fuzz(packages, table, edits)
+        fuzz(packages, edits)
         return
     tracemalloc.start()
     try:
-        fuzz(packages, table, edits)
+        fuzz(packages, edits)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 from elf_writer import write_shared_object
-from observing import one
+from observing import a_layout, one
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe import Layout
-from envdoctor.text import Files
 
 library_shadow = observer("library_shadow")
 
@@ -51,18 +49,14 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-WHEELS = Records(
-    tuple(
-        {"name": f"nvidia-{component}-cu12", "version": version}
-        for component, version in (
-            ("cublas", "12.4.5.8"),
-            ("cudnn", "9.1.0.70"),
-            ("cusparse", "12.3.1.170"),
-            ("nccl", "2.21.5"),
-            ("nvjitlink", "12.4.127"),
-        )
-    )
-)
+VERSIONS = {
+    "cublas": "12.4.5.8",
+    "cudnn": "9.1.0.70",
+    "cusparse": "12.3.1.170",
+    "nccl": "2.21.5",
+    "nvjitlink": "12.4.127",
+}
+WHEELS = Records(tuple({"name": f"nvidia-{name}-cu12", "version": version} for name, version in VERSIONS.items()))
 
 
 @pytest.fixture
@@ -70,7 +64,7 @@ def found(site: Path, tmp_path: Path):
     """The records by library, for these variables."""
 
     def run(kind: str = "venv", live: bool = True, **environ: str):
-        layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", kind, "", live, Files())
+        layout = a_layout(tmp_path, site, kind=kind, live=live)
         fact = one(library_shadow, layout, {"dist": WHEELS}, environ=environ)
         if not isinstance(fact.value, Records):
             return fact.value
@@ -105,15 +99,11 @@ def test_rpath_of_torch_comes_before_ld_library_path(found, tmp_path, name):
     assert found(LD_LIBRARY_PATH=str(toolkit(tmp_path / "lib64", name, "1.2.3"))) == {}
 
 
-def test_runpath_comes_after_ld_library_path(found, tmp_path):
-    folder = toolkit(tmp_path / "lib64", "libcudnn_ops.so.9", "9.5.1")
+@pytest.mark.parametrize(("version", "order"), [("9.5.1", "newer"), ("9.1.0", "same")])
+def test_runpath_comes_after_ld_library_path(found, tmp_path, version, order):
+    folder = toolkit(tmp_path / "lib64", "libcudnn_ops.so.9", version)
     item = found(LD_LIBRARY_PATH=str(folder))["libcudnn_ops.so.9"]
-    assert (item["version"], item["wheel"], item["order"]) == ("9.5.1", "nvidia-cudnn-cu12", "newer")
-
-
-def test_the_same_release_is_told_as_that(found, tmp_path):
-    folder = toolkit(tmp_path / "lib64", "libcudnn_ops.so.9", "9.1.0")
-    assert found(LD_LIBRARY_PATH=str(folder))["libcudnn_ops.so.9"]["order"] == "same"
+    assert (item["version"], item["wheel"], item["order"]) == (version, "nvidia-cudnn-cu12", order)
 
 
 def test_a_preloaded_file_is_taken_before_everything(found, tmp_path):
@@ -129,49 +119,43 @@ def test_a_conda_environment_has_its_library_folder_in_front_of_the_variable(fou
     assert (item["source"], item["order"]) == ("conda", "newer")
 
 
-def test_the_wheels_own_folder_in_the_variable_shadows_nothing(found, site):
-    assert found(LD_LIBRARY_PATH=str(site / "nvidia" / "nvjitlink" / "lib")) == {}
-
-
-def test_a_hard_link_to_the_wheels_file_shadows_nothing(found, site, tmp_path):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda wheel, path: path.symlink_to(wheel),
+        os.link,
+        lambda wheel, path: path.symlink_to("gone"),
+    ],
+)
+def test_links_to_the_wheels_file_and_broken_ones_shadow_nothing(found, site, tmp_path, make):
+    wheel = site / "nvidia/nvjitlink/lib/libnvJitLink.so.12"
+    assert found(LD_LIBRARY_PATH=str(wheel.parent)) == {}
     (tmp_path / "lib64").mkdir()
-    os.link(site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", tmp_path / "lib64" / "libnvJitLink.so.12")
-    assert found(LD_LIBRARY_PATH=str(tmp_path / "lib64")) == {}
-
-
-def test_a_broken_link_is_passed_over(found, tmp_path):
-    (tmp_path / "lib64").mkdir()
-    (tmp_path / "lib64" / "libnvJitLink.so.12").symlink_to("gone")
+    make(wheel, tmp_path / "lib64" / "libnvJitLink.so.12")
     assert found(LD_LIBRARY_PATH=str(tmp_path / "lib64")) == {}
 
 
 def test_the_toolkits_folder_tells_the_version_of_what_counts_with_cuda(found, tmp_path):
-    write_shared_object(tmp_path / "cuda-12.1" / "lib64" / "libnvJitLink.so.12")
+    for folder in ("cuda-12.1/lib64", "lib64"):
+        write_shared_object(tmp_path / folder / "libnvJitLink.so.12")
     item = found(LD_LIBRARY_PATH=str(tmp_path / "cuda-12.1" / "lib64"))["libnvJitLink.so.12"]
     assert (item["version"], item["order"]) == ("12.1", "older")
-
-
-def test_a_file_that_carries_no_version_is_of_unknown_order(found, tmp_path):
-    write_shared_object(tmp_path / "lib64" / "libnvJitLink.so.12")
+    # A file that carries no version is of unknown order.
     assert isinstance(found(LD_LIBRARY_PATH=str(tmp_path / "lib64"))["libnvJitLink.so.12"]["order"], Unknown)
 
 
 def test_a_damaged_library_leaves_the_list_open(site, tmp_path):
     (site / "nvidia/cusparse/lib/libcusparse.so.12").write_bytes(b"\x7fELF")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
-    fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(folder)})
+    fact = one(library_shadow, a_layout(tmp_path, site), environ={"LD_LIBRARY_PATH": str(folder)})
     assert fact.value == Records((), "libcusparse.so.12 cannot be read: it is cut off")
 
 
-def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(site, tmp_path):
+def test_wheels_of_cuda_13_share_a_folder_and_are_told_apart_by_name(found, site, tmp_path):
     shutil.rmtree(site / "nvidia" / "nvjitlink")
     write_shared_object(site / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.12")
     folder = toolkit(tmp_path / "lib64", "libnvJitLink.so.12", "12.1.105")
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
-    fact = one(library_shadow, layout, {"dist": WHEELS}, environ={"LD_LIBRARY_PATH": str(folder)})
-    (item,) = fact.value
-    assert item["wheel"] == "nvidia-nvjitlink-cu12"
+    assert found(LD_LIBRARY_PATH=str(folder))["libnvJitLink.so.12"]["wheel"] == "nvidia-nvjitlink-cu12"
 
 
 def test_an_environment_of_another_machine_is_not_followed(found):
@@ -213,7 +197,6 @@ def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
     environ = {**os.environ, "LD_LIBRARY_PATH": str(shadow)}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
     real = {path for path in done.stdout.split() if path.startswith(str(shadow))}
-    layout = Layout(str(tmp_path), None, (str(site),), "3.11.9", "cpython", "venv", "", True, Files())
-    fact = one(library_shadow, layout, environ={"LD_LIBRARY_PATH": str(shadow)})
+    fact = one(library_shadow, a_layout(tmp_path, site), environ={"LD_LIBRARY_PATH": str(shadow)})
     assert {item["path"] for item in fact.value} == real
     assert all(item["wheel"] is ABSENT for item in fact.value)

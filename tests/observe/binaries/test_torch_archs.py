@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from elf_writer import section_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import ask
+from observing import a_layout, ask
 from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.observe import Layout
-from envdoctor.text import Files
 
 torch_archs = observer("torch_archs")
 
@@ -27,29 +24,19 @@ def environment(tmp_path):
         place = tmp_path / "torch" / "lib" / "libtorch_python.so"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
-        return layout(tmp_path)
+        return a_layout(tmp_path)
 
     return with_library
 
 
-def layout(folder: Path) -> Layout:
-    return Layout(str(folder), None, (str(folder),), "3.11.9", "cpython", "venv", "", True, Files())
-
-
 def read(where: Layout, gpus=GPU, cuda="13.0"):
-    found = torch_archs.observe(
-        ask(where, facts=FactSet([Fact("torch.cuda", cuda, "", ""), Fact("gpu", gpus, "", "")]))
-    )
-    return found[0] if found else None
+    facts = FactSet([Fact("torch.cuda", cuda, "", ""), Fact("gpu", gpus, "", "")])
+    return next(iter(torch_archs.observe(ask(where, facts=facts))), None)
 
 
-def test_the_list_is_found_among_other_constants(environment):
+def test_the_list_is_found_among_other_constants_and_one_alone_is_taken(environment):
     fact = read(environment(section_file(b"\0sm_\0no sm_75 list\0" + LIST + b"\0sm_90\0")))
-    assert fact.value == ("sm_75", "sm_80", "sm_90a", "compute_90")
-    assert fact.origin == "torch/lib/libtorch_python.so"
-
-
-def test_a_list_of_one_is_taken_when_there_is_no_other(environment):
+    assert (fact.value, fact.origin) == (("sm_75", "sm_80", "sm_90a", "compute_90"), "torch/lib/libtorch_python.so")
     assert read(environment(section_file(b"\0sm_90\0"))).value == ("sm_90",)
 
 
@@ -73,14 +60,11 @@ def test_a_file_that_does_not_tell_is_a_reason(environment, data):
 
 
 def test_nothing_is_opened_when_nobody_asks(tmp_path):
-    somewhere = layout(tmp_path / "nowhere")
+    somewhere = a_layout(tmp_path / "nowhere")
     assert read(somewhere, gpus=Records(())) is None
     assert torch_archs.observe(ask(somewhere, facts=FactSet([Fact("gpu", GPU, "", "")]))) == []
     assert read(somewhere, cuda=Unknown("?")) is None
-
-
-def test_a_torch_without_that_library_gives_nothing(tmp_path):
-    assert read(layout(tmp_path)) is None
+    assert read(a_layout(tmp_path)) is None
 
 
 def test_gpus_that_may_be_described_later_are_a_question(environment):

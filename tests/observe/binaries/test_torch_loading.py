@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from elf_writer import write_shared_object
+from observing import a_layout
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe import Layout
 from envdoctor.observe.binaries.torch_loading import torch_loading_facts
-from envdoctor.text import Files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 RPATH = "$ORIGIN/../../nvidia/cudnn/lib:$ORIGIN/../../nvidia/cu13/lib:$ORIGIN"
 
 
@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Path:
     write_shared_object(lib / "libtorch_cpu.so", needed=["libc10.so"], rpath=RPATH)
     needed = ["libcudnn.so.9", "libcublas.so.13", "libcusparseLt-294d6944.so.0", "libcuda.so.1", "libtorch_cpu.so"]
     write_shared_object(lib / "libtorch_cuda.so", needed=needed, rpath=RPATH)
-    write_shared_object(folder / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9")
+    write_shared_object(folder / CUDNN)
     write_shared_object(folder / "nvidia" / "cu13" / "lib" / "libcublas.so.13")
     return folder
 
@@ -39,34 +39,21 @@ def read(site: Path, tmp_path: Path):
     """Both facts, the damaged files first."""
 
     def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
-        folders = (str(site), *map(str, more))
-        layout = Layout(
-            str(tmp_path / "env"), None, folders, "3.11.9", "cpython", "venv", "", here, Files(), incomplete=incomplete
-        )
+        layout = a_layout(tmp_path / "env", site, *more, live=here, incomplete=incomplete)
         system = str(tmp_path / "system")
         return tuple(fact.value for fact in torch_loading_facts(cuda, layout, environ, here=here, system=system))
 
     return run
 
 
-def test_a_whole_torch_has_all_it_asks_for(read):
-    assert read() == ((), ())
-
-
 @pytest.mark.parametrize(
-    ("size", "why"),
-    [
-        (0, "it is empty"),
-        (3, "it is no ELF file"),
-        (40, "it is cut off"),
-        (200, "it is shorter than its own tables say"),
-    ],
+    ("size", "why"), [(0, "empty"), (3, "no ELF file"), (40, "cut off"), (200, "shorter than its own tables say")]
 )
 def test_a_library_that_is_cut_off_is_damaged(site, read, size, why):
     path = site / "torch" / "lib" / "libtorch_cpu.so"
     path.write_bytes(path.read_bytes()[:size])
-    assert read()[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
-    assert read(cuda=ABSENT, here=False)[0] == (f"torch/lib/libtorch_cpu.so ({why})",)
+    assert read()[0] == (f"torch/lib/libtorch_cpu.so (it is {why})",)
+    assert read(cuda=ABSENT, here=False)[0] == (f"torch/lib/libtorch_cpu.so (it is {why})",)
 
 
 def test_a_fifo_in_place_of_a_library_is_damage_and_does_not_hang(site, read):
@@ -92,7 +79,7 @@ def test_a_torch_without_such_files_is_not_known(site, read):
 
 
 def test_libraries_that_are_nowhere_are_missing(site, read):
-    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    (site / CUDNN).unlink()
     assert read()[1] == ("libcudnn.so.9",)
     (site / "nvidia" / "cu13" / "lib" / "libcublas.so.13").unlink()
     (site / "nvidia" / "cu13" / "lib" / "libcublas.so.13").symlink_to("/gone/libcublas.so.13")
@@ -104,29 +91,26 @@ def test_libraries_that_are_nowhere_are_missing(site, read):
 )
 def test_a_library_in_another_place_is_not_missing(site, read, tmp_path, place):
     (tmp_path / place).mkdir(parents=True)
-    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").rename(tmp_path / place / "libcudnn.so.9")
+    (site / CUDNN).rename(tmp_path / place / "libcudnn.so.9")
     assert read(more=(tmp_path / "other",))[1] == ()
 
 
 def test_a_library_that_variables_bring_is_not_missing(site, read, tmp_path):
-    path = (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").rename(tmp_path / "libcudnn.so.9")
+    path = (site / CUDNN).rename(tmp_path / "libcudnn.so.9")
     assert read()[1] == ("libcudnn.so.9",)
     assert read(LD_LIBRARY_PATH=f"/nowhere:{tmp_path}")[1] == ()
     assert read(LD_PRELOAD=str(path))[1] == ()
 
 
-def test_a_library_of_the_loaders_cache_is_not_missing(site, read, tmp_path):
-    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+def test_a_library_of_the_loaders_cache_is_not_missing(site, read, tmp_path, loader_cache):
+    (site / CUDNN).unlink()
     write_shared_object(tmp_path / "system" / "opt" / "cudnn" / "libcudnn.so.9")
-    name, value = b"libcudnn.so.9\0", b"/opt/cudnn/libcudnn.so.9\0"
-    head = b"glibc-ld.so.cache1.1" + struct.pack("<II", 1, len(name + value)) + bytes(20)
-    entry = struct.pack("<iIIIQ", 1, 72, 72 + len(name), 0, 0)
-    (tmp_path / "system" / "etc").mkdir()
-    (tmp_path / "system" / "etc" / "ld.so.cache").write_bytes(head + entry + name + value)
+    loader_cache(tmp_path / "system", [("libcudnn.so.9", "/opt/cudnn/libcudnn.so.9")])
     assert read()[1] == ()
 
 
-def test_links_to_wheels_in_a_cache_are_as_good_as_files(site, read, tmp_path):
+def test_a_whole_torch_has_all_it_asks_for_and_links_to_wheels_in_a_cache_are_as_good_as_files(site, read, tmp_path):
+    assert read() == ((), ())
     for number, path in enumerate([*site.rglob("*.so"), *site.rglob("*.so.*")]):
         path.rename(tmp_path / f"archive-{number}")
         path.symlink_to(tmp_path / f"archive-{number}")
@@ -136,16 +120,15 @@ def test_links_to_wheels_in_a_cache_are_as_good_as_files(site, read, tmp_path):
 def test_a_torch_that_does_not_look_for_wheels_is_not_judged(site, read):
     """One that was built with the system's CUDA finds it by what its own shell or module sets."""
     for name in ("libtorch_cpu.so", "libtorch_cuda.so"):
-        write_shared_object(
-            site / "torch" / "lib" / name, needed=["libcudnn.so.9"], rpath="$ORIGIN:/usr/local/cuda/lib64"
-        )
-    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+        rpath = "$ORIGIN:/usr/local/cuda/lib64"
+        write_shared_object(site / "torch" / "lib" / name, needed=["libcudnn.so.9"], rpath=rpath)
+    (site / CUDNN).unlink()
     assert isinstance(read()[1], Unknown)
 
 
 @pytest.mark.parametrize("cuda", [ABSENT, Unknown("no version file")])
 def test_only_a_cuda_build_of_this_machine_is_judged(site, read, cuda):
-    (site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9").unlink()
+    (site / CUDNN).unlink()
     assert isinstance(read(cuda=cuda)[1], Unknown)
     assert isinstance(read(here=False)[1], Unknown)
     assert read(incomplete="a folder cannot be read")[1] == Unknown("a folder cannot be read")

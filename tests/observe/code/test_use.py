@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import values, write
 from rooms import observer
 
-from envdoctor.facts import Records, Value
+from envdoctor.facts import ABSENT, Records, Value
 from envdoctor.knowledge import Matrix
 from envdoctor.observe import ObservationError, Request
 
@@ -22,12 +24,8 @@ def read(tmp_path: Path, matrix: Matrix) -> Callable[..., Mapping[str, Value]]:
     """Write files below a folder and observe the paths as somebody there would give them."""
 
     def observed(files: Mapping[str, str | bytes], *paths: str, cwd: str = "") -> Mapping[str, Value]:
-        for name, content in files.items():
-            place = tmp_path / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content.encode() if isinstance(content, str) else content)
-        facts = observe(Request({}, cwd=str(tmp_path / cwd), code=paths, rows=matrix.rows))
-        return {fact.key: fact.value for fact in facts}
+        write(tmp_path, files)
+        return values(observe(Request({}, cwd=str(tmp_path / cwd), code=paths, rows=matrix.rows)))
 
     return observed
 
@@ -36,11 +34,9 @@ def uses(facts: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
     """Places by dotted name."""
     found = facts["use"]
     assert isinstance(found, Records)
-    return {".".join(filter(None, (str(item["module"]), _text(item["name"])))): item["place"] for item in found}  # type: ignore[misc]
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else ""
+    names = ((item["module"], item["name"]) for item in found)
+    dotted = [".".join(str(part) for part in name if part is not ABSENT) for name in names]
+    return dict(zip(dotted, (item["place"] for item in found), strict=True))  # type: ignore[arg-type]
 
 
 def unread(facts: Mapping[str, Value]) -> dict[str, tuple[str, bool]]:
@@ -62,51 +58,44 @@ def test_a_script_a_folder_and_a_notebook(read: Any):
 
 
 def test_a_file_is_read_once(read: Any):
-    facts = read({"a/train.py": "import peft"}, "a/train.py", "a")
-    assert uses(facts) == {"peft": ("a/train.py:1",)}
+    assert uses(read({"a/train.py": "import peft"}, "a/train.py", "a")) == {"peft": ("a/train.py:1",)}
 
 
 def test_code_of_others_in_a_folder_is_passed_over(read: Any):
-    files = {
-        f"{folder}/x.py": "import trl" for folder in (".git", "__pycache__", "env/lib/site-packages", "node_modules")
-    }
-    facts = read({**files, "venv/pyvenv.cfg": "", "venv/x.py": "import trl", "train.py": "import peft"}, ".")
-    assert list(uses(facts)) == ["peft"]
+    folders = (".git", "__pycache__", "env/lib/site-packages", "node_modules", "venv")
+    others = {f"{folder}/x.py": "import trl" for folder in folders}
+    assert list(uses(read({**others, "venv/pyvenv.cfg": "", "train.py": "import peft"}, "."))) == ["peft"]
+
+
+@pytest.mark.parametrize(
+    ("script", "source", "others", "path", "names"),
+    [
+        ("a/train.py", "import utils, data.x, peft", ["a/utils.py", "a/data/x.py"], "a/train.py", ["peft"]),
+        # a file beside the script hides a distribution of its name; a folder of it, or a file elsewhere, does not
+        ("a/train.py", "import datasets", ["a/datasets.py"], "a/train.py", []),
+        ("a/train.py", "import datasets", ["a/datasets/data.csv"], "a", ["datasets"]),
+        ("a/train.py", "import datasets", ["a/datasets/read.py"], "a", ["datasets"]),
+        ("a/train.py", "import datasets", ["a/deeper/datasets.py"], "a", ["datasets"]),
+        # modules of a package are no top-level modules of its siblings
+        ("kit/a.py", "import datasets, kit.datasets", ["kit/__init__.py", "kit/datasets.py"], ".", ["datasets"]),
+        # up to the root of the project
+        (
+            "scripts/x/train.py",
+            "import kit, tools, peft",
+            ["pyproject.toml", "kit/__init__.py", "src/tools/__init__.py"],
+            "scripts/x/train.py",
+            ["peft"],
+        ),
+    ],
+)
+def test_modules_of_the_project_are_its_own(read: Any, script, source, others, path, names):
+    assert list(uses(read({**dict.fromkeys(others, ""), script: source}, path))) == names
 
 
 def test_links_to_folders_are_not_followed(read: Any, tmp_path: Path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "loop").symlink_to(tmp_path, target_is_directory=True)
     assert list(uses(read({"inside/a.py": "import peft", "b.py": "import trl"}, "inside"))) == ["peft"]
-
-
-def test_modules_beside_the_script_are_its_own(read: Any):
-    files = {"a/train.py": "import utils, data.x, peft", "a/utils.py": "", "a/data/x.py": ""}
-    assert list(uses(read(files, "a/train.py"))) == ["peft"]
-
-
-def test_a_file_beside_the_script_hides_a_distribution_of_its_name(read: Any):
-    assert uses(read({"a/train.py": "import datasets", "a/datasets.py": ""}, "a/train.py")) == {}
-
-
-@pytest.mark.parametrize("other", ["datasets/data.csv", "datasets/read.py", "deeper/datasets.py"])
-def test_a_folder_of_such_a_name_or_a_file_elsewhere_does_not(read: Any, other: str):
-    assert list(uses(read({"a/train.py": "import datasets", f"a/{other}": ""}, "a"))) == ["datasets"]
-
-
-def test_modules_of_a_package_are_no_top_level_modules_of_its_siblings(read: Any):
-    files = {"kit/__init__.py": "", "kit/datasets.py": "", "kit/train.py": "import datasets, kit.datasets"}
-    assert list(uses(read(files, "."))) == ["datasets"]
-
-
-def test_modules_up_to_the_root_of_the_project_are_its_own(read: Any):
-    files = {
-        "pyproject.toml": "",
-        "kit/__init__.py": "",
-        "src/tools/__init__.py": "",
-        "scripts/x/train.py": "import kit, tools, peft",
-    }
-    assert list(uses(read(files, "scripts/x/train.py"))) == ["peft"]
 
 
 def test_what_one_file_defines_another_may_call(read: Any):
@@ -151,8 +140,6 @@ def test_a_cell_that_cannot_be_read_costs_that_cell(read: Any):
 
 
 def test_a_pipe_in_a_folder_is_passed_over(read: Any, tmp_path: Path):
-    import os
-
     os.mkfifo(tmp_path / "pipe.py")
     assert list(uses(read({"a.py": "import peft"}, "."))) == ["peft"]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import observe
+from observing import observe, program
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
@@ -17,11 +17,18 @@ def running_in(prefix: Path, **changes: str) -> Running:
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Path:
-    """A virtual environment in the way uv and pipx make them, without a receipt yet."""
+def plain(tmp_path: Path) -> Path:
+    """A virtual environment in the way uv and pipx make them, without a receipt."""
     folder = tmp_path / "tools" / "envdoctor"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     return folder
+
+
+@pytest.fixture
+def tool(plain: Path) -> Path:
+    """The same, as uv leaves it."""
+    (plain / "uv-receipt.toml").write_text("")
+    return plain
 
 
 def test_the_running_interpreter_is_the_default(pick) -> None:
@@ -46,53 +53,59 @@ def test_another_active_environment_is_mentioned(pristine_venv: Path, pick) -> N
     assert f"--python {pristine_venv}" in layout.notes[0]
 
 
-@pytest.mark.parametrize("receipt", ["uv-receipt.toml", "pipx_metadata.json"])
+@pytest.mark.parametrize(
+    ("place", "beside", "settings", "environ", "because"),
+    [
+        ("tool", "uv-receipt.toml", "", {}, "the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in"),
+        (
+            "tool",
+            "pipx_metadata.json",
+            "",
+            {},
+            "the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in",
+        ),
+        ("hf-envdoctor/venv", "../manifest.json", "", {}, "envdoctor itself runs in"),  # an extension of hf
+        ("cache/archive-v0/abc", None, "", {"UV_CACHE_DIR": "cache"}, ""),
+        ("cache/environments-v2/envdoctor-1234", None, "", {"UV_CACHE_DIR": "cache"}, ""),
+        ("cache/builds-v0/.tmpXyz", None, "", {"UV_CACHE_DIR": "cache"}, ""),
+        ("elsewhere/archive-v0/abc", None, "uv = 0.13.8\n", {}, ""),  # known by its shape, and its settings
+        ("home/.cache/pre-commit/repo1/py_env-python3", None, "", {"HOME": "home"}, "pre-commit"),
+    ],
+)
 def test_a_tools_own_environment_gives_way_to_the_active_one(
-    tool: Path, pristine_venv: Path, receipt: str, pick
+    plain: Path, pristine_venv: Path, tmp_path: Path, pick, place, beside, settings, environ, because
 ) -> None:
-    (tool / receipt).write_text("")
-    layout = pick(running=running_in(tool), VIRTUAL_ENV=pristine_venv)
-    assert layout.prefix == str(pristine_venv)
-    assert layout.because.startswith("the active virtual environment (VIRTUAL_ENV); envdoctor itself runs in")
-
-
-def test_so_does_that_of_an_extension_of_hf(tool: Path, pristine_venv: Path, pick) -> None:
-    home = tool.with_name("hf-envdoctor")
-    home.mkdir()
-    (home / "manifest.json").write_text("{}")
-    layout = pick(running=running_in(tool.rename(home / "venv")), VIRTUAL_ENV=pristine_venv)
-    assert layout.prefix == str(pristine_venv) and "envdoctor itself runs in" in layout.because
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    own = plain.rename(tmp_path / place)
+    if beside is not None:
+        (own / beside).write_text("{}")
+    with (own / "pyvenv.cfg").open("a") as file:
+        file.write(settings)
+    variables = {name: tmp_path / folder for name, folder in environ.items()}
+    layout = pick(running=running_in(own), VIRTUAL_ENV=pristine_venv, **variables)
+    assert layout.prefix == str(pristine_venv) and because in layout.because
 
 
 def test_a_virtual_env_that_is_the_tools_own_is_passed_over(tool: Path, venv: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
     layout = pick(running=running_in(tool), VIRTUAL_ENV=tool, CONDA_PREFIX=venv)
     assert layout.because.startswith("the active conda environment (CONDA_PREFIX)")
 
 
 def test_the_projects_venv_comes_after_active_ones(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
     venv.rename(tmp_path / ".venv")
     layout = pick(running=running_in(tool))
-    assert (layout.prefix, layout.because.partition(";")[0]) == (
-        str(tmp_path / ".venv"),
-        ".venv in the working directory",
-    )
+    assert layout.prefix == str(tmp_path / ".venv")
+    assert layout.because.startswith(".venv in the working directory;")
 
 
 def test_python_on_path_comes_last_and_is_never_the_tools_own(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
     path = f"relative:{tmp_path / 'gone'}::{tool / 'bin'}:{venv / 'bin'}"
     layout = pick(running=running_in(tool), PATH=path)
     assert (layout.prefix, layout.because.partition(";")[0]) == (str(venv), "python on PATH")
 
 
 def test_a_script_on_path_is_not_started_unasked(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\nexec {venv / 'bin' / 'python'} $@\n")
-    (shims / "python").chmod(0o755)
+    shims = program(tmp_path / "shims/python", f"touch {tmp_path / 'started'}\nexec {venv / 'bin/python'} $@").parent
     layout = pick(running=running_in(tool), PATH=f"{shims}:{venv / 'bin'}")
     assert layout.prefix == str(venv) and "--python python asks it" in layout.notes[0]
     with pytest.raises(EnvironmentNotFound, match="could say which Python it starts"):
@@ -104,11 +117,9 @@ def test_an_interpreter_of_the_projects_venv_is_not_started_unasked(
     tool: Path, venv: Path, tmp_path: Path, pick
 ) -> None:
     """A cloned repository may bring a .venv whose settings do not give the version."""
-    (tool / "uv-receipt.toml").write_text("")
     (venv / "pyvenv.cfg").write_text(f"home = {tmp_path / 'gone'}\n")
     (venv / "bin" / "python").unlink()
-    (venv / "bin" / "python").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
-    (venv / "bin" / "python").chmod(0o755)
+    program(venv / "bin" / "python", f"touch {tmp_path / 'started'}")
     venv.rename(tmp_path / ".venv")
     layout = pick(running=running_in(tool))
     assert layout.prefix == str(tmp_path / ".venv") and not isinstance(layout.python_version, str)
@@ -116,43 +127,18 @@ def test_an_interpreter_of_the_projects_venv_is_not_started_unasked(
 
 
 def test_an_active_environment_that_is_gone_is_said(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
     layout = pick(running=running_in(tool), VIRTUAL_ENV=tmp_path / "gone", PATH=venv / "bin")
     assert layout.notes == (f"VIRTUAL_ENV names {tmp_path / 'gone'}, which is no environment",)
 
 
 def test_a_tool_environment_without_any_other_is_an_error(tool: Path, pick) -> None:
-    (tool / "uv-receipt.toml").write_text("")
     with pytest.raises(EnvironmentNotFound, match="Point at the environment with --python PATH"):
         pick(running=running_in(tool), PATH=tool / "bin", VIRTUAL_ENV=tool)
 
 
-@pytest.mark.parametrize("bucket", ["archive-v0/abc", "environments-v2/envdoctor-1234", "builds-v0/.tmpXyz"])
-def test_an_environment_in_the_cache_of_uv_is_a_tools_own(
-    tool: Path, venv: Path, tmp_path: Path, bucket: str, pick
-) -> None:
-    cached = tmp_path / "cache" / bucket
-    cached.parent.mkdir(parents=True)
-    tool.rename(cached)
-    layout = pick(running=running_in(cached), UV_CACHE_DIR=tmp_path / "cache", VIRTUAL_ENV=venv)
-    assert layout.prefix == str(venv)
-
-
-def test_a_cache_of_uv_that_no_variable_names_is_known_by_its_shape(
-    tool: Path, venv: Path, tmp_path: Path, pick
-) -> None:
-    cached = tmp_path / "elsewhere" / "archive-v0" / "abc"
-    cached.parent.mkdir(parents=True)
-    tool.rename(cached)
-    with (cached / "pyvenv.cfg").open("a") as file:
-        file.write("uv = 0.13.8\n")
-    assert pick(running=running_in(cached), VIRTUAL_ENV=venv).prefix == str(venv)
-
-
-def test_the_environment_that_uv_run_extends_is_judged(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    cached = tmp_path / "cache" / "builds-v0" / ".tmpX"
-    cached.parent.mkdir(parents=True)
-    tool.rename(cached)
+def test_the_environment_that_uv_run_extends_is_judged(plain: Path, venv: Path, tmp_path: Path, pick) -> None:
+    (tmp_path / "cache" / "builds-v0").mkdir(parents=True)
+    cached = plain.rename(tmp_path / "cache" / "builds-v0" / ".tmpX")
     with (cached / "pyvenv.cfg").open("a") as file:
         file.write(f"uv = 0.13.8\nextends-environment = {venv}\n")
     layout = pick(running=running_in(cached), VIRTUAL_ENV=cached)
@@ -163,11 +149,3 @@ def test_a_plain_venv_of_uv_is_judged_itself(venv: Path, pick) -> None:
     with (venv / "pyvenv.cfg").open("a") as file:
         file.write("uv = 0.13.8\n")
     assert pick(running=running_in(venv)).prefix == str(venv)
-
-
-def test_an_environment_of_pre_commit_is_a_tools_own(tool: Path, venv: Path, tmp_path: Path, pick) -> None:
-    cached = tmp_path / "home/.cache/pre-commit/repo1/py_env-python3"
-    cached.parent.mkdir(parents=True)
-    tool.rename(cached)
-    layout = pick(running=running_in(cached), HOME=tmp_path / "home", VIRTUAL_ENV=venv)
-    assert "pre-commit" in layout.because

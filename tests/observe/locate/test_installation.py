@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import choose, observe
+from observing import observe, program, write
 
 from envdoctor.observe import EnvironmentNotFound, Running
 
@@ -31,18 +31,10 @@ def test_a_link_to_a_base_interpreter_is_resolved(tmp_path: Path, pick) -> None:
     assert layout.python_version == VERSION
 
 
-def test_the_interpreter_of_a_venv_is_not_resolved_to_its_base(venv: Path, pick) -> None:
-    assert (venv / "bin" / "python").is_symlink()
-    assert pick(venv / "bin" / "python").prefix == str(venv)
-
-
 def test_a_shim_is_asked_for_its_interpreter(venv: Path, tmp_path: Path, pick) -> None:
-    shim = tmp_path / "python3"
-    shim.write_text(f'#!/bin/sh\nexec {venv / "bin" / "python"} "$@"\n')
-    shim.chmod(0o755)
+    shim = program(tmp_path / "python3", f'exec {venv / "bin" / "python"} "$@"')
     layout = pick(shim, PATH=os.environ["PATH"])
-    assert layout.prefix == str(venv)
-    assert layout.executable == str(venv / "bin" / "python")
+    assert (layout.prefix, layout.executable) == (str(venv), str(venv / "bin" / "python"))
     assert layout.notes == (f"{shim} was started, to be asked what no file tells",)
 
 
@@ -78,24 +70,20 @@ def replaced(venv: Path, tmp_path: Path) -> tuple[Path, Path]:
     """The interpreter of the environment, exchanged for a script, and the file that it leaves when it is started."""
     python, witness = venv / "bin" / "python", tmp_path / "started"
     python.unlink()
-    python.write_text(f"#!/bin/sh\ntouch {witness}\n")
-    python.chmod(0o755)
-    return python, witness
+    return program(python, f"touch {witness}"), witness
 
 
-def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path: Path) -> None:
+def test_a_version_that_files_do_not_give_is_asked_for_once(venv: Path, tmp_path: Path, pick) -> None:
     (venv / "pyvenv.cfg").write_text(f"home = {tmp_path / 'gone'}\n")
     log = tmp_path / "log"
     python = venv / "bin" / "python"
     real = os.path.realpath(python)
     python.unlink()
-    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {real} "$@"\n')
-    python.chmod(0o755)
-    layout = choose(str(venv), None, None, environ={"PATH": "/bin:/usr/bin"}, cwd=str(tmp_path))
+    program(python, f'echo "$@" >> {log}\nexec {real} "$@"')
+    layout = pick(venv, PATH="/bin:/usr/bin")
     assert (layout.python_version, layout.version_origin) == (VERSION, "the interpreter")
-    calls = log.read_text().splitlines()
-    assert len(calls) == 1
-    assert calls[0].startswith("-I -S -B -c ")
+    (call,) = log.read_text().splitlines()
+    assert call.startswith("-I -S -B -c ")
 
 
 def test_a_venv_whose_base_is_gone_is_still_read(venv: Path, site: Path, make_dist, pick) -> None:
@@ -106,109 +94,84 @@ def test_a_venv_whose_base_is_gone_is_still_read(venv: Path, site: Path, make_di
     text = (venv / "pyvenv.cfg").read_text()
     (venv / "pyvenv.cfg").write_text(re.sub(r"(?m)^(home|executable) = .*", r"\1 = /gone/bin", text))
     layout = pick(venv)
-    assert layout.executable is None
-    assert layout.gone == "/gone/bin/python"
-    assert layout.python_version == VERSION
-    assert observe(layout).complete
+    assert (layout.executable, layout.gone, layout.python_version) == (None, "/gone/bin/python", VERSION)
+    assert observe(layout).incomplete is None
     assert pick(venv / "bin" / "python").prefix == str(venv)
 
 
 def test_a_base_that_is_gone_leaves_an_including_venv_incomplete(venv: Path, pick) -> None:
     (venv / "pyvenv.cfg").write_text("home = /gone/bin\nversion = 3.11.9\ninclude-system-site-packages = true\n")
-    observed = observe(pick(venv))
-    assert "the base is gone" in (observed.incomplete or "")
+    assert "the base is gone" in (observe(pick(venv)).incomplete or "")
 
 
 @pytest.mark.parametrize(
-    ("setting", "version"),
+    ("library", "settings", "version", "implementation"),
     [
-        ("version = 3.11.9", "3.11.9"),
-        ("version_info = 3.13.0.candidate.2", "3.13.0rc2"),
-        ("version_info = 3.12.4.final.0", "3.12.4"),
-        ("version_info = 3.14.0a3", "3.14.0a3"),
+        ("python3.11", "version = 3.11.9", "3.11.9", "cpython"),
+        ("python3.13", "version_info = 3.13.0.candidate.2", "3.13.0rc2", "cpython"),
+        ("python3.12", "version_info = 3.12.4.final.0", "3.12.4", "cpython"),
+        ("python3.14", "version_info = 3.14.0a3", "3.14.0a3", "cpython"),
+        ("python3.13t", "version = 3.13.1", "3.13.1", "cpython"),
+        ("pypy3.10", "implementation = PyPy\nversion_info = 3.10.14.final.0", "3.10.14", "pypy"),
     ],
 )
-def test_pyvenv_cfg_gives_the_version_when_the_base_is_gone(tmp_path: Path, setting: str, version: str, pick) -> None:
-    minor = ".".join(version.split(".")[:2])
-    (tmp_path / "env" / "lib" / f"python{minor}" / "site-packages").mkdir(parents=True)
-    (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = /gone/bin\n{setting}\n")
-    assert pick(tmp_path / "env").python_version == version
+def test_pyvenv_cfg_gives_the_version_when_the_base_is_gone(
+    tmp_path: Path, make_dist, pick, library: str, settings: str, version: str, implementation: str
+) -> None:
+    site = tmp_path / "env" / "lib" / library / "site-packages"
+    make_dist(site, "numpy", "2.4.6")
+    (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = /gone/bin\n{settings}\n")
+    layout = pick(tmp_path / "env")
+    assert (layout.python_version, layout.implementation) == (version, implementation)
+    assert layout.site_packages == (str(site),)
 
 
 def test_a_base_that_was_upgraded_in_place_beats_pyvenv_cfg(tmp_path: Path, pick) -> None:
-    base = tmp_path / "base"
-    for folder in ("bin", "lib/python3.11", "include/python3.11"):
-        (base / folder).mkdir(parents=True)
-    (base / "lib/python3.11/os.py").touch()
-    (base / "include/python3.11/patchlevel.h").write_text('#define PY_MAJOR_VERSION 3\n#define PY_VERSION "3.11.9+"\n')
-    (tmp_path / "env/lib/python3.11/site-packages").mkdir(parents=True)
-    (tmp_path / "env/pyvenv.cfg").write_text(f"home = {base}/bin\nversion = 3.11.2\n")
+    header = '#define PY_MAJOR_VERSION 3\n#define PY_VERSION "3.11.9+"\n'
+    base = {"bin/x": "", "lib/python3.11/os.py": "", "include/python3.11/patchlevel.h": header}
+    write(tmp_path / "base", base)
+    settings = f"home = {tmp_path}/base/bin\nversion = 3.11.2\n"
+    write(tmp_path / "env", {"lib/python3.11/site-packages/x": "", "pyvenv.cfg": settings})
     assert pick(tmp_path / "env").python_version == "3.11.9"
-
-
-def test_a_free_threaded_venv_is_read(tmp_path: Path, make_dist, pick) -> None:
-    site = tmp_path / "env/lib/python3.13t/site-packages"
-    make_dist(site, "numpy", "2.4.6")
-    (tmp_path / "env/pyvenv.cfg").write_text("home = /gone/bin\nversion = 3.13.1\n")
-    layout = pick(tmp_path / "env")
-    assert (layout.site_packages, layout.python_version) == ((str(site),), "3.13.1")
-
-
-def test_pypy_is_read(tmp_path: Path, make_dist, pick) -> None:
-    site = tmp_path / "env/lib/pypy3.10/site-packages"
-    make_dist(site, "numpy", "2.4.6")
-    (tmp_path / "env/pyvenv.cfg").write_text(
-        "home = /gone/bin\nimplementation = PyPy\nversion_info = 3.10.14.final.0\n"
-    )
-    layout = pick(tmp_path / "env")
-    assert (layout.site_packages, layout.implementation) == ((str(site),), "pypy")
 
 
 def test_a_windows_venv_is_read_and_is_not_live_elsewhere(tmp_path: Path, make_dist, pick) -> None:
     site = tmp_path / "env/Lib/site-packages"
     make_dist(site, "torch", "2.5.1", header="Metadata-Version: 2.1\r\nName: torch\r\nVersion: 2.5.1\r\n\r\n")
-    (tmp_path / "env/Scripts").mkdir()
-    (tmp_path / "env/Scripts/python.exe").write_bytes(b"MZ")
-    (tmp_path / "env/pyvenv.cfg").write_text("home = C:\\Python311\r\nversion = 3.11.9\r\n")
+    settings = "home = C:\\Python311\r\nversion = 3.11.9\r\n"
+    write(tmp_path / "env", {"Scripts/python.exe": "MZ", "pyvenv.cfg": settings})
     for named in (tmp_path / "env", tmp_path / "env/Scripts/python.exe"):
         layout = pick(named)
         assert (layout.prefix, layout.site_packages) == (str(tmp_path / "env"), (str(site),))
-        assert layout.python_version == "3.11.9"
-        assert layout.live is (os.name == "nt")
+        assert (layout.python_version, layout.live) == ("3.11.9", os.name == "nt")
 
 
-def test_a_windows_conda_environment_is_read(tmp_path: Path, make_dist, pick) -> None:
-    make_dist(tmp_path / "conda/Lib/site-packages", "numpy", "2.4.6")
-    (tmp_path / "conda/conda-meta").mkdir()
-    (tmp_path / "conda/conda-meta/python-3.12.7-hce54a09_0.json").write_text("{}")
-    (tmp_path / "conda/python.exe").write_bytes(b"MZ")
-    layout = pick(tmp_path / "conda")
-    assert (layout.kind, layout.python_version) == ("conda", "3.12.7")
-
-
-def test_the_interpreter_of_a_conda_environment_names_it(tmp_path: Path, make_dist, pick) -> None:
+@pytest.mark.parametrize(
+    ("library", "meta", "version", "python"),
+    [
+        ("Lib", "python-3.12.7-hce54a09_0", "3.12.7", "python.exe"),
+        ("lib/python3.11", "python-3.11.9-h955ad1f_0", "3.11.9", "bin/python"),
+    ],
+)
+def test_a_conda_environment_is_named_by_its_folder_or_interpreter(
+    tmp_path: Path, make_dist, pick, library: str, meta: str, version: str, python: str
+) -> None:
     prefix = tmp_path / "conda"
-    make_dist(prefix / "lib/python3.11/site-packages", "numpy", "2.4.6")
-    (prefix / "lib/python3.11/os.py").touch()
-    (prefix / "conda-meta").mkdir()
-    (prefix / "conda-meta/python-3.11.9-h955ad1f_0.json").write_text("{}")
-    (prefix / "bin").mkdir()
-    (prefix / "bin/python3.11").write_bytes(b"\x7fELF")
-    (prefix / "bin/python3.11").chmod(0o755)
-    (prefix / "bin/python").symlink_to("python3.11")
-    layout = pick(prefix / "bin/python")
-    assert (layout.prefix, layout.kind, layout.python_version) == (str(prefix), "conda", "3.11.9")
+    make_dist(prefix / library / "site-packages", "numpy", "2.4.6")
+    write(prefix, {f"{library}/os.py": "", f"conda-meta/{meta}.json": "{}", "program": "\x7fELF", "bin/x": ""})
+    (prefix / "program").chmod(0o755)
+    (prefix / python).symlink_to(prefix / "program")
+    for named in (prefix, prefix / python):
+        layout = pick(named)
+        assert (layout.prefix, layout.kind, layout.python_version) == (str(prefix), "conda", version)
 
 
 def test_of_two_libraries_the_interpreters_own_is_read(tmp_path: Path, make_dist, pick) -> None:
     prefix = tmp_path / "usr"
     for minor in ("3.9", "3.12"):
         make_dist(prefix / f"lib/python{minor}/site-packages", "numpy", f"1.{minor}")
-        (prefix / f"lib/python{minor}/os.py").touch()
-        (prefix / f"include/python{minor}").mkdir(parents=True)
-        (prefix / f"include/python{minor}/patchlevel.h").write_text(f'#define PY_VERSION "{minor}.1"\n')
-        (prefix / "bin").mkdir(exist_ok=True)
-        (prefix / f"bin/python{minor}").write_bytes(b"\x7fELF")
+        header = {f"include/python{minor}/patchlevel.h": f'#define PY_VERSION "{minor}.1"\n'}
+        write(prefix, {f"lib/python{minor}/os.py": "", f"bin/python{minor}": "\x7fELF", **header})
         (prefix / f"bin/python{minor}").chmod(0o755)
     (prefix / "bin/python3").symlink_to("python3.9")
     assert pick(prefix / "bin/python3.12").python_version == "3.12.1"

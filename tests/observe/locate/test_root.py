@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from observing import program, write
 
 from envdoctor.facts import Unknown
 from envdoctor.observe import EnvironmentNotFound
@@ -23,28 +24,22 @@ def image(tmp_path: Path) -> Path:
 def test_python_of_a_slim_image_is_found(image: Path, make_dist, read) -> None:
     site = image / "usr/local/lib/python3.11/site-packages"
     make_dist(site, "torch", "2.5.1")
-    (image / "usr/local/include/python3.11").mkdir(parents=True)
-    (image / "usr/local/include/python3.11/patchlevel.h").write_text('#define PY_VERSION "3.11.10"\n')
+    write(image, {"usr/local/include/python3.11/patchlevel.h": '#define PY_VERSION "3.11.10"\n'})
     layout, observed, facts = read(root=image)
     assert (layout.kind, layout.live, layout.executable) == ("root", False, None)
-    assert layout.because == "--root, /usr/local inside it"
-    assert layout.site_packages == (str(site),)
-    assert facts["python.version"] == "3.11.10"
+    assert (layout.because, layout.site_packages) == ("--root, /usr/local inside it", (str(site),))
+    assert (facts["python.version"], facts["pkg.torch"], observed.notes) == ("3.11.10", "2.5.1", ())
     assert isinstance(facts["python.executable"], Unknown)
-    assert facts["pkg.torch"] == "2.5.1"
-    assert observed.notes == ()
 
 
 def test_debian_packages_and_their_version_are_found(image: Path, make_dist, read) -> None:
     make_dist(image / "usr/local/lib/python3.12/dist-packages", "torch", "2.6.0")
     make_dist(image / "usr/lib/python3/dist-packages", "six", "1.16.0")
-    (image / "usr/lib/python3.12").mkdir(parents=True)
-    (image / "usr/lib/python3.12/os.py").touch()
-    (image / "var/lib/dpkg").mkdir(parents=True)
-    (image / "var/lib/dpkg/status").write_text(
+    status = (
         "Package: python3.12\nStatus: deinstall ok config-files\nVersion: 3.12.1-1\n\n"
         "Package: python3.12-minimal\nStatus: install ok installed\nVersion: 3.12.3-1ubuntu0.5\n\n"
     )
+    write(image, {"usr/lib/python3.12/os.py": "", "var/lib/dpkg/status": status})
     layout, _, facts = read(root=image)
     assert layout.prefix == str(image / "usr")
     assert [Path(folder).name for folder in layout.site_packages] == ["dist-packages", "dist-packages"]
@@ -65,9 +60,7 @@ def test_fedora_adds_usr_local_to_its_own_python(image: Path, make_dist, read) -
 
 def test_a_version_that_files_do_not_give_is_unknown_and_nothing_is_started(image: Path, make_dist, read) -> None:
     make_dist(image / "usr/local/lib/python3.11/site-packages", "torch", "2.5.1")
-    (image / "usr/local/bin").mkdir()
-    (image / "usr/local/bin/python3").write_text(f"#!/bin/sh\ntouch {image}/ran\n")
-    (image / "usr/local/bin/python3").chmod(0o755)
+    program(image / "usr/local/bin/python3", f"touch {image}/ran")
     version = read(root=image)[2]["python.version"]
     assert version == Unknown("the image's files say python3.11, but not which patch release")
     assert not (image / "ran").exists()
@@ -82,19 +75,16 @@ def test_what_the_image_adds_comes_before_its_distribution(image: Path, make_dis
     layout, observed, facts = read(root=image)
     assert layout.because == "--root, /opt/venv inside it"
     assert observed.notes == ("the image has more environments, which are not judged: /usr/local",)
-    assert facts["pkg.torch"] == "2.5.1"
-    assert facts["python.version"] == "3.11.9"
+    assert (facts["pkg.torch"], facts["python.version"]) == ("2.5.1", "3.11.9")
 
 
 def test_an_environment_of_conda_is_found(image: Path, make_dist, read) -> None:
     make_dist(image / "opt/conda/lib/python3.12/site-packages", "conda", "24.1")
     (image / "opt/conda/conda-meta").mkdir()
     make_dist(image / "opt/conda/envs/train/lib/python3.11/site-packages", "torch", "2.5.1")
-    (image / "opt/conda/envs/train/conda-meta").mkdir()
-    (image / "opt/conda/envs/train/conda-meta/python-3.11.9-h955ad1f_0.json").write_text("")
+    write(image / "opt/conda/envs/train/conda-meta", {"python-3.11.9-h955ad1f_0.json": ""})
     layout, _, facts = read(root=image)
-    assert layout.prefix == str(image / "opt/conda/envs/train")
-    assert facts["python.version"] == "3.11.9"
+    assert (layout.prefix, facts["python.version"]) == (str(image / "opt/conda/envs/train"), "3.11.9")
 
 
 def test_links_lead_to_places_inside_the_root_only(image: Path, tmp_path: Path, make_dist, read) -> None:

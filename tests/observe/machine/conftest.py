@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from observing import values
+from rooms import observer
 
-from envdoctor.facts import Fact, Value
+from envdoctor.facts import Value
 from envdoctor.observe import Request
+from envdoctor.observe.gather import gather
 
 STUB = Path(__file__).with_name("nvml_stub.c")
 
@@ -31,6 +34,15 @@ class Machine:
     def request(self, **changes: object) -> Request:
         request = Request(environ=self.environ, platform="linux", root=str(self.root))
         return request._replace(**changes)  # type: ignore[arg-type]
+
+    def driver_facts(self, **changes: object) -> dict[str, Value]:
+        """What is said of the driver and the GPUs; NVIDIA's library is not there unless it is named."""
+        nvml = str(self.root / "none.so")
+        return values(observer("driver").observe(self.request(**{"nvml_library": nvml, **changes})))
+
+    def facts(self, **changes: object) -> dict[str, Value]:
+        """All that is said of the machine."""
+        return values(gather(self.request(**changes), ["machine"]))
 
     def gpu(self, place: str, model: str, minor: int, uuid: str = "GPU-????????-????-????-????-????????????") -> None:
         self.file(
@@ -71,8 +83,3 @@ def nvml_stub(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         return built[key]
 
     return build
-
-
-@pytest.fixture
-def by_key() -> Callable[[list[Fact]], dict[str, Value]]:
-    return lambda facts: {fact.key: fact.value for fact in facts}

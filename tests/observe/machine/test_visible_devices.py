@@ -3,124 +3,105 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.machine.reading.visible_devices import missing, visible
 
-SAME = tuple({"index": index, "name": "H100", "uuid": f"GPU-{index}abc-def{index}"} for index in range(4))
-MIXED = ({"index": 0, "name": "T4", "uuid": "GPU-aa1"}, {"index": 1, "name": "H100", "uuid": "GPU-aa2"})
+SAME = ("H100",) * 4
 
 
-def indices(setting: str | None, items=SAME, **environ: str) -> list[int]:
-    if setting is not None:
-        environ["CUDA_VISIBLE_DEVICES"] = setting
-    records = visible(environ, items)
-    assert records.incomplete is None
-    return [item["index"] for item in records]
+@pytest.fixture
+def seen(machine):
+    """The GPUs that a process sees of these, and the entries of the variable that name none."""
+    machine.driver()
+    machine.file("/dev/nvidiactl")
+
+    def look(setting, names=SAME, uuid="GPU-{0}abc-def{0}", **environ):
+        for index, name in enumerate(names):
+            machine.gpu(f"0000:0{index}:00.0", name, index, uuid.format(index))
+        machine.environ = environ if setting is None else {**environ, "CUDA_VISIBLE_DEVICES": setting}
+        facts = machine.driver_facts()
+        return facts["gpu"], facts["gpu.visible_missing"]
+
+    return look
 
 
-@pytest.mark.parametrize(
-    ("setting", "seen"),
-    [
-        (None, [0, 1, 2, 3]),
-        ("", []),
-        ("-1", []),
-        ("NoDevFiles", []),
-        ("2", [2]),
-        ("3,1", [3, 1]),
-        (" 1 , 2 ", [1, 2]),
-        ("0,9,1", [0]),
-        ("0,-1,1", [0]),
-        ("1,1", []),
-        ("0,x,1", [0]),
-        ("GPU-1abc-def1", [1]),
-        ("GPU-3,GPU-0", [3, 0]),
-        ("GPU-", []),
-        ("GPU-1,GPU-9,GPU-2", [1]),
-        ("GPU-1,2", [1]),
-        ("GPU-1,GPU-1", []),
-    ],
-)
-def test_the_variable_means_what_cuda_says(setting, seen):
-    assert indices(setting) == seen
-
-
-def test_ordinals_of_different_gpus_are_ambiguous():
-    records = visible({"CUDA_VISIBLE_DEVICES": "0"}, MIXED)
-    assert len(records) == 2
-    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in records.incomplete
-
-
-def test_the_pci_order_makes_ordinals_certain():
-    assert indices("1", MIXED, CUDA_DEVICE_ORDER="PCI_BUS_ID") == [1]
-
-
-def test_naming_all_of_different_gpus_is_certain():
-    assert sorted(indices("1,0", MIXED)) == [0, 1]
-
-
-def test_hiding_all_of_different_gpus_is_certain():
-    assert indices("-1", MIXED) == []
-
-
-def test_uuids_of_different_gpus_are_certain():
-    assert indices("GPU-aa2", MIXED) == [1]
-
-
-def test_uuids_cannot_be_followed_when_they_are_unknown():
-    items = ({"index": 0, "name": "T4", "uuid": Unknown("not said")},)
-    assert visible({"CUDA_VISIBLE_DEVICES": "GPU-aa1"}, items).incomplete is not None
-
-
-def test_a_mig_slice_is_not_translated():
-    records = visible({"CUDA_VISIBLE_DEVICES": "MIG-4fa2"}, SAME)
-    assert len(records) == 4
-    assert "MIG" in records.incomplete
-
-
-def test_what_made_the_list_incomplete_is_kept():
-    assert visible({"CUDA_VISIBLE_DEVICES": "1"}, SAME, "one is sick") == Records((SAME[1],), "one is sick")
-
-
-@given(st.text(max_size=40) | st.lists(st.integers(-2, 6), max_size=6).map(lambda n: ",".join(map(str, n))))
-def test_no_setting_invents_a_gpu(setting):
-    records = visible({"CUDA_VISIBLE_DEVICES": setting}, SAME)
-    seen = [item["index"] for item in records]
-    assert len(set(seen)) == len(seen)
-    assert set(seen) <= {0, 1, 2, 3}
+def indices(gpus: Records) -> list[object]:
+    assert gpus.incomplete is None
+    return [item["index"] for item in gpus]
 
 
 @pytest.mark.parametrize(
-    ("setting", "lost"),
+    ("setting", "found", "lost"),
     [
-        (None, ABSENT),
-        ("", ABSENT),
-        ("-1", ABSENT),
-        ("NoDevFiles", ABSENT),
-        ("0,3", ABSENT),
-        ("0,4", "4"),
-        ("7, 8,7", "7,8"),
-        ("GPU-1abc-def1", ABSENT),
-        ("GPU-0,GPU-ffff", "GPU-ffff"),
-        ("MIG-1234", Unknown("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")),
+        (None, [0, 1, 2, 3], ABSENT),
+        ("", [], ABSENT),
+        ("-1", [], ABSENT),
+        ("NoDevFiles", [], ABSENT),
+        ("2", [2], ABSENT),
+        ("3,1", [3, 1], ABSENT),
+        (" 1 , 2 ", [1, 2], ABSENT),
+        ("0,9,1", [0], "9"),
+        ("0,4", [0], "4"),
+        ("7, 8,7", [], "7,8"),
+        ("0,-1,1", [0], ABSENT),
+        ("1,1", [], ABSENT),
+        ("0,x,1", [0], ABSENT),
+        ("GPU-1abc-def1", [1], ABSENT),
+        ("GPU-3,GPU-0", [3, 0], ABSENT),
+        ("GPU-", [], ABSENT),
+        ("GPU-1,GPU-9,GPU-2", [1], "GPU-9"),
+        ("GPU-0,GPU-ffff", [0], "GPU-ffff"),
+        ("GPU-1,2", [1], ABSENT),
+        ("GPU-1,GPU-1", [], ABSENT),
     ],
 )
-def test_entries_that_name_no_gpu_are_told(setting, lost):
-    assert missing({} if setting is None else {"CUDA_VISIBLE_DEVICES": setting}, SAME) == lost
+def test_the_variable_means_what_cuda_says(seen, setting, found, lost):
+    gpus, missing = seen(setting)
+    assert (indices(gpus), missing) == (found, lost)
 
 
-def test_an_entry_beyond_a_list_that_may_hold_more_is_not_known():
-    environ = {"CUDA_VISIBLE_DEVICES": "5"}
-    assert missing(environ, SAME, "MIG is on") == Unknown("MIG is on")
-    assert missing({"CUDA_VISIBLE_DEVICES": "1"}, SAME, "MIG is on") is ABSENT
+@pytest.mark.parametrize(
+    ("setting", "environ", "found"),
+    [("1", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [1]), ("1,0", {}, [1, 0]), ("-1", {}, []), ("GPU-1", {}, [1])],
+)
+def test_of_different_gpus_the_bus_order_all_none_and_uuids_are_certain(seen, setting, environ, found):
+    assert indices(seen(setting, ("T4", "H100"), **environ)[0]) == found
 
 
-def test_uuids_cannot_be_compared_with_unknown_ones():
-    assert isinstance(missing({"CUDA_VISIBLE_DEVICES": "GPU-1"}, ({"uuid": Unknown("?")},)), Unknown)
+def test_ordinals_of_different_gpus_are_ambiguous(seen):
+    gpus, _ = seen("0", ("T4", "H100"))
+    assert len(gpus) == 2 and "CUDA_DEVICE_ORDER=PCI_BUS_ID" in gpus.incomplete
 
 
-@given(st.text(alphabet="0123456789,-+ GPUMIax", max_size=40))
-def test_no_setting_makes_the_reader_fail(setting):
-    assert isinstance(missing({"CUDA_VISIBLE_DEVICES": setting}, SAME), (str, type(ABSENT), Unknown))
+def test_uuids_cannot_be_followed_when_they_are_unknown(seen):
+    gpus, missing = seen("GPU-aa1", ("T4",), "GPU-????")
+    assert gpus.incomplete is not None and isinstance(missing, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("setting", "found", "why", "lost"),
+    [("1", [1], "MIG is on", ABSENT), ("5", [], "MIG is on", "MIG is on"), ("MIG-4fa2", [0, 1], "slices", "slices")],
+)
+def test_a_list_that_may_hold_more_stays_so_and_a_mig_slice_is_not_translated(
+    machine, nvml_stub, setting, found, why, lost
+):
+    machine.environ["CUDA_VISIBLE_DEVICES"] = setting
+    facts = machine.driver_facts(nvml_library=nvml_stub(MIG=1, SAME=1))
+    assert [item["index"] for item in facts["gpu"]] == found and why in facts["gpu"].incomplete
+    missing = facts["gpu.visible_missing"]
+    assert missing is lost or lost in missing.reason
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(max_size=40)
+    | st.text(alphabet="0123456789,-+ GPUMIax", max_size=40)
+    | st.lists(st.integers(-2, 6), max_size=6).map(lambda n: ",".join(map(str, n)))
+)
+def test_no_setting_invents_a_gpu(seen, setting):
+    gpus, missing = seen(setting)
+    found = [item["index"] for item in gpus]
+    assert len(set(found)) == len(found) and set(found) <= {0, 1, 2, 3}
+    assert isinstance(missing, (str, type(ABSENT), Unknown))

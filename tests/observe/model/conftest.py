@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from observing import values, write
 
 from envdoctor.facts import Fact, Value
 from envdoctor.observe import Request, resolve
 from envdoctor.observe.gather import gather
-from envdoctor.observe.model.reading.source import ModelSource
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
@@ -29,6 +30,15 @@ QWEN = {
 }
 
 
+def encoded(content: object) -> bytes:
+    """Return bytes and text as they are, and anything else as JSON."""
+    return (
+        content
+        if isinstance(content, bytes)
+        else (content if isinstance(content, str) else json.dumps(content)).encode()
+    )
+
+
 class Disk:
     """A working directory, and a home with a Hub cache."""
 
@@ -44,12 +54,9 @@ class Disk:
         return self.home / ".cache" / "huggingface" / "hub"
 
     def folder(self, name: str = "model", files: dict[str, object] | None = None) -> Path:
-        folder = self.cwd / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in (files if files is not None else {"config.json": QWEN}).items():
-            text = content if isinstance(content, str) else json.dumps(content)
-            (folder / file).write_text(text, encoding="utf-8")
-        return folder
+        (self.cwd / name).mkdir(parents=True, exist_ok=True)
+        given = {"config.json": QWEN} if files is None else files
+        return write(self.cwd / name, {file: encoded(content) for file, content in given.items()})
 
     def cached(
         self,
@@ -57,32 +64,25 @@ class Disk:
         commit: str = COMMIT,
         ref: str | None = "main",
         links: bool = True,
-        cache: Path | None = None,
-        files: dict[str, object] | None = None,
     ) -> Path:
-        place = (cache or self.cache) / ("models--" + repo.replace("/", "--"))
+        place = self.cache / ("models--" + repo.replace("/", "--"))
         snapshot = place / "snapshots" / commit
         snapshot.mkdir(parents=True)
         (place / "blobs").mkdir(exist_ok=True)
-        for number, (name, content) in enumerate((files or {"config.json": QWEN}).items()):
-            text = content if isinstance(content, str) else json.dumps(content)
-            if links:
-                blob = place / "blobs" / f"{commit[:8]}{number}"
-                blob.write_text(text, encoding="utf-8")
-                (snapshot / name).symlink_to(Path("../../blobs") / blob.name)
-            else:
-                (snapshot / name).write_text(text, encoding="utf-8")
+        blob = place / "blobs" / commit[:8] if links else snapshot / "config.json"
+        blob.write_bytes(encoded(QWEN))
+        if links:
+            (snapshot / "config.json").symlink_to(Path("../../blobs") / blob.name)
         if ref:
             (place / "refs" / ref).parent.mkdir(parents=True, exist_ok=True)
             (place / "refs" / ref).write_text(commit, encoding="ascii")
         return snapshot
 
-    def resolve(self, model: str, **aliases: str) -> ModelSource:
-        names = {old.replace("_", "-"): new for old, new in aliases.items()}
-        return resolve(model, cwd=str(self.cwd), environ=self.environ, aliases=names)
+    def resolve(self, model: str, aliases: Mapping[str, str] | None = None) -> Any:
+        return resolve(model, cwd=str(self.cwd), environ=self.environ, aliases=aliases)
 
     def facts(self, model: str) -> dict[str, Value]:
-        return {fact.key: fact.value for fact in self.observe(model)}
+        return values(self.observe(model))
 
     def observe(self, model: str) -> list[Fact]:
         return list(gather(Request(environ={}, model=self.resolve(model)), ["model"]))

@@ -25,15 +25,8 @@ def test_a_repository_without_files_here_says_so(disk):
 def test_a_cached_snapshot_is_read_with_and_without_links(disk, links):
     snapshot = disk.cached(links=links)
     facts = disk.facts(REPO)
-    assert facts["model.repo"] == REPO
-    assert facts["model.revision"] == COMMIT
-    assert facts["model.path"] == str(snapshot)
-    assert facts["model.type"] == "qwen2"
-
-
-def test_the_origin_names_the_cache(disk):
-    disk.cached()
-    assert disk.resolve(REPO).origin == "Hub cache"
+    named = [facts[f"model.{field}"] for field in ("repo", "revision", "path", "type")]
+    assert named == [REPO, COMMIT, str(snapshot), "qwen2"]
 
 
 def test_only_that_cache_is_looked_into(disk):
@@ -50,16 +43,12 @@ def test_a_revision_is_a_branch_a_tag_a_pull_request_or_a_commit(disk, revision)
     assert (source.folder, source.revision, source.repo) == (str(snapshot), COMMIT, REPO)
 
 
-def test_a_revision_that_is_not_here_lists_those_that_are(disk):
-    disk.cached()
-    source = disk.resolve(f"{REPO}@v9")
+@pytest.mark.parametrize(("ref", "asked"), [("main", "@v9"), (None, "")])
+def test_those_that_are_here_are_listed_and_none_is_guessed(disk, ref, asked):
+    disk.cached(ref=ref)
+    source = disk.resolve(REPO + asked)
     assert source.folder is None
     assert "other revisions: b098244a71fb; name one with @" in source.missing
-
-
-def test_without_a_main_the_only_snapshot_is_not_guessed(disk):
-    disk.cached(ref=None)
-    assert "other revisions: b098244a71fb" in disk.resolve(REPO).missing
 
 
 def test_an_ambiguous_beginning_of_a_commit_is_not_guessed(disk):
@@ -88,35 +77,27 @@ def test_a_reference_cannot_lead_out_of_the_cache(disk):
     assert disk.resolve(REPO).folder is None
 
 
-def test_a_renamed_organisation_is_found_under_its_former_name(disk):
-    snapshot = disk.cached("THUDM/chatglm3-6b")
-    source = disk.resolve("zai-org/chatglm3-6b", THUDM="zai-org", ZhipuAI="zai-org")
-    assert (source.folder, source.repo) == (str(snapshot), "zai-org/chatglm3-6b")
-    assert source.origin == "Hub cache, under THUDM/chatglm3-6b"
-
-
-def test_a_former_name_is_found_under_the_present_one(disk):
-    snapshot = disk.cached("zai-org/chatglm3-6b")
-    assert disk.resolve("THUDM/chatglm3-6b", THUDM="zai-org").folder == str(snapshot)
-
-
-def test_a_renamed_repository_is_found_by_its_whole_name(disk):
-    from envdoctor.observe import resolve
-
-    snapshot = disk.cached("old/name")
-    for given, aliases in (("new/name2", {"old/name": "new/name2"}), ("old/name", {"old/name": "new/name2"})):
-        assert resolve(given, cwd=str(disk.cwd), environ=disk.environ, aliases=aliases).folder == str(snapshot)
+@pytest.mark.parametrize(
+    ("held", "asked", "aliases"),
+    [
+        ("THUDM/chatglm3-6b", "zai-org/chatglm3-6b", {"THUDM": "zai-org", "ZhipuAI": "zai-org"}),
+        ("zai-org/chatglm3-6b", "THUDM/chatglm3-6b", {"THUDM": "zai-org"}),
+        ("old/name", "new/name2", {"old/name": "new/name2"}),
+        ("old/name", "old/name", {"old/name": "new/name2"}),
+        ("gpt2", "gpt2", {}),
+    ],
+)
+def test_a_repository_is_found_under_former_and_present_names(disk, held, asked, aliases):
+    snapshot = disk.cached(held)
+    source = disk.resolve(asked, aliases)
+    assert (source.folder, source.repo) == (str(snapshot), asked)
+    assert source.origin == ("Hub cache" if held == asked else f"Hub cache, under {held}")
 
 
 def test_the_given_name_comes_before_the_others(disk):
     disk.cached("zai-org/chatglm3-6b", commit=OTHER)
     snapshot = disk.cached("THUDM/chatglm3-6b")
-    assert disk.resolve("THUDM/chatglm3-6b", THUDM="zai-org").folder == str(snapshot)
-
-
-def test_a_name_without_organisation_is_looked_up(disk):
-    snapshot = disk.cached("gpt2")
-    assert disk.resolve("gpt2").folder == str(snapshot)
+    assert disk.resolve("THUDM/chatglm3-6b", {"THUDM": "zai-org"}).folder == str(snapshot)
 
 
 def test_a_folder_inside_the_cache_tells_its_repository_and_commit(disk):
@@ -132,15 +113,10 @@ def test_a_link_to_a_snapshot_tells_its_repository_too(disk):
     assert (source.repo, source.folder) == (REPO, str(disk.cwd / "qwen"))
 
 
-def test_a_plain_folder_does_not_say_its_repository(disk):
-    disk.folder()
-    facts = disk.facts("./model")
-    assert isinstance(facts["model.repo"], Unknown)
-    assert isinstance(facts["model.revision"], Unknown)
-
-
-def test_the_note_of_a_download_is_no_proof_of_a_commit(disk):
+def test_a_plain_folder_does_not_say_its_repository_and_the_note_of_a_download_proves_no_commit(disk):
     folder = disk.folder()
+    facts = disk.facts("./model")
+    assert isinstance(facts["model.repo"], Unknown) and isinstance(facts["model.revision"], Unknown)
     note = folder / ".cache" / "huggingface" / "download" / "config.json.metadata"
     note.parent.mkdir(parents=True)
     changed = (folder / "config.json").stat().st_mtime

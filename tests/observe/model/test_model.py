@@ -2,63 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from observing import assert_registered
 
-from envdoctor.facts import Registry, Unknown, parse_value, plain
+from envdoctor.observe import observers
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
-
-FACTS = Path(__file__).parents[3] / "matrices" / "facts.toml"
 REPO = "Qwen/Qwen2.5-7B-Instruct"
 
 
-def keys_of(module: str) -> tuple[str, ...]:
-    return importlib.import_module(f"envdoctor.observe.model.{module}").KEYS
-
-
-@pytest.fixture(scope="module")
-def registry() -> Registry:
-    return Registry.from_mapping(tomllib.loads(FACTS.read_text(encoding="utf-8")))
-
-
 @pytest.mark.parametrize("model", ["./model", REPO, "some/thing"])
-def test_every_fact_is_registered_and_of_its_type(disk, registry, model):
+def test_every_fact_is_registered_and_of_its_type_and_observed_once(disk, model):
     disk.folder()
     disk.cached()
-    for fact in disk.observe(model):
-        spec = registry.find(fact.key)
-        assert spec is not None, fact.key
-        assert fact.source == "model"
-        assert fact.origin
-        if not isinstance(fact.value, Unknown):
-            assert parse_value(spec, plain(fact.value)) == fact.value, fact
-
-
-@pytest.mark.parametrize("model", ["./model", REPO, "some/thing"])
-def test_every_registered_fact_of_the_model_is_observed_once(disk, registry, model):
-    disk.folder()
-    disk.cached()
-    keys = sorted(fact.key for fact in disk.observe(model))
-    modules = ("config", "named", "registered", "remote_code", "tokenizer_config", "weights")
-    assert keys == sorted(key for module in modules for key in keys_of(module))
+    facts = disk.observe(model)
+    assert_registered(facts, "model")
+    assert all(fact.origin for fact in facts)
+    assert sorted(fact.key for fact in facts) == sorted(key for module in observers("model") for key in module.KEYS)
 
 
 def test_nothing_is_written_and_no_client_is_imported(disk):
-    import subprocess
-    import sys
-
     disk.cached()
     script = (
         "import sys\n"
+        "from envdoctor.observe import Request, resolve\n"
         "from envdoctor.observe.gather import gather\n"
-        "from envdoctor.observe.model.reading.source import resolve\n"
-        "from envdoctor.observe.request import Request\n"
         f"model = resolve({REPO!r}, cwd={str(disk.cwd)!r}, environ={disk.environ!r})\n"
         "gather(Request(environ={}, model=model), ['model'])\n"
         "print(sorted({'huggingface_hub', 'transformers', 'torch', 'socket', 'ast'} & set(sys.modules)))\n"

@@ -7,11 +7,8 @@ import re
 import warnings
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe.code.reading.read_uses import answer
 
 CONFIG = {"model_type": "glm"}
 
@@ -22,18 +19,16 @@ def facts(disk, **files: object) -> dict[str, object]:
     return disk.facts("./model")
 
 
-# --- tokenizer_config.json ----------------------------------------------------------------------------------------
-
-
-def test_the_tokenizers_class_and_side_are_read(disk):
-    found = facts(disk, tokenizer_config__json={"padding_side": "left", "tokenizer_class": "ChatGLMTokenizer"})
-    assert (found["model.padding_side"], found["model.tokenizer_class"]) == ("left", "ChatGLMTokenizer")
-
-
-def test_a_tokenizer_that_names_neither_has_neither(disk):
-    found = facts(disk, tokenizer_config__json={"padding_side": None})
-    assert found["model.padding_side"] is ABSENT
-    assert found["model.tokenizer_class"] is ABSENT
+@pytest.mark.parametrize(
+    ("content", "side", "name"),
+    [
+        ({"padding_side": "left", "tokenizer_class": "ChatGLMTokenizer"}, "left", "ChatGLMTokenizer"),
+        ({"padding_side": None}, ABSENT, ABSENT),
+    ],
+)
+def test_the_tokenizers_class_and_side_are_read(disk, content, side, name):
+    found = facts(disk, tokenizer_config__json=content)
+    assert (found["model.padding_side"], found["model.tokenizer_class"]) == (side, name)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +45,6 @@ def test_a_tokenizer_file_that_cannot_be_read_leaves_the_side_unknown(disk, cont
     found = facts(disk) if content is None else facts(disk, tokenizer_config__json=content)
     assert words in found["model.padding_side"].reason
     assert found["model.type"] == "glm"
-
-
-# --- weights ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,8 +69,6 @@ def test_a_snapshot_without_weights_does_not_say_their_format(disk):
     disk.cached()
     assert isinstance(disk.facts("Qwen/Qwen2.5-7B-Instruct")["model.weight_formats"], Unknown)
 
-
-# --- remote code --------------------------------------------------------------------------------------------------
 
 CODE = """
 import torch, math
@@ -120,8 +110,9 @@ class GlmTokenizer(Base):
 """
 
 
-def test_methods_are_listed_with_their_parameters(disk):
-    assert facts(disk, modeling_glm__py=CODE)["model.code_methods"] == (
+def test_methods_imported_names_and_read_attributes_are_listed(disk):
+    found = facts(disk, modeling_glm__py=CODE)
+    assert found["model.code_methods"] == (
         "GlmTokenizer.Inner.method(self)",
         "GlmTokenizer._pad(self, encoded_inputs, max_length, *, padding_side, **kwargs)",
         "GlmTokenizer.forward(self, past)",
@@ -129,10 +120,7 @@ def test_methods_are_listed_with_their_parameters(disk):
         "split(tensor, parts)",
         "traced(x)",
     )
-
-
-def test_imported_names_and_read_attributes_are_listed(disk):
-    assert facts(disk, modeling_glm__py=CODE)["model.code_names"] == (
+    assert found["model.code_names"] == (
         ".matmul",
         ".seen_tokens",
         "torch",
@@ -143,20 +131,17 @@ def test_imported_names_and_read_attributes_are_listed(disk):
     )
 
 
-def test_all_python_files_count(disk):
-    found = facts(disk, a__py="def f(x): ...", b__py="def g(x): ...\ndef f(x): ...")
-    assert found["model.code_methods"] == ("f(x)", "g(x)")
-
-
-def test_a_model_without_code_has_none(disk):
+def test_all_python_files_count_and_a_model_without_code_has_none(disk):
     found = facts(disk)
     assert found["model.code_methods"] == found["model.code_names"] == ()
+    found = facts(disk, a__py="def f(x): ...", b__py="def g(x): ...\ndef f(x): ...")
+    assert found["model.code_methods"] == ("f(x)", "g(x)")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("def f(:\n", "not Python that this interpreter can parse (line 1)"),
+        ("def f(:\n", r"not Python that this interpreter can parse \(line 1\)"),
         ("x = 1\0", "not Python"),
         ("x = " + "-" * 100_000 + "1", "nested too deeply|too large to be parsed safely"),
         ("x = a" + ".a" * 300_000, "nested too deeply|too large to be parsed safely"),
@@ -168,17 +153,18 @@ def test_one_file_that_cannot_be_parsed_makes_both_unknown(disk, content, words)
     found = facts(disk, a__py="def f(x): ...", b__py=content)
     for key in ("model.code_methods", "model.code_names"):
         assert found[key].reason.startswith("b.py")
-        assert any(word in found[key].reason for word in words.split("|"))
+        assert re.search(words, found[key].reason)
 
 
-def test_too_many_files_are_a_reason(disk):
-    found = facts(disk, **{f"m{number}__py": "" for number in range(65)})
-    assert found["model.code_names"] == Unknown("the model has more than 64 Python files")
-
-
-def test_too_much_code_is_a_reason(disk):
-    found = facts(disk, **{f"m{number}__py": "#" * (1 << 20) for number in range(5)})
-    assert "4 MiB together" in found["model.code_names"].reason
+@pytest.mark.parametrize(
+    ("count", "content", "reason"),
+    [
+        (65, "", "the model has more than 64 Python files"),
+        (5, "#" * (1 << 20), "the Python files of the model are larger than 4 MiB together"),
+    ],
+)
+def test_too_much_code_is_a_reason(disk, count, content, reason):
+    assert facts(disk, **{f"m{number}__py": content for number in range(count)})["model.code_names"] == Unknown(reason)
 
 
 def test_nothing_of_the_code_is_run(disk):
@@ -216,10 +202,7 @@ def test_conditions_in_conditions_are_read_once_each(disk):
     assert {"numpy", "torch"} <= set(facts(disk, modeling_glm__py=code)["model.code_names"])
 
 
-@given(st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=200))
-def test_any_source_is_listed_or_a_problem(content):
-    found = answer(content, (), notebook=False, definitions=True)
-    assert found.keys() >= {"uses", "methods", "attributes", "siblings"} or found.keys() == {"problem", "place"}
+TOO_MUCH = "too long|too large|too much|more names than"
 
 
 @pytest.mark.parametrize(
@@ -227,17 +210,12 @@ def test_any_source_is_listed_or_a_problem(content):
     [
         pytest.param(
             "class " + "A" * 500_000 + ":\n" + "".join(f"    def f{n}(self): 0\n" for n in range(14_000)),
-            "too long|too large|too much|more names than",
+            TOO_MUCH,
             marks=pytest.mark.slow,
         ),
         ("# coding: punycode\n" + "x-" * 400_000, "not Python|too long"),
-        (
-            f"from {'L' * 400_000} import " + ",".join(f"a{n}" for n in range(80_000)) + "\n",
-            "too long|too large|too much|more names than",
-        ),
-        pytest.param(
-            "x = f'" + "{a}" * 340_000 + "'\n", "too long|too large|too much|more names than", marks=pytest.mark.slow
-        ),
+        (f"from {'L' * 400_000} import " + ",".join(f"a{n}" for n in range(80_000)) + "\n", TOO_MUCH),
+        pytest.param("x = f'" + "{a}" * 340_000 + "'\n", TOO_MUCH, marks=pytest.mark.slow),
     ],
     ids=["long names", "slow encoding", "a long name before many", "fields of a text"],
 )

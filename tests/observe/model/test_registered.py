@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from observing import a_layout, write
 
 from envdoctor.facts import Unknown
-from envdoctor.observe import Layout, Request
+from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
-from envdoctor.text import Files
 
 FILES = {
     "transformers/models/auto/configuration_auto.py": 'NAMES = OrderedDict([("t5", "T5Config")])\n',
@@ -20,12 +20,9 @@ FILES = {
 
 
 def facts(disk, site: Path, files: dict[str, str], **config):
-    for name, text in files.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
-    layout = Layout(str(site), None, (str(site),), "3.11.9", "cpython", "path", "", False, Files())
+    write(site, files)
     model = disk.resolve(str(disk.folder("model", {"config.json": config})))
-    found = gather(Request(environ={}, model=model, layout=layout), ["model"])
+    found = gather(Request(environ={}, model=model, layout=a_layout(site)), ["model"])
     return [found.value(f"model.registered{end}") for end in ("", "_vllm", "_sglang")]
 
 

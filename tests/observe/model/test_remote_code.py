@@ -25,10 +25,7 @@ def uses(disk, **files):
 def test_files_that_an_auto_map_names_and_those_that_they_import(disk):
     found = uses(disk, modeling_tiny=MODEL, configuration_tiny="import peft", convert="import trl", far="import trl")
     assert found.keys() == {("transformers.utils", "start"), ("flash_attn", "call"), ("peft", "start")}
-
-
-def test_places_are_files_of_the_model(disk):
-    item = uses(disk, modeling_tiny=MODEL)["transformers.utils", "start"]
+    item = found["transformers.utils", "start"]
     assert item["name"] == "is_torch_fx_available"
     assert [place.rpartition("model/")[2] for place in item["place"]] == ["modeling_tiny.py:2"]
 

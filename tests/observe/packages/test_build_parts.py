@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import ask
+from observing import a_layout, ask, values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, Value
-from envdoctor.observe import Layout
-from envdoctor.text import Files
 
 build_parts = observer("build_parts")
 
@@ -22,12 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="co
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """A Python installation with headers: base/bin/python3.11, base/include/python3.11/Python.h."""
-    place = tmp_path / "base"
-    (place / "bin").mkdir(parents=True)
-    (place / "bin/python3.11").write_text("")
-    (place / "include/python3.11").mkdir(parents=True)
-    (place / "include/python3.11/Python.h").write_text("")
-    return place
+    return write(tmp_path / "base", {"bin/python3.11": "", "include/python3.11/Python.h": ""})
 
 
 @pytest.fixture
@@ -40,39 +33,21 @@ def venv(tmp_path: Path, base: Path) -> Path:
 
 
 def look(venv: Path, deepspeed: Value = ABSENT, **environ: str) -> dict[str, Value]:
-    layout = Layout(
-        prefix=str(venv),
-        executable=str(venv / "bin/python"),
-        site_packages=(str(venv / "lib/python3.11/site-packages"),),
-        python_version="3.11.9",
-        implementation="cpython",
-        kind="venv",
-        because="test",
-        live=True,
-        files=Files(),
-    )
+    layout = a_layout(venv, venv / "lib/python3.11/site-packages", executable=str(venv / "bin/python"))
     asked = ask(layout, facts=FactSet([Fact("pkg.deepspeed", deepspeed, "", "")]), environ=environ)
-    return {fact.key: fact.value for fact in build_parts.observe(asked)}
+    return values(build_parts.observe(asked))
 
 
-def test_headers_are_those_of_the_interpreter_behind_the_link(venv):
-    assert look(venv)["build.python_headers"] is True
-
-
-def test_headers_of_another_version_do_not_count(venv, base):
-    os.rename(base / "include/python3.11", base / "include/python3.12")
-    assert look(venv)["build.python_headers"] is False
+@pytest.mark.parametrize(("folder", "there"), [("python3.11", True), ("python3.11t", True), ("python3.12", False)])
+def test_headers_are_those_of_the_interpreter_behind_the_link(venv, base, folder, there):
+    os.rename(base / "include/python3.11", base / "include" / folder)
+    assert look(venv)["build.python_headers"] is there
 
 
 def test_variables_that_name_other_folders_leave_it_open(venv, base):
     (base / "include/python3.11/Python.h").unlink()
     assert look(venv)["build.python_headers"] is False
     assert isinstance(look(venv, CPATH="/opt/include")["build.python_headers"], Unknown)
-
-
-def test_headers_of_a_free_threaded_python_count(venv, base):
-    os.rename(base / "include/python3.11", base / "include/python3.11t")
-    assert look(venv)["build.python_headers"] is True
 
 
 def test_ninja_is_found_on_path_and_in_the_environment(venv, tmp_path):
@@ -87,21 +62,12 @@ def test_ninja_is_found_on_path_and_in_the_environment(venv, tmp_path):
 
 
 def test_compiled_ops_of_the_package_and_of_torchs_cache_are_named(venv, tmp_path):
-    ops = venv / "lib/python3.11/site-packages/deepspeed/ops/adam"
-    ops.mkdir(parents=True)
-    (ops / "cpu_adam_op.cpython-311-x86_64-linux-gnu.so").write_text("")
-    (ops / "fused_adam.py").write_text("")
-    cache = tmp_path / ".cache/torch_extensions"
-    for name in ("py311_cu124/fused_adam", "py310_cu124/fused_lamb", "py311_cu124/fused_lion"):
-        (cache / name).mkdir(parents=True)
-    (cache / "py311_cu124/fused_adam/fused_adam.so").write_text("")
-    (cache / "py310_cu124/fused_lamb/fused_lamb.so").write_text("")
+    ops = ("cpu_adam_op.cpython-311-x86_64-linux-gnu.so", "fused_adam.py")
+    write(venv / "lib/python3.11/site-packages/deepspeed/ops/adam", dict.fromkeys(ops, ""))
+    kept = ("py311_cu124/fused_adam/fused_adam.so", "py310_cu124/fused_lamb/fused_lamb.so", "py311_cu124/fused_lion/x")
+    write(tmp_path / ".cache/torch_extensions", dict.fromkeys(kept, ""))
     assert look(venv, "0.17.6", HOME=str(tmp_path))["build.compiled"] == ("cpu_adam", "fused_adam")
     assert look(venv, ABSENT, HOME=str(tmp_path))["build.compiled"] == ()
-
-
-def test_a_cache_of_its_own_is_looked_at_instead(venv, tmp_path):
-    (tmp_path / "own/cpu_adam").mkdir(parents=True)
-    (tmp_path / "own/cpu_adam/cpu_adam.so").write_text("")
+    write(tmp_path, {"own/cpu_adam/cpu_adam.so": ""})
     found = look(venv, "0.17.6", HOME=str(tmp_path), TORCH_EXTENSIONS_DIR=str(tmp_path / "own"))
-    assert found["build.compiled"] == ("cpu_adam",)
+    assert found["build.compiled"] == ("cpu_adam",)  # that cache is looked at instead

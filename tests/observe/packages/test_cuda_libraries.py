@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from observing import a_layout, observe, write
 
 from envdoctor.facts import ABSENT, Records, Unknown
 
@@ -23,11 +24,8 @@ def libraries(tmp_path: Path, make_dist, read):
 
     def run(wheels, pins=(), cuda="12.4"):
         site = tmp_path / "packages"
-        lines = "".join(f"Requires-Dist: {pin}\n" for pin in pins)
-        header = f"Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n{lines}\n"
-        make_dist(site, "torch", "2.5.1", header=header)
-        (site / "torch").mkdir()
-        (site / "torch" / "version.py").write_text(f"__version__ = '2.5.1'\ncuda = {cuda!r}\n")
+        make_dist(site, "torch", "2.5.1", lines=[f"Requires-Dist: {pin}" for pin in pins])
+        write(site, {"torch/version.py": f"__version__ = '2.5.1'\ncuda = {cuda!r}\n"})
         for name, version, *listed in wheels:
             record = "".join(f"{file},sha256=x,1\n" for file in listed)
             make_dist(site, name, version, RECORD=record)
@@ -54,40 +52,38 @@ def test_one_wheel_a_component_is_what_torch_brings(libraries):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pins are those of Linux")
-def test_pins_are_those_of_torch_whose_marker_holds_and_that_name_one_version(tmp_path, make_dist, read, pristine_venv):
-    import shutil
-
-    venv = tmp_path / "env"
-    shutil.copytree(pristine_venv, venv, symlinks=True)
-    site = next((venv / "lib").glob("python3*/site-packages"))
-    lines = "".join(f"Requires-Dist: {pin}\n" for pin in PINS)
-    make_dist(site, "torch", "2.5.1", header=f"Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n{lines}\n")
+def test_pins_are_those_of_torch_whose_marker_holds_and_that_name_one_version(tmp_path, make_dist):
+    make_dist(tmp_path, "torch", "2.5.1", lines=[f"Requires-Dist: {pin}" for pin in PINS])
     for name, version in (("cudnn-cu12", "9.5.1.17"), ("nccl-cu12", "2.27.3"), ("cublas-cu12", "12.4.5.8")):
-        make_dist(
-            site, f"nvidia_{name.replace('-', '_')}", version, header=f"Name: nvidia-{name}\nVersion: {version}\n\n"
-        )
-    _, _, facts = read(python=venv / "bin" / "python")
-    found = {item["component"]: item["pinned"] for item in facts["cuda_library"]}
+        make_dist(tmp_path, f"nvidia-{name}", version)
+    items = observe(a_layout(tmp_path)).known.value("cuda_library")
+    found = {item["component"]: item["pinned"] for item in items}
     assert found == {"cudnn": "9.1.0.70", "nccl": ABSENT, "cublas": ABSENT}
 
 
-def test_of_two_majors_the_one_for_torch_counts(libraries):
-    wheels = [("nvidia-cublas-cu11", "11.11.3.6"), ("nvidia-cublas-cu12", "12.4.5.8"), ("nvidia-cublas-cu13", "1.0")]
-    found = libraries(wheels)["cublas"]
-    assert (found["package"], found["installed"], found["majors"]) == ("nvidia-cublas-cu12", "12.4.5.8", "11, 12, 13")
+NCCL = [("nvidia-nccl-cu12", "2.21.5"), ("nvidia-nccl-cu13", "2.28.9")]
+CUBLAS = [("nvidia-cublas-cu11", "11.11.3.6"), ("nvidia-cublas-cu12", "12.4.5.8"), ("nvidia-cublas-cu13", "1.0")]
 
 
-def test_the_pinned_wheel_counts_before_the_one_for_torchs_major(libraries):
-    found = libraries(
-        [("nvidia-nccl-cu12", "2.21.5"), ("nvidia-nccl-cu13", "2.28.9")], pins=["nvidia-nccl-cu13==2.28.9"]
-    )
-    assert found["nccl"]["package"] == "nvidia-nccl-cu13"
-
-
-def test_wheels_that_carry_no_major_are_of_that_of_the_toolkit(libraries):
-    found = libraries([("nvidia-cufft", "12.0.0.61"), ("cuda-toolkit", "13.0.2")], cuda="13.0")
-    assert found["cufft"]["majors"] == "13"
-    assert "toolkit" not in found
+@pytest.mark.parametrize(
+    ("component", "wheels", "more", "found"),
+    [
+        # the one for torch counts, and before it the one that torch pins
+        ("cublas", CUBLAS, {}, ("nvidia-cublas-cu12", "12.4.5.8", "11, 12, 13")),
+        ("nccl", NCCL, {"pins": ["nvidia-nccl-cu13==2.28.9"]}, ("nvidia-nccl-cu13", "2.28.9", "12, 13")),
+        # wheels that carry no major are of that of the toolkit
+        (
+            "cufft",
+            [("nvidia-cufft", "12.0.0.61"), ("cuda-toolkit", "13.0.2")],
+            {"cuda": "13.0"},
+            ("nvidia-cufft", "12.0.0.61", "13"),
+        ),
+    ],
+)
+def test_of_several_wheels_of_a_component_one_counts(libraries, component, wheels, more, found):
+    records = libraries(wheels, **more)
+    assert tuple(records[component][column] for column in ("package", "installed", "majors")) == found
+    assert "toolkit" not in records
 
 
 def test_without_anything_that_tells_the_major_it_is_unknown(libraries):

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from observing import choose, observe, one
+from observing import choose, observe, one, write
 from rooms import observer
 
-from envdoctor.facts import ABSENT, Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown, Value
 
 import_shadow = observer("import_shadow")
 
@@ -19,10 +19,14 @@ TABLE = {"module": [{"module": "datasets", "name": "datasets"}, {"module": "skle
 
 def module(folder: Path, name: str, *, package: bool = True) -> Path:
     """A package or a module file that can be imported from the folder."""
-    path = folder / name / "__init__.py" if package else folder / f"{name}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("")
-    return path
+    file = f"{name}/__init__.py" if package else f"{name}.py"
+    return write(folder, {file: ""}) / file
+
+
+def seen(layout, environ: dict[str, str], cwd: Path) -> Value:
+    """What stands in front of the packages of an environment."""
+    rows = lambda name, part: TABLE[part]  # noqa: E731
+    return one(import_shadow, layout, observe(layout).seen, environ=environ, cwd=str(cwd), rows=rows).value
 
 
 @pytest.fixture
@@ -33,22 +37,16 @@ def shadows(venv: Path, site: Path, tmp_path: Path, make_dist):
     (tmp_path / "run").mkdir()
 
     def run(**environ: str):
-        cwd = str(tmp_path / "run")
-        layout = choose(str(venv / "bin" / "python"), None, None, environ=environ, cwd=cwd)
-        fact = one(
-            import_shadow, layout, observe(layout).seen, environ=environ, cwd=cwd, rows=lambda name, part: TABLE[part]
-        )
-        assert isinstance(fact.value, Records)
-        return list(fact.value)
+        layout = choose(venv / "bin" / "python", environ=environ, cwd=tmp_path / "run")
+        found = seen(layout, environ, tmp_path / "run")
+        assert isinstance(found, Records)
+        return list(found)
 
     return run
 
 
-def test_an_empty_working_directory_hides_nothing(shadows):
-    assert shadows() == []
-
-
 def test_a_package_in_the_working_directory_hides_the_installed_one(shadows, tmp_path):
+    assert shadows() == []
     module(tmp_path / "run", "datasets")
     assert shadows() == [
         {
@@ -66,41 +64,25 @@ def test_a_package_in_the_working_directory_hides_the_installed_one(shadows, tmp
     ]
 
 
-def test_a_module_file_does_so_too(shadows, tmp_path):
-    module(tmp_path / "run", "datasets", package=False)
-    assert [item["path"] for item in shadows()] == [str(tmp_path / "run" / "datasets.py")]
-
-
-def test_a_folder_of_data_hides_nothing(shadows, tmp_path):
-    (tmp_path / "run" / "datasets").mkdir()
-    (tmp_path / "run" / "datasets" / "train.jsonl").write_text("{}")
-    (tmp_path / "run" / "datasets" / "prepare.py").write_text("")
-    assert shadows() == []
-
-
-def test_what_is_not_installed_is_not_hidden(shadows, tmp_path):
-    module(tmp_path / "run", "sklearn")
-    assert shadows() == []
+SETUP = 'from setuptools import setup\nsetup(name="datasets", version="4.5.0.dev0")\n'
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("files", "hiding"),
     [
-        ("pyproject.toml", '[project]\nname = "datasets"\nversion = "4.5.0.dev0"\n'),
-        ("setup.py", 'from setuptools import setup\nsetup(name="datasets", version="4.5.0.dev0")\n'),
-        ("setup.cfg", "[metadata]\nname = datasets\n"),
+        ({"datasets.py": ""}, ["datasets.py"]),
+        ({"datasets/train.jsonl": "{}", "datasets/prepare.py": ""}, []),  # a folder of data
+        ({"sklearn/__init__.py": ""}, []),  # not installed
+        # the source of the package itself is no accident; a project of another name hides it
+        ({"datasets/__init__.py": "", "pyproject.toml": '[project]\nname = "datasets"\nversion = "4.5.0.dev0"\n'}, []),
+        ({"datasets/__init__.py": "", "setup.py": SETUP}, []),
+        ({"datasets/__init__.py": "", "setup.cfg": "[metadata]\nname = datasets\n"}, []),
+        ({"datasets/__init__.py": "", "pyproject.toml": '[project]\nname = "datasets-for-me"\n'}, ["datasets"]),
     ],
 )
-def test_the_source_of_the_package_itself_is_no_accident(shadows, tmp_path, file, text):
-    module(tmp_path / "run", "datasets")
-    (tmp_path / "run" / file).write_text(text)
-    assert shadows() == []
-
-
-def test_a_project_of_another_name_hides_it(shadows, tmp_path):
-    module(tmp_path / "run", "datasets")
-    (tmp_path / "run" / "pyproject.toml").write_text('[project]\nname = "datasets-for-me"\n')
-    assert len(shadows()) == 1
+def test_what_the_working_directory_holds_may_hide_it(shadows, tmp_path, files, hiding):
+    write(tmp_path / "run", files)
+    assert [item["path"] for item in shadows()] == [str(tmp_path / "run" / name) for name in hiding]
 
 
 def test_an_editable_install_is_meant_to_be_imported_from_its_source(shadows, site, tmp_path):
@@ -121,152 +103,101 @@ def test_a_link_to_the_installed_package_hides_nothing(shadows, site, tmp_path):
     assert shadows() == []
 
 
-def test_another_installation_on_pythonpath_hides_the_environments(shadows, tmp_path, make_dist):
-    make_dist(tmp_path / "cluster", "datasets", "2.14.6")
-    module(tmp_path / "cluster", "datasets")
+@pytest.mark.parametrize(
+    ("listed", "text", "version", "differs"),
+    [
+        ("2.14.6", "", "2.14.6", True),
+        ("4.4.1", "", "4.4.1", False),
+        (None, "", ABSENT, Unknown("not both are of a known version")),
+        (None, '__version__ = "2.14.0"\n', "2.14.0", True),  # a checkout without metadata says it itself
+    ],
+)
+def test_another_one_on_pythonpath_hides_the_environments(shadows, tmp_path, make_dist, listed, text, version, differs):
+    module(tmp_path / "cluster", "datasets").write_text(text)
+    if listed is not None:
+        make_dist(tmp_path / "cluster", "datasets", listed)
     (item,) = shadows(PYTHONPATH=f"/nowhere{os.pathsep}{tmp_path / 'cluster'}")
-    assert (item["kind"], item["version"], item["hidden_version"]) == ("pythonpath", "2.14.6", "4.4.1")
-    assert item["differs"] is True
-
-
-def test_the_same_version_on_pythonpath_does_not_differ(shadows, tmp_path, make_dist):
-    make_dist(tmp_path / "cluster", "datasets", "4.4.1")
-    module(tmp_path / "cluster", "datasets")
-    (item,) = shadows(PYTHONPATH=str(tmp_path / "cluster"))
-    assert item["differs"] is False
-
-
-def test_a_source_tree_on_pythonpath_has_no_version(shadows, tmp_path):
-    module(tmp_path / "src", "datasets")
-    (item,) = shadows(PYTHONPATH=str(tmp_path / "src"))
-    assert item["version"] is ABSENT
-    assert isinstance(item["differs"], Unknown)
+    assert (item["kind"], item["version"], item["hidden_version"]) == ("pythonpath", version, "4.4.1")
+    assert item["differs"] == differs
 
 
 def test_the_users_site_stands_in_front_of_a_conda_environment(tmp_path, make_dist):
     library = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     prefix, home = tmp_path / "conda", tmp_path / "home"
-    (prefix / "conda-meta").mkdir(parents=True)
-    (prefix / "conda-meta" / f"python-{library[6:]}.0-0.json").write_text("{}")
+    write(prefix, {f"conda-meta/python-{library[6:]}.0-0.json": "{}", f"lib/{library}/os.py": "", "bin/x": ""})
     for base, version in ((prefix, "4.4.1"), (home / ".local", "2.14.6")):
         folder = base / "lib" / library / "site-packages"
         make_dist(folder, "datasets", version)
         module(folder, "datasets")
-    (prefix / "bin").mkdir()
     (prefix / "bin" / "python").symlink_to(sys.executable)
-    (prefix / "lib" / library / "os.py").write_text("")
     environ = {"HOME": str(home), "CONDA_PREFIX": str(prefix)}
-    layout = choose(str(prefix), None, None, environ=environ, cwd=str(tmp_path))
+    layout = choose(prefix, environ=environ)
     assert layout.kind == "conda"
-    fact = one(
-        import_shadow,
-        layout,
-        observe(layout).seen,
-        environ=environ,
-        cwd=str(tmp_path),
-        rows=lambda name, part: TABLE[part],
-    )
-    (item,) = fact.value
+    (item,) = seen(layout, environ, tmp_path)
     assert (item["kind"], item["version"], item["hidden_version"]) == ("user-site", "2.14.6", "4.4.1")
     quiet = {**environ, "PYTHONNOUSERSITE": "1"}
-    layout = choose(str(prefix), None, None, environ=quiet, cwd=str(tmp_path))
-    assert (
-        list(
-            one(
-                import_shadow,
-                layout,
-                observe(layout).seen,
-                environ=quiet,
-                cwd=str(tmp_path),
-                rows=lambda name, part: TABLE[part],
-            ).value
-        )
-        == []
-    )
+    assert seen(choose(prefix, environ=quiet), quiet, tmp_path) == Records(())
 
 
-def test_a_folder_of_packages_alone_does_not_tell_what_is_in_front(tmp_path, make_dist):
-    make_dist(tmp_path / "packages", "datasets", "4.4.1")
-    layout = choose(None, str(tmp_path / "packages"), None, environ={}, cwd=str(tmp_path))
-    fact = one(
-        import_shadow, layout, observe(layout).seen, environ={}, cwd=str(tmp_path), rows=lambda name, part: TABLE[part]
-    )
-    assert isinstance(fact.value, Unknown) is not layout.live
-
-
-def test_a_checkout_without_metadata_says_its_version_itself(shadows, tmp_path):
-    old = tmp_path / "old"
-    module(old, "datasets")
-    (old / "datasets" / "__init__.py").write_text('__version__ = "2.14.0"\n')
-    (item,) = shadows(PYTHONPATH=str(old))
-    assert (item["kind"], item["version"], item["differs"]) == ("pythonpath", "2.14.0", True)
+def test_a_folder_of_packages_alone_does_not_tell_what_is_in_front(bare, make_dist):
+    make_dist(bare, "datasets", "4.4.1")
+    layout = choose(path=bare)
+    assert isinstance(seen(layout, {}, bare.parent), Unknown) is not layout.live
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "hides"),
     [
-        "import sys; sys.path.insert(0, '{old}')",
-        "import sys; sys.__plen = len(sys.path)\n{old}\nimport sys; p=getattr(sys,'__egginsert',0); sys.__egginsert=p",
+        ("import sys; sys.path.insert(0, '{old}')", True),
+        (
+            "import sys; sys.__plen = len(sys.path)\n{old}\n"
+            "import sys; p=getattr(sys,'__egginsert',0); sys.__egginsert=p",
+            True,
+        ),
+        ("{old}", False),
     ],
 )
-def test_a_line_of_a_pth_file_puts_an_old_checkout_first(shadows, site, tmp_path, line):
-    old = tmp_path / "old"
-    module(old, "datasets")
-    (old / "datasets" / "__init__.py").write_text('__version__ = "2.14.0"\n')
-    (site / "old.pth").write_text(line.replace("{old}", str(old)))
-    (item,) = shadows()
-    assert (item["kind"], item["version"], item["hidden_version"]) == ("pth", "2.14.0", "4.4.1")
-
-
-def test_a_folder_that_a_pth_file_adds_behind_hides_nothing(shadows, site, tmp_path):
-    module(tmp_path / "old", "datasets")
-    (site / "old.pth").write_text(str(tmp_path / "old"))
-    assert shadows() == []
+def test_a_line_of_a_pth_file_puts_an_old_checkout_first_a_folder_comes_behind(shadows, site, tmp_path, line, hides):
+    module(tmp_path / "old", "datasets").write_text('__version__ = "2.14.0"\n')
+    (site / "old.pth").write_text(line.replace("{old}", str(tmp_path / "old")))
+    found = [(item["kind"], item["version"], item["hidden_version"]) for item in shadows()]
+    assert found == ([("pth", "2.14.0", "4.4.1")] if hides else [])
 
 
 LACKING = ("datasets.Dataset", "trl", "train.py")
 
 
-def lacking(items):
-    (item,) = items
-    return item["lacks"], item["asked_by"], item["script"]
-
-
-@pytest.fixture
-def beside(tmp_path: Path, site: Path, make_dist, monkeypatch):
-    """Write the module datasets and a script into the working directory; trl is installed and takes Dataset."""
-    make_dist(site, "trl", "0.23.0")
-    taken = [{"by": "trl", "name": "Dataset", "through": ["SFTTrainer"]}]
-    monkeypatch.setitem(TABLE["module"][0], "taken", taken)
-
-    def write(text: str, script: str, *, package: bool = False) -> None:
-        module(tmp_path / "run", "datasets", package=package).write_text(text)
-        (tmp_path / "run" / "train.py").write_text(script)
-
-    return write
-
-
-def test_a_script_beside_the_module_that_needs_the_installed_one_fails(shadows, beside):
-    beside("x = 1\n", "from trl import SFTTrainer\n")
-    assert lacking(shadows()) == LACKING
-
-
-@pytest.mark.parametrize("text", ["class Dataset: ...\n", "from mine import *\n", "def __getattr__(name): ...\n"])
-def test_a_module_that_may_have_the_name_is_not_said_to_lack_it(shadows, beside, text):
-    beside(text, "from trl import SFTTrainer\n")
-    assert lacking(shadows()) == (ABSENT, ABSENT, ABSENT)
+NOTHING = (ABSENT, ABSENT, ABSENT)
+TRAINER = "from trl import SFTTrainer\n"
 
 
 @pytest.mark.parametrize(
-    "script", ["import datasets\n", "from trl import ModelConfig\n", "# from trl import SFTTrainer\n"]
+    ("text", "script", "package", "found"),
+    [
+        ("x = 1\n", TRAINER, False, LACKING),
+        # a module that may have the name is not said to lack it
+        ("class Dataset: ...\n", TRAINER, False, NOTHING),
+        ("from mine import *\n", TRAINER, False, NOTHING),
+        ("def __getattr__(name): ...\n", TRAINER, False, NOTHING),
+        # a script that needs none of it is not named
+        ("x = 1\n", "import datasets\n", False, (*LACKING[:2], ABSENT)),
+        ("x = 1\n", "from trl import ModelConfig\n", False, (*LACKING[:2], ABSENT)),
+        ("x = 1\n", "# from trl import SFTTrainer\n", False, (*LACKING[:2], ABSENT)),
+        # a package may have it as a module of its own
+        ("x = 1\n", TRAINER, True, LACKING),
+        ("x = 1\n", TRAINER, "Dataset.py", NOTHING),
+    ],
 )
-def test_a_script_that_needs_none_of_it_is_not_named(shadows, beside, script):
-    beside("x = 1\n", script)
-    assert lacking(shadows())[2] == ABSENT
-
-
-def test_a_package_may_have_it_as_a_module_of_its_own(shadows, beside, tmp_path):
-    beside("x = 1\n", "from trl import SFTTrainer\n", package=True)
-    assert lacking(shadows()) == LACKING
-    (tmp_path / "run" / "datasets" / "Dataset.py").write_text("")
-    assert lacking(shadows()) == (ABSENT, ABSENT, ABSENT)
+def test_a_script_beside_the_module_that_needs_the_installed_one_fails(
+    shadows, tmp_path, site, make_dist, monkeypatch, text, script, package, found
+):
+    """trl is installed and takes Dataset."""
+    make_dist(site, "trl", "0.23.0")
+    taken = [{"by": "trl", "name": "Dataset", "through": ["SFTTrainer"]}]
+    monkeypatch.setitem(TABLE["module"][0], "taken", taken)
+    module(tmp_path / "run", "datasets", package=bool(package)).write_text(text)
+    if isinstance(package, str):
+        (tmp_path / "run" / "datasets" / package).write_text("")
+    (tmp_path / "run" / "train.py").write_text(script)
+    (item,) = shadows()
+    assert (item["lacks"], item["asked_by"], item["script"]) == found

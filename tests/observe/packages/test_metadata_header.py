@@ -1,4 +1,4 @@
-"""Name and Version of a METADATA header."""
+"""What a METADATA header says: name, version, requirements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Packaging
 
-from envdoctor.observe import read_header
-from envdoctor.observe.packages.reading.metadata_directory import Header
+from envdoctor.observe.packages.reading.metadata_directory import Header, read_header
 from envdoctor.text import Files
 
 
@@ -24,33 +25,43 @@ def header(content: bytes) -> Header:
         return read_header(file.fileno(), Files())
 
 
-def test_name_and_version_are_read() -> None:
-    assert header(b"Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n\nText\n") == Header("torch", "2.5.1")
+LICENCE = b"License: " + b"x" * 100_000 + b"\n        more\n"
+EXTRAS = [b"a ; extra == 'x'", b"b; python_version > '3' and extra == 'x'", b"c; extra == 'x' or os_name == 'nt'"]
+#: The field of a header that says nothing else.
+FIRST = b"Metadata-Version: 2.1\nName: torch\n"
 
 
-def test_windows_line_ends_are_dropped() -> None:
-    assert header(b"Metadata-Version: 2.1\r\nName: torch\r\nVersion: 2.5.1\r\n\r\nText\r\n") == Header("torch", "2.5.1")
-
-
-def test_field_names_may_have_any_case_and_order() -> None:
-    assert header(b"VERSION:2.5.1\nname :  torch \nSummary: x\n") == Header("torch", "2.5.1")
-
-
-def test_the_description_is_not_read_for_fields() -> None:
-    assert header(b"Metadata-Version: 2.1\nName: torch\n\nName: other\nVersion: 9\n") == Header("torch", None)
-
-
-def test_the_description_after_windows_line_ends_is_not_read_either() -> None:
-    assert header(b"Metadata-Version: 2.1\r\nName: torch\r\n\r\nVersion: 9\r\n") == Header("torch", None)
-
-
-def test_the_first_of_two_versions_counts() -> None:
-    assert header(b"Metadata-Version: 2.1\nName: a\nVersion: 1\nVersion: 2\n\n") == Header("a", "1")
-
-
-def test_a_version_behind_a_long_field_is_found() -> None:
-    licence = b"License: " + b"x" * 100_000 + b"\n        more\n"
-    assert header(b"Metadata-Version: 2.1\nName: a\n" + licence + b"Version: 1.2\n\n") == Header("a", "1.2")
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (FIRST + b"Version: 2.5.1\n\nText\n", Header("torch", "2.5.1")),
+        (FIRST.replace(b"\n", b"\r\n") + b"Version: 2.5.1\r\n\r\nText\r\n", Header("torch", "2.5.1")),
+        (b"VERSION:2.5.1\nname :  torch \nSummary: x\n", Header("torch", "2.5.1")),
+        # the description is not read for fields
+        (FIRST + b"\nName: other\nVersion: 9\n", Header("torch", None)),
+        (FIRST.replace(b"\n", b"\r\n") + b"\r\nVersion: 9\r\n", Header("torch", None)),
+        (FIRST + b"Version: 1\nVersion: 2\n\n", Header("torch", "1")),
+        (FIRST + LICENCE + b"Version: 1.2\n\n", Header("torch", "1.2")),
+        # a header that never ends is read up to a mebibyte
+        (b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n", Header("a", None, partial=True)),
+        (FIRST + b"Version: 2.1", Header("torch", "2.1", cut=True)),
+        (
+            b"requires-dist : a>=1\nREQUIRES-PYTHON:>=3.9\nRequires-Dist: b\n\t>=2\nName: x\nVersion: 1\n\n",
+            Header("x", "1", requires=("a>=1", "b >=2"), requires_python=">=3.9"),
+        ),
+        # requirements of extras alone are left out
+        (
+            b"Name: x\nVersion: 1\n" + b"".join(b"Requires-Dist: " + line + b"\n" for line in EXTRAS) + b"\n",
+            Header("x", "1", requires=("c; extra == 'x' or os_name == 'nt'",)),
+        ),
+        (b"", Header(None, None)),
+        (b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n", Header("caf\ufffd", "1", utf8=False)),
+        # a character that is cut by the limit of the first read is no fault
+        ((FIRST + b"Version: 1\n\n").ljust(8191, b"a") + "é".encode(), Header("torch", "1")),
+    ],
+)
+def test_a_header_says_name_version_and_requirements(content: bytes, found: Header) -> None:
+    assert header(content) == found
 
 
 def test_a_version_across_the_first_read_is_whole() -> None:
@@ -58,39 +69,6 @@ def test_a_version_across_the_first_read_is_whole() -> None:
         start = b"Metadata-Version: 2.1\nName: a\nSummary: "
         content = start + b"x" * (padding - len(start)) + b"\nVersion: 12.34.56\nPlatform: any\n\n"
         assert header(content) == Header("a", "12.34.56")
-
-
-def test_a_header_that_never_ends_is_read_up_to_a_mebibyte() -> None:
-    assert header(b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n") == Header("a", None, partial=True)
-
-
-def test_a_file_cut_within_its_version_says_so() -> None:
-    assert header(b"Metadata-Version: 2.1\nName: torch\nVersion: 2.1") == Header("torch", "2.1", cut=True)
-
-
-def test_requirements_are_read_in_any_spelling_and_over_several_lines() -> None:
-    lines = b"requires-dist : a>=1\nREQUIRES-PYTHON:>=3.9\nRequires-Dist: b\n\t>=2\nName: x\nVersion: 1\n\n"
-    assert header(lines) == Header("x", "1", requires=("a>=1", "b >=2"), requires_python=">=3.9")
-
-
-def test_requirements_of_extras_alone_are_left_out() -> None:
-    extras = [b"a ; extra == 'x'", b"b; python_version > '3' and extra == 'x'", b"c; extra == 'x' or os_name == 'nt'"]
-    content = b"\n".join([b"Name: x", b"Version: 1", *(b"Requires-Dist: " + line for line in extras), b"", b""])
-    assert header(content).requires == ("c; extra == 'x' or os_name == 'nt'",)
-
-
-def test_an_empty_file_has_neither() -> None:
-    assert header(b"") == Header(None, None)
-
-
-def test_bytes_that_are_not_utf8_are_replaced_and_it_is_said() -> None:
-    found = header(b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n")
-    assert found == Header("caf\ufffd", "1", utf8=False)
-
-
-def test_a_character_that_is_cut_by_the_limit_of_the_first_read_is_no_fault() -> None:
-    text = "Metadata-Version: 2.1\nName: x\nVersion: 1\n\n".ljust(8191, "a") + "é"
-    assert header(text.encode()).utf8
 
 
 def test_a_folder_is_an_error_of_the_operating_system(tmp_path: Path) -> None:
@@ -122,6 +100,38 @@ def test_well_formed_headers_read_as_the_standard_library_reads_them(
     lines = [f"X-{n}: {text}" for n, text in enumerate(before)] + [f"Name: {name}"]
     lines += [f"Y-{n}: {text}" for n, text in enumerate(between)] + [f"Version: {version}", "", "Version: of the text"]
     content = "\n".join(lines).encode()
-    found = header(content)
     expected = BytesHeaderParser().parsebytes(content)
-    assert found == Header(expected["Name"], expected["Version"])
+    assert header(content) == Header(expected["Name"], expected["Version"])
+
+
+MARKERS = ["", '; extra == "x"', "; extra=='x'", ' ; os_name == "y" and extra == "x"', "; extra == ''"]
+LINES = st.lists(
+    st.builds(
+        "{}: {}{}{}".format,
+        st.sampled_from(["Requires-Dist", "requires-dist", "REQUIRES-DIST"]),
+        st.sampled_from(["a", "b-extra", "extra", "c[x]", "extra ==1", "d (>=1)"]),
+        st.sampled_from(["", " >=1,<2"]),
+        st.sampled_from([*MARKERS, '; extra == "x" or os_name == "y"', '; "x" == extra']),
+    )
+    | st.sampled_from(["License: x", "        Requires-Dist: no", "Summary: Requires-Dist: z"])
+    | st.sampled_from(["Requires-Python: >=3.8", "\tfolded", " ; os_name == 'q'"]),
+    max_size=8,
+)
+
+
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_the_requirements_of_a_header_are_those_that_email_reads(some: list[str], end: str, long: bool) -> None:
+    head = ["Metadata-Version: 2.1", "Name: n", "Version: 1", *(["License: " + "x" * 9000] if long else []), *some]
+    content = (end.join(head) + end + end + "Requires-Dist: description" + end).encode()
+    message = BytesHeaderParser().parsebytes(content)
+    dropped = [" ".join(value.split()) for value in message.get_all("requires-dist", [])]
+    for value in header(content).requires:
+        assert value in dropped
+        dropped.remove(value)
+    for value in dropped:  # false in every environment, when no extra is asked for
+        try:
+            marker = Packaging(value).marker
+        except InvalidRequirement:
+            continue
+        assert marker is not None
+        assert not marker.evaluate({"extra": "", "os_name": "y"})

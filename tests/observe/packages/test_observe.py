@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envdoctor.facts import ABSENT, Fact, Records
+from observing import write
+
+from envdoctor.facts import ABSENT, Records
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -15,9 +17,8 @@ WATCH = """
 import json, os, sys
 before = set(sys.modules)
 sys.path.insert(0, sys.argv[1])
+from envdoctor.observe import Request, choose
 from envdoctor.observe.gather import gather
-from envdoctor.observe.locate.target import choose
-from envdoctor.observe.request import Request
 events = []
 watching = True
 def hook(name, arguments):
@@ -44,8 +45,7 @@ def watch(target: Path) -> tuple[list[tuple[str, str, bool]], list[str]]:
 def fill(site: Path, make_dist, count: int) -> None:
     for number in range(count):
         make_dist(site, f"package_{number}", "1.0", INSTALLER="pip\n")
-    (site / "torch").mkdir()
-    (site / "torch" / "version.py").write_text("raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n")
+    write(site, {"torch/version.py": "raise SystemExit\n__version__ = '2.5.1+cpu'\ncuda = None\nhip = None\n"})
     make_dist(site, "torch", "2.5.1", RECORD="")
 
 
@@ -56,62 +56,39 @@ def test_each_distribution_costs_four_opens_at_most(venv: Path, site: Path, make
     assert len(opened) <= 4 * 51 + 5
 
 
-def test_nothing_is_written_started_or_connected(venv: Path, site: Path, make_dist) -> None:
+def test_nothing_is_written_started_connected_or_imported_and_costly_modules_are_left_alone(
+    venv: Path, site: Path, make_dist
+) -> None:
     fill(site, make_dist, 3)
-    events, _ = watch(venv)
+    events, modules = watch(venv)
     assert [event for event in events if event[0] not in ("open", "import") or event[2]] == []
-
-
-def test_nothing_of_the_environment_is_imported(venv: Path, site: Path, make_dist) -> None:
-    fill(site, make_dist, 3)
-    _, modules = watch(venv)
     foreign = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
     assert foreign == {"envdoctor"}
+    assert not {"importlib.metadata", "subprocess", "email", "packaging", "pathlib"} & set(modules)
 
 
-def test_costly_modules_are_left_alone(venv: Path, site: Path, make_dist) -> None:
-    fill(site, make_dist, 3)
-    _, modules = watch(venv)
-    assert not {"importlib.metadata", "subprocess", "email", "packaging", "json", "pathlib"} & set(modules) - {"json"}
-
-
-def test_every_fact_is_of_the_environment_and_registered(venv: Path, site: Path, make_dist, read, matrix) -> None:
+def test_every_fact_is_registered_and_only_private_ones_hold_paths(
+    venv: Path, site: Path, make_dist, read, matrix
+) -> None:
     fill(site, make_dist, 3)
     make_dist(site, "broken", "1.0", header="")
     _, observed, _ = read(python=venv)
-    for fact in observed.seen:
-        assert isinstance(fact, Fact)
-        assert fact.source == "environment"
+    assert all(fact.source == "environment" for fact in observed.seen)
+    for fact in observed.facts:
         spec = matrix.registry.find(fact.key)
         assert spec is not None, fact.key
+        assert str(venv) not in fact.origin
         if isinstance(fact.value, Records):
             for item in fact.value:
                 assert set(item) == set(spec.columns)
-
-
-def test_only_registered_private_facts_hold_paths(venv: Path, site: Path, make_dist, read, matrix) -> None:
-    fill(site, make_dist, 3)
-    make_dist(site, "broken", "1.0", header="")
-    _, observed, _ = read(python=venv)
-    for fact in observed.facts:
-        spec = matrix.registry.find(fact.key)
-        assert str(venv) not in fact.origin
-        if spec.privacy == "public" and not isinstance(fact.value, Records):
-            assert str(venv) not in str(fact.value)
-        if isinstance(fact.value, Records):
-            for item in fact.value:
-                for column, cell in item.items():
-                    assert str(venv) not in str(cell) or spec.columns[column].privacy == "path"
+                assert all(str(venv) not in str(item[name]) or spec.columns[name].privacy == "path" for name in item)
+        else:
+            assert spec.privacy != "public" or str(venv) not in str(fact.value)
 
 
 def test_a_package_that_is_not_listed_is_absent(venv: Path, site: Path, make_dist, read) -> None:
+    _, observed, facts = read(python=venv)
+    assert (observed.incomplete, facts["dist"]) == (None, Records(()))
     make_dist(site, "numpy", "2.4.6")
-    facts = read(python=venv)[1].fact_set()
-    assert facts.value("pkg.numpy") == "2.4.6"
-    assert facts.value("pkg.torch") is ABSENT
-
-
-def test_an_empty_environment_is_complete(pristine_venv: Path, read) -> None:
-    _, observed, facts = read(python=pristine_venv)
-    assert observed.complete
-    assert len(facts["dist"]) == 0
+    facts = read(python=venv)[1].known
+    assert facts.value("pkg.numpy") == "2.4.6" and facts.value("pkg.torch") is ABSENT

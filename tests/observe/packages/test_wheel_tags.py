@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -27,18 +28,19 @@ FITS = {
     "platformonly": "py3-none-manylinux_2_17_x86_64",
     "notag": "",
 }
+#: Tags that do not fit, and what is told of them.
 DOES_NOT = {
-    "older": "cp38-cp38-manylinux_2_17_x86_64",
-    "newerstable": f"cp3{MINOR + 1}-abi3-linux_x86_64",
-    "newerpure": f"py3{MINOR + 1}-none-any",
-    "olderown": "cp38-none-any",
-    "python2": "py2-none-any",
-    "threads": f"{OWN}-{OWN}t-linux_x86_64",
-    "pypy": "pp310-pypy310_pp73-linux_x86_64",
-    "windows": f"{OWN}-{OWN}-win_amd64",
-    "otherprocessor": f"{OWN}-{OWN}-manylinux_2_17_aarch64",
-    "musl": f"{OWN}-{OWN}-musllinux_1_2_x86_64",
-    "newerglibc": f"{OWN}-{OWN}-manylinux_2_99_x86_64",
+    "older": ("cp38-cp38-manylinux_2_17_x86_64", "CPython 3.8"),
+    "newerstable": (f"cp3{MINOR + 1}-abi3-linux_x86_64", f"CPython 3.{MINOR + 1} or newer"),
+    "newerpure": (f"py3{MINOR + 1}-none-any", f"Python 3.{MINOR + 1} or newer"),
+    "olderown": ("cp38-none-any", "CPython 3.8"),
+    "python2": ("py2-none-any", "Python 2"),
+    "threads": (f"{OWN}-{OWN}t-linux_x86_64", f"CPython 3.{MINOR} without the GIL"),
+    "pypy": ("pp310-pypy310_pp73-linux_x86_64", "PyPy 3.10"),
+    "windows": (f"{OWN}-{OWN}-win_amd64", "win_amd64"),
+    "otherprocessor": (f"{OWN}-{OWN}-manylinux_2_17_aarch64", "manylinux_2_17_aarch64"),
+    "musl": (f"{OWN}-{OWN}-musllinux_1_2_x86_64", "musllinux_1_2_x86_64"),
+    "newerglibc": (f"{OWN}-{OWN}-manylinux_2_99_x86_64", "manylinux_2_99_x86_64"),
 }
 
 pytestmark = pytest.mark.skipif(
@@ -53,34 +55,17 @@ def wheel(tag: str) -> str:
 @pytest.fixture
 def built(venv: Path, site: Path, make_dist) -> Path:
     """An environment with one distribution a tag."""
-    import platform
-
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the tags are those of x86-64 with glibc")
-    for name, tag in {**FITS, **DOES_NOT}.items():
+    for name, tag in {**FITS, **{name: tag for name, (tag, _) in DOES_NOT.items()}}.items():
         make_dist(site, name, "1.0", WHEEL=wheel(tag), RECORD="", INSTALLER="pip\n")
     return venv
 
 
-BUILT_FOR = {
-    "older": "CPython 3.8",
-    "newerstable": f"CPython 3.{MINOR + 1} or newer",
-    "newerpure": f"Python 3.{MINOR + 1} or newer",
-    "olderown": "CPython 3.8",
-    "python2": "Python 2",
-    "threads": f"CPython 3.{MINOR} without the GIL",
-    "pypy": "PyPy 3.10",
-    "windows": "win_amd64",
-    "otherprocessor": "manylinux_2_17_aarch64",
-    "musl": "musllinux_1_2_x86_64",
-    "newerglibc": "manylinux_2_99_x86_64",
-}
-
-
 def test_what_does_not_fit_is_told_and_nothing_else(built, read):
     _, _, facts = read(python=built / "bin" / "python")
-    assert {item["package"]: item["built_for"] for item in facts["foreign_wheel"]} == BUILT_FOR
-    assert BUILT_FOR.keys() == DOES_NOT.keys()
+    told = {name: built_for for name, (_, built_for) in DOES_NOT.items()}
+    assert {item["package"]: item["built_for"] for item in facts["foreign_wheel"]} == told
     assert not len(facts["metadata_problem"])
 
 
@@ -101,8 +86,7 @@ def test_the_python_of_most_compiled_packages_is_told_when_torch_is_one_of_them(
 ):
     for name, tag in wheels.items():
         make_dist(site, name, "1.0", WHEEL=wheel(tag))
-    _, _, facts = read(python=venv / "bin" / "python")
-    found = facts["environment.packages_python"]
+    found = read(python=venv / "bin" / "python")[2]["environment.packages_python"]
     assert isinstance(found, Unknown) if most is None else found == most
 
 

@@ -33,6 +33,22 @@ def parse(matrix):
         ("gpu.count=2", "gpu.count", 2),
         ("gpu=absent", "gpu", ABSENT),
         ("model.repo=THUDM/glm-4-9b-chat-hf", "model.repo", "THUDM/glm-4-9b-chat-hf"),
+        # usual spellings
+        ("recipe.dtype=float16", "recipe.dtype", "fp16"),
+        ("recipe.dtype=half", "recipe.dtype", "fp16"),
+        ("recipe.dtype=bfloat16", "recipe.dtype", "bf16"),
+        ("recipe.dtype=torch.bfloat16", "recipe.dtype", "bf16"),
+        ("recipe.dtype=FP16", "recipe.dtype", "fp16"),
+        ("recipe.attn=fa2", "recipe.attn", "flash_attention_2"),
+        ("recipe.attn=flash-attn", "recipe.attn", "flash_attention_2"),
+        ("recipe.attn=Flash_Attention_2", "recipe.attn", "flash_attention_2"),
+        ("recipe.attn=sdpa", "recipe.attn", "sdpa"),
+        ("recipe.attn=kernels-community/flash-attn3", "recipe.attn", "kernels-community/flash-attn3"),
+        ("recipe.method=LoRA", "recipe.method", "lora"),
+        ("recipe.method=QLORA", "recipe.method", "qlora"),
+        ("recipe.method=full", "recipe.method", "full"),
+        ("recipe.quantization=4bit", "recipe.quantization", "bnb-4bit"),
+        ("recipe.framework=LLaMA-Factory", "recipe.framework", "llamafactory"),
     ],
 )
 def test_a_value_is_read_as_its_key_says(parse, text, key, value):
@@ -42,6 +58,7 @@ def test_a_value_is_read_as_its_key_says(parse, text, key, value):
 
 def test_the_last_one_of_a_key_wins(parse):
     assert parse("recipe.batch_size=2", "recipe.batch_size=4").value("recipe.batch_size") == 4
+    assert parse("gpu.cc=9.0", "gpu=absent").value("gpu") is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -58,10 +75,6 @@ def test_the_last_one_of_a_key_wins(parse):
 )
 def test_columns_describe_items_one_after_the_other(parse, texts, items):
     assert parse(*texts).value("gpu") == Records(tuple(items))
-
-
-def test_no_gpu_after_all(parse):
-    assert parse("gpu.cc=9.0", "gpu=absent").value("gpu") is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,16 @@ def test_no_gpu_after_all(parse):
         ("gpu=9.0", "a list; give its columns (gpu."),
         ("gpu.cc=nine", "--set gpu: item 1: cc: dotted integers"),
         ("gpu.colour=red", "gpu.colour is not a known fact"),
+        ("recipe.dtype=fp61", "did you mean fp16?"),
+        ("recipe.attn=sdpaa", "did you mean sdpa?"),
+        ("recipe.method=sft", "did you mean recipe.stage=sft?"),
+        ("recipe.method=xyz", "known are full, lora, qlora"),
+        ("gpu.memory=80", "did you mean gpu.memory_gib?"),
+        ("gpu.count=-1", "at least 0 is expected"),
+        ("recipe.batch_size=0", "at least 1 is expected"),
+        ("recipe.gpu_memory_utilization=90", "at most 1 is expected"),
+        ("pkg.\x1b=1", "is no name of a package"),
+        ("env.CUDA_VISIBLE_DEVICE=0", "did you mean CUDA_VISIBLE_DEVICES?"),
     ],
 )
 def test_a_wrong_assignment_is_one_sentence(parse, text, sentence):

@@ -14,8 +14,6 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, sp
 from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
-from envdoctor.observe.recipe.reading.commands import read_script
-from envdoctor.observe.recipe.reading.part import RecipeError
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -35,8 +33,12 @@ def written(folder, content, name="train.yaml", **installed):
     return read(folder, name, **installed)
 
 
+def fact_of(recipe, key):
+    return next((fact.value for fact in recipe.facts if fact.key == key), None)
+
+
 def value(recipe, field):
-    return next((fact.value for fact in recipe.facts if fact.key == f"recipe.{field}"), None)
+    return fact_of(recipe, f"recipe.{field}")
 
 
 def origin(recipe, field):
@@ -44,8 +46,11 @@ def origin(recipe, field):
 
 
 def keys(recipe, state):
-    items = next(fact.value for fact in recipe.facts if fact.key == "recipe_key")
-    return [(item["key"], item["other"], item["place"][0]) for item in items if item["state"] == state]
+    return [
+        (item["key"], item["other"], item["place"][0])
+        for item in fact_of(recipe, "recipe_key")
+        if item["state"] == state
+    ]
 
 
 def told(recipe):
@@ -184,26 +189,7 @@ def test_what_llamafactory_merges_or_only_runs_is_no_training(tmp_path, text, me
     assert value(recipe, "kernels") == (("ktransformers",) if "use_kt" in text else ())
 
 
-def test_adapters_have_no_defaults_where_there_are_none(tmp_path):
-    assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: full\n"), "lora_r") is None
-    assert value(written(tmp_path, "cutoff_len: 9\nfinetuning_type: lora\n"), "lora_r") == 8
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "expected"), [("eval_strategy: steps\n", 8), ("eval_strategy: 'no'\n", 2), ("", 2)]
-)
-def test_the_batch_size_is_that_of_evaluation_only_when_it_evaluates(tmp_path, evaluation, expected):
-    recipe = written(tmp_path, f"output_dir: a\nper_device_train_batch_size: 2\n{evaluation}")
-    assert value(recipe, "batch_size") == expected
-
-
-def test_what_a_script_computes_is_not_a_default(tmp_path):
-    recipe = written(tmp_path, "TrainingArguments(per_device_train_batch_size=args.n, bf16=True)\n", "train.py")
-    assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
-
-
-# --- numbers, typing errors, wrong values ----------------------------------------------------------------------------
-
+# --- what follows, numbers, typing errors, wrong values --------------------------------------------------------------
 
 PLAIN = """# no LoRA here
 import os
@@ -215,70 +201,95 @@ Trainer(model=model, args=TrainingArguments(output_dir="out", bf16=True)).train(
 
 
 @pytest.mark.parametrize(
-    ("text", "method"),
+    ("old", "new", "method"),
     [
-        (PLAIN, "full"),
-        (PLAIN.replace("Trainer(model", "MyTrainer(model"), "full"),
-        (PLAIN.replace("import os", "from my_models import build"), None),
-        (PLAIN.replace("import os", "from .models import build"), None),
-        (PLAIN.replace("import os", "import unsloth"), None),
-        (PLAIN.replace(".train()", ".train()\nmodel.add_adapter(config)"), None),
-        (PLAIN.replace('"out"', '"out-lora"'), None),
-        (PLAIN.replace("import os", "for p in model.parameters(): p.requires_grad = False"), None),
-        (PLAIN.replace("Trainer(model=model, args=", "print(model, ").replace(".train()", ""), None),
-        (PLAIN.replace("import os", "from peft import LoraConfig\nLoraConfig(r=8)"), "lora"),
+        ("", "", "full"),
+        ("Trainer(model", "MyTrainer(model", "full"),
+        ("import os", "from my_models import build", None),
+        ("import os", "from .models import build", None),
+        ("import os", "import unsloth", None),
+        (".train()", ".train()\nmodel.add_adapter(config)", None),
+        ('"out"', '"out-lora"', None),
+        ("import os", "for p in model.parameters(): p.requires_grad = False", None),
+        ("Trainer(model=model, args=", "print(model, ", None),
+        ("import os", "from peft import LoraConfig\nLoraConfig(r=8)", "lora"),
+        (PLAIN, "from accelerate import Accelerator\nAccelerator(mixed_precision='bf16').backward(loss)\n", "full"),
     ],
 )
-def test_a_script_trains_all_weights_when_nothing_in_it_may_do_otherwise(tmp_path, text, method):
-    assert value(written(tmp_path, text, "train.py"), "method") == method
+def test_a_script_trains_all_weights_when_nothing_in_it_may_do_otherwise(tmp_path, old, new, method):
+    recipe = written(tmp_path, PLAIN.replace(old, new) if old else PLAIN, "train.py")
+    assert value(recipe, "method") == method
+    if old == PLAIN:  # a loop of one's own is no trainer
+        assert (value(recipe, "framework"), value(recipe, "dtype")) == ("accelerate", "bf16")
+
+
+def test_no_default_stands_for_what_a_script_computes_or_a_value_that_cannot_be_used(tmp_path):
+    script = "TrainingArguments(per_device_train_batch_size=args.n, bf16=True)\n"
+    wrong = "output_dir: a\nbf16: true\nper_device_train_batch_size: two\n"
+    for recipe in (written(tmp_path, script, "train.py"), written(tmp_path, wrong)):
+        assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
+
+
+BATCH = "output_dir: a\nper_device_train_batch_size: 2\n"
+WRONG = "output_dir: a\nbf16: maybe\nper_device_train_batch_size: [1, 2]\neval_steps: 5\n"
+MERGED = "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zero_optimization: {stage: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "expected"),
+    [
+        ("cutoff_len: 9\nfinetuning_type: full\n", "lora_r", None),  # adapters have no defaults where there are none
+        ("cutoff_len: 9\nfinetuning_type: lora\n", "lora_r", 8),
+        (BATCH, "batch_size", 2),
+        (f"{BATCH}eval_strategy: 'no'\n", "batch_size", 2),
+        (f"{BATCH}eval_strategy: steps\n", "batch_size", 8),
+        (WRONG, "eval_steps", 5),
+        (MERGED, "zero_stage", 1),
+        ("output_dir: a\nbf16: true\neval_steps: 5\n".encode("utf-16"), "eval_steps", 5),  # as PowerShell writes it
+    ],
+)
+def test_what_a_document_says_and_what_follows(tmp_path, content, field, expected):
+    assert value(written(tmp_path, content), field) == expected
+
+
+def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
+    text = "use_peft: true\ndataset_name: a\nmodel_name_or_path: b/c\n"
+    for installed, expected in (({}, None), ({"trl": "0.20.0"}, False), ({"trl": "0.24.0"}, True)):
+        assert value(written(tmp_path, text, **installed), "gradient_checkpointing") is expected
+
+
+NUMBER = "output_dir: a\nbf16: true\nlearning_rate: {}\n"
+MISTYPED = ("gradient_acumulation_steps", "gradient_accumulation_steps")
+
+
+@pytest.mark.parametrize(
+    ("content", "state", "found"),
+    [
+        # a number that PyYAML reads as text is named where it stays text: OmegaConf reads it as a number
+        (NUMBER.format("5e-4"), "text-number", [("learning_rate", ABSENT, "a.yaml:3")]),
+        (NUMBER.format("5.0e-4"), "text-number", []),
+        (NUMBER.format("0.0005"), "text-number", []),
+        (NUMBER.format("'5e-4'"), "text-number", []),
+        (NUMBER.format("5e-4") + "cutoff_len: 9\n", "text-number", []),
+        # a mistyped key is named with the nearest one, of the section it stands in
+        (f"{BATCH}gradient_acumulation_steps: 4\n", "unknown", [(*MISTYPED, "a.yaml:3")]),
+        ("combine: true\ntraining_args:\n  max_stesp: 5\n", "unknown", [("max_stesp", "max_steps", "a.yaml:3")]),
+    ],
+)
+def test_a_key_that_is_not_what_was_meant_is_named_with_its_line(tmp_path, content, state, found):
+    assert keys(written(tmp_path, content, "a.yaml"), state) == found
+
+
+def test_a_number_of_json_is_one_and_a_value_that_cannot_be_is_named(tmp_path):
+    text = '{"output_dir": "a", "bf16": true, "learning_rate": 5e-4}'
+    assert keys(written(tmp_path, text, "a.json"), "text-number") == []
+    assert [key for key, *_ in keys(written(tmp_path, WRONG), "unusable")] == ["bf16", "per_device_train_batch_size"]
 
 
 def test_what_a_configuration_beside_the_script_says_counts_more(tmp_path):
     (tmp_path / "train.py").write_text(PLAIN)
     (tmp_path / "train.sh").write_text("trl sft --use_peft --model_name_or_path x\n")
     assert value(read(tmp_path, "train.py", "train.sh"), "method") == "lora"
-
-
-def test_a_loop_of_ones_own_is_no_trainer(tmp_path):
-    loop = "from accelerate import Accelerator\nAccelerator(mixed_precision='bf16').backward(loss)\n"
-    recipe = written(tmp_path, loop, "train.py")
-    found = [value(recipe, field) for field in ("framework", "dtype", "method")]
-    assert found == ["accelerate", "bf16", "full"]
-
-
-def test_a_number_that_pyyaml_reads_as_text_is_named_where_it_stays_text(tmp_path):
-    text = "output_dir: a\nbf16: true\nlearning_rate: {}\n"
-    assert keys(written(tmp_path, text.format("5e-4")), "text-number") == [("learning_rate", ABSENT, "train.yaml:3")]
-    for number in ("5.0e-4", "0.0005", "'5e-4'"):
-        assert keys(written(tmp_path, text.format(number)), "text-number") == []
-    assert keys(written(tmp_path, text.format("5e-4") + "cutoff_len: 9\n"), "text-number") == []  # OmegaConf
-    assert (
-        keys(written(tmp_path, '{"output_dir": "a", "bf16": true, "learning_rate": 5e-4}', "a.json"), "text-number")
-        == []
-    )
-
-
-def test_a_mistyped_key_is_named_with_its_line_and_the_nearest_one(tmp_path):
-    recipe = written(tmp_path, "output_dir: a\nbf16: true\ngradient_acumulation_steps: 4\n")
-    assert keys(recipe, "unknown") == [("gradient_acumulation_steps", "gradient_accumulation_steps", "train.yaml:3")]
-
-
-def test_a_value_that_cannot_be_is_named_and_the_rest_is_read(tmp_path):
-    recipe = written(tmp_path, "output_dir: a\nbf16: maybe\nper_device_train_batch_size: [1, 2]\neval_steps: 5\n")
-    assert [key for key, *_ in keys(recipe, "unusable")] == ["bf16", "per_device_train_batch_size"]
-    assert value(recipe, "eval_steps") == 5
-
-
-def test_aliases_and_merges_are_followed(tmp_path):
-    recipe = written(
-        tmp_path, "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zero_optimization: {stage: 1}\n"
-    )
-    assert value(recipe, "zero_stage") == 1
-
-
-def test_a_recipe_in_utf_16_is_read_as_powershell_writes_it(tmp_path):
-    recipe = written(tmp_path, "output_dir: a\nbf16: true\neval_steps: 5\n".encode("utf-16"))
-    assert value(recipe, "eval_steps") == 5
 
 
 # --- hostile files ---------------------------------------------------------------------------------------------------
@@ -323,42 +334,19 @@ def test_a_folder_a_missing_file_and_a_huge_one_are_one_sentence(tmp_path):
             read(tmp_path, name)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80))
-def test_any_script_is_read_or_refused(text):
-    try:
-        for command in read_script(text).lines:
-            assert all(1 <= word.line <= text.count("\n") + 1 for word in command)
-    except RecipeError:
-        pass
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60),
+    content=st.text(alphabet=st.sampled_from("ab: \n-\"'{}[],&*<!|>%@#5e"), max_size=60)
+    | st.text(alphabet=st.sampled_from("a1-=: \n\t\"'${}[]()<>\\#&*!|,.E@"), max_size=80),
     name=st.sampled_from(["a.yaml", "a.json", "a.sh"]),
 )
-def test_any_document_is_read_or_refused(tmp_path_factory, content, name):
+def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, content, name):
     folder = tmp_path_factory.mktemp("recipe")
     for before in ("", "bf16: true\n", '{"bf16": true, ', "trl sft "):
         try:
-            written(folder, before + content, name)
+            recipe = written(folder, before + content, name)
         except RecipeFileError as error:
             assert "\n" not in str(error)
-
-
-def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
-    text = "use_peft: true\ndataset_name: a\nmodel_name_or_path: b/c\n"
-    assert value(written(tmp_path, text), "gradient_checkpointing") is None
-    assert value(written(tmp_path, text, trl="0.20.0"), "gradient_checkpointing") is False
-    assert value(written(tmp_path, text, trl="0.24.0"), "gradient_checkpointing") is True
-
-
-def test_no_default_stands_for_a_value_that_cannot_be_used(tmp_path):
-    recipe = written(tmp_path, "output_dir: a\nbf16: true\nper_device_train_batch_size: two\n")
-    assert isinstance(value(recipe, "train_batch_size"), Unknown) and value(recipe, "batch_size") is None
-
-
-def test_a_mistyped_key_of_a_section_is_compared_with_the_keys_of_the_section(tmp_path):
-    recipe = written(tmp_path, "combine: true\ntraining_args:\n  max_stesp: 5\n")
-    assert keys(recipe, "unknown") == [("max_stesp", "max_steps", "train.yaml:3")]
+            continue
+        lines = [int(place.rpartition(":")[2]) for item in fact_of(recipe, "recipe_key") for place in item["place"]]
+        assert all(1 <= line <= (before + content).count("\n") + 1 for line in lines)

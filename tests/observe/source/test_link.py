@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from observing import choose
+from observing import ask, choose
 from rooms import observer
 
 from envdoctor.facts import ABSENT, FactSet, Records
-from envdoctor.knowledge import load_matrix
-from envdoctor.observe import Request
 from envdoctor.observe.gather import gather
 
 link = observer("link")
@@ -28,22 +26,19 @@ def write(site: Path, name: str, version: str, **files: str) -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder with a peft that takes HybridCache of a transformers without it."""
-    folder = tmp_path / "packages"
     write(
-        folder,
+        tmp_path,
         "peft",
         "0.17.0",
         __init__="from .model import x\n",
         model="x = 1\nfrom transformers import HybridCache\n",
     )
-    write(folder, "transformers", "5.23.0", __init__="class Cache: ...\n")
-    return folder
+    write(tmp_path, "transformers", "5.23.0", __init__="class Cache: ...\n")
+    return tmp_path
 
 
 def read(site: Path) -> FactSet:
-    layout = choose(None, str(site), None, environ={}, cwd=str(site))
-    request = Request({}, layout=layout, platform="linux", rows=load_matrix().rows)
-    return gather(request, ["packages", "source"])
+    return gather(ask(choose(path=site))._replace(platform="linux"), ["packages", "source"])
 
 
 def links(facts: FactSet) -> Records:
@@ -93,49 +88,37 @@ def test_what_a_package_requires_is_followed_where_no_compiled_file_can_hold_its
 
 
 def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None:
-    folder = tmp_path / "packages"
     trainer = "class Trainer:\n    def __init__(self, model=None): ...\n    def train(self):\n        self.step(1)\n"
-    write(folder, "transformers", "5.23.0", __init__=trainer + "    def step(self, a): ...\n")
+    write(tmp_path, "transformers", "5.23.0", __init__=trainer + "    def step(self, a): ...\n")
     tuner = "from transformers import Trainer\nclass {}(Trainer):\n    def __init__(self):\n{}"
     write(
-        folder,
+        tmp_path,
         "trl",
         "0.11.4",
         __init__="from .a import SFTTrainer\nfrom .b import DPOTrainer\n",
         a=tuner.format("SFTTrainer", "        if self.x:\n            super().__init__(tokenizer=1)\n"),
         b=tuner.format("DPOTrainer", "        super().__init__(tokenizer=1)\n    def step(self): ...\n"),
     )
-    keyword, override = links(read(folder))
+    keyword, override = links(read(tmp_path))
     assert (keyword["kind"], keyword["name"], keyword["keyword"]) == ("keyword", "transformers.Trainer", "tokenizer")
-    assert (keyword["stops"], keyword["reach"], keyword["place"]) == (
-        "trl.DPOTrainer, trl.SFTTrainer",
-        "always",
-        "trl/b:4",
-    )
+    assert (keyword["stops"], keyword["reach"]) == ("trl.DPOTrainer, trl.SFTTrainer", "always")
+    assert keyword["place"] == "trl/b:4"
     assert (override["kind"], override["name"], override["text"]) == ("override", "transformers.Trainer.step", "1")
     assert (override["parameters"], override["reach"], override["keyword"]) == ((), "always", ABSENT)
 
 
 def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "packages"
-    info = folder / "peft-0.17.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\n\n")
+    write(tmp_path, "peft", "0.17.0")
+    (tmp_path / "peft").rmdir()
     monkeypatch.delattr(link, "run_child")
-    assert links(read(folder)) == Records(())
+    assert links(read(tmp_path)) == Records(())
 
 
 def test_what_would_fail_behind_it_is_told_of_other_packages_too(tmp_path: Path) -> None:
-    folder = tmp_path / "packages"
-    write(folder, "transformers", "5.23.0", __init__="")
-    write(folder, "huggingface_hub", "1.0", __init__="")
-    write(folder, "accelerate", "1.15.0", __init__="from transformers import Gone\n")
-    (folder / "accelerate" / "utils.py").write_text(
-        "from transformers import Lost\nfrom huggingface_hub import left\nset_seed = None\n"
-    )
-    first, behind = links(read(folder))
+    write(tmp_path, "transformers", "5.23.0", __init__="")
+    write(tmp_path, "huggingface_hub", "1.0", __init__="")
+    utils = "from transformers import Lost\nfrom huggingface_hub import left\nset_seed = None\n"
+    write(tmp_path, "accelerate", "1.15.0", __init__="from transformers import Gone\n", utils=utils)
+    first, behind = links(read(tmp_path))
     assert first["name"] == "transformers.Gone" and first["stops"].startswith("import accelerate, ")
-    assert (behind["name"], behind["stops"]) == (
-        "huggingface_hub.left",
-        "from accelerate.utils import set_seed",
-    )
+    assert (behind["name"], behind["stops"]) == ("huggingface_hub.left", "from accelerate.utils import set_seed")

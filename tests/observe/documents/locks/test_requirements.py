@@ -73,15 +73,21 @@ def test_what_a_list_does_not_name_is_absent_where_the_caller_says_that_it_is_wh
     assert opened("requirements.txt[whole]", tmp_path).version("peft") == NOT_GIVEN
 
 
-def test_markers_are_those_of_the_stated_target(read):
+@pytest.mark.parametrize(
+    ("name", "target", "version"),
+    [
+        ("numpy", {}, "2.1.0"),
+        ("numpy", {"python": "3.9"}, "1.24.4"),
+        ("triton", {}, "3.0.0"),
+        ("triton", {"platform": "windows-x86_64"}, NOT_GIVEN),
+    ],
+)
+def test_markers_are_those_of_the_stated_target(read, name, target, version):
     text = (
         'numpy==2.1.0 ; python_version >= "3.10"\nnumpy==1.24.4 ; python_version < "3.10"\n'
         'triton==3.0.0 ; sys_platform == "linux"\n'
     )
-    assert read(text).version("numpy") == "2.1.0" and read(text, python="3.9").version("numpy") == "1.24.4"
-    assert (
-        read(text).version("triton") == "3.0.0" and read(text, platform="windows-x86_64").version("triton") == NOT_GIVEN
-    )
+    assert read(text, **target).version(name) == version
 
 
 def test_without_a_target_a_marker_decides_nothing(read):
@@ -112,8 +118,8 @@ def test_nothing_outside_the_folder_of_the_list_is_read(read, tmp_path):
     )
 
 
-def test_a_list_in_a_folder_may_include_one_above_it_in_the_project(read, tmp_path):
-    (tmp_path / "base.txt").write_text("torch==2.4.1\n")
+def test_a_list_in_a_folder_may_include_one_above_it_in_the_project_and_is_utf_16_of_powershell(read, tmp_path):
+    (tmp_path / "base.txt").write_bytes("torch==2.4.1\r\n".encode("utf-16"))
     assert read("-r ../base.txt\n", "requirements/dev-requirements.txt").version("torch") == "2.4.1"
 
 
@@ -141,11 +147,6 @@ def test_requirements_come_from_the_ledger(read):
     assert "tokenizers<0.20,>=0.19" in read("transformers==4.44.2\n").requires("transformers")
     with_tag = read("torch==2.4.1+cu118\n").requires("torch")
     assert "sympy" in with_tag and not any(line.startswith("nvidia-") for line in with_tag)
-
-
-def test_a_list_of_powershell_is_utf_16(tmp_path):
-    (tmp_path / "requirements.txt").write_bytes("torch==2.4.1\r\n".encode("utf-16"))
-    assert opened("requirements.txt", tmp_path).version("torch") == "2.4.1"
 
 
 @pytest.mark.parametrize(

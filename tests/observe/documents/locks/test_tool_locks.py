@@ -8,6 +8,7 @@ from locking import LOCKS, opened
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import LockError
 
+CONDA, PYPI = "https://conda.anaconda.org", "      - pypi: https://index.example"
 #: File, package, its version, and how the line that is pointed at begins.
 REAL = [
     ("h2o.requirements.txt[whole]", "transformers", "4.56.1", "transformers==4.56.1"),
@@ -16,18 +17,8 @@ REAL = [
     ("swindoc.pdm.lock", "torchvision", "0.16.2", 'version = "0.16.2"'),
     ("opendatahub.pylock.toml", "torch", "2.11.0", 'version = "2.11.0"'),
     ("simpo.environment.yml", "tokenizers", "0.15.2", "      - tokenizers==0.15.2"),
-    (
-        "sagemaker.gpu.env.out",
-        "torch",
-        "2.8.0",
-        "https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.8.0-cuda129",
-    ),
-    (
-        "cosmos-curator.pixi.lock[cluster]",
-        "huggingface-hub",
-        "1.21.0",
-        "      - pypi: https://index.example/huggingface_hub-1",
-    ),
+    ("sagemaker.gpu.env.out", "torch", "2.8.0", f"{CONDA}/conda-forge/linux-64/pytorch-2.8.0-cuda129"),
+    ("cosmos-curator.pixi.lock[cluster]", "huggingface-hub", "1.21.0", f"{PYPI}/huggingface_hub-1"),
 ]
 UV = """version = 1
 requires-python = ">=3.10"
@@ -79,15 +70,12 @@ def test_a_real_lock_gives_versions_with_their_lines(file, package, version, lin
     found = opened(file)
     assert found.version(package) == version
     assert (LOCKS / file.partition("[")[0]).read_text().splitlines()[found.place(package) - 1].startswith(line)
+    assert found.version("sglang") == ABSENT  # what it does not name is not installed
 
 
-@pytest.mark.parametrize("file", [file for file, *_ in REAL])
-def test_what_a_lock_does_not_name_is_not_installed(file):
-    assert opened(file).version("sglang") == ABSENT
-
-
-def test_what_environments_begin_with_may_be_there_without_the_lock():
+def test_what_environments_begin_with_may_be_there_and_a_wheel_that_was_built_again_may_require_anything():
     assert isinstance(opened("open-instruct.uv.lock").version("pip"), Unknown)
+    assert isinstance(opened("opendatahub.pylock.toml").requires("torch"), Unknown)
 
 
 def test_of_the_builds_in_a_lock_of_uv_the_one_of_the_chosen_group_counts():
@@ -154,10 +142,6 @@ def test_a_marker_of_poetry_and_of_pylock_decides(write):
     extra = 'lock-version = "1.0"\n[[packages]]\nname = "vllm"\nversion = "0.9"\nmarker = "\'gpu\' in extras"\n'
     assert write("pylock.toml", extra).version("vllm") == ABSENT
     assert write("pylock.toml", extra, "pylock.toml[gpu]").version("vllm") == "0.9"
-
-
-def test_a_wheel_that_was_built_again_may_require_anything():
-    assert isinstance(opened("opendatahub.pylock.toml").requires("torch"), Unknown)
 
 
 @pytest.mark.parametrize(
@@ -239,25 +223,16 @@ def test_an_exported_environment_has_all_there_is():
 
 def test_an_explicit_list_says_its_platform():
     facts = opened("sagemaker.gpu.env.out", python="", platform="").facts
-    assert [facts.value(key) for key in ("os.platform", "os.arch", "python.version", "torch.cuda")] == [
-        "linux",
-        "x86_64",
-        "3.12.13",
-        "12.9",
-    ]
+    said = [facts.value(key) for key in ("os.platform", "os.arch", "python.version", "torch.cuda")]
+    assert said == ["linux", "x86_64", "3.12.13", "12.9"]
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ("cosmos-curator.pixi.lock", "has no environment 'default'; there are cluster"),
-        ("cosmos-curator.pixi.lock[gpu]", "has no environment 'default'; there are cluster"),
-    ],
-)
-def test_an_environment_of_pixi_that_is_not_there_is_said(given, problem):
-    with pytest.raises(LockError) as error:
-        opened(given)
-    assert str(error.value) == f"--lock cosmos-curator.pixi.lock: {problem}"
+def test_an_environment_of_pixi_that_is_not_there_is_said():
+    for given in ("cosmos-curator.pixi.lock", "cosmos-curator.pixi.lock[gpu]"):
+        with pytest.raises(LockError) as error:
+            opened(given)
+        problem = "has no environment 'default'; there are cluster"
+        assert str(error.value) == f"--lock cosmos-curator.pixi.lock: {problem}"
 
 
 @pytest.mark.parametrize(

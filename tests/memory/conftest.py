@@ -1,0 +1,72 @@
+"""Predictions by a trace that is made up: what a recipe asks to be traced, and what is made of the bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.facts import Fact, FactSet, Records, Value
+from envdoctor.memory import Trace, model_of, predict
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
+GIB = 1 << 30
+BASE = {"method": "lora", "max_length": 2048, "batch_size": 2, "optimizer": "adamw_torch"}
+MODEL = model_of({"model_type": "llama", "hidden_size": 4096}, [])
+
+
+class MadeUp:
+    """Answers every job with one trace, and keeps the jobs."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.jobs = trace, list[Any]()
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        self.jobs += jobs
+        return [self.trace for _ in jobs]
+
+
+@pytest.fixture
+def config() -> Callable[[str], dict[str, Any]]:
+    """The config.json of a model of the fixtures."""
+    return lambda name: json.loads((FIXTURES / name / "config.json").read_bytes())
+
+
+@pytest.fixture
+def trace_of() -> Callable[..., Trace]:
+    """A trace of one point: GiB by what they hold, and what else there is of the point; activations may take more."""
+
+    def make(terms: Mapping[str, float], trained: float = 8.0, more: float = 0.0, **point: Any) -> Trace:
+        size = sum(terms.values()) * GIB
+        segment = [size, "op", {name: gib * GIB for name, gib in terms.items()}]
+        whole = {"layers": 1, "tokens": 2048, "trained": trained * GIB, "held_bytes": size, **point}
+        sizes = {"depth": 1, "parameters": 8 * GIB, "weight_bytes": 16 * GIB, "layer_parameters": 0.2 * GIB}
+        return Trace(sizes, ({**whole, "segments": {"forward/last": segment}},), more=more)
+
+    return make
+
+
+@pytest.fixture
+def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
+    """The section for a recipe's facts ("unknown": not that one), with the ``job`` that was traced first. ``keys`` are
+    those of the recipe's file, ``given`` what was typed."""
+
+    def do(
+        trace: Trace | None = None, gpu: Value | None = None, keys: Any = None, given: Any = None, **recipe: Any
+    ) -> dict[str, Any]:
+        source = MadeUp(trace or trace_of({"weights": 1.0}))
+        values = {**BASE, "gradient_checkpointing": True, **recipe}
+        facts = FactSet(Fact(f"recipe.{name}", value, "", "recipe") for name, value in values.items())
+        facts = FactSet(fact for fact in facts if fact.value != "unknown")
+        facts.update(Fact(f"recipe.{name}", value, "--set", "given") for name, value in (given or {}).items())
+        listed = Records(tuple({"key": key, "value": value} for key, value in (keys or {}).items()))
+        others = {"recipe_key": listed, "model.dtype": "bfloat16", "pkg.transformers": "4.57.6"}
+        if gpu is not None:
+            others["gpu"] = gpu
+        facts.update(Fact(key, value, "", "given") for key, value in others.items())
+        return {**predict(facts, MODEL, source), "job": source.jobs[0]}
+
+    return do

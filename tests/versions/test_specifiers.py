@@ -1,0 +1,80 @@
+"""Specifier sets: several become one that says no more than they do together; releases that have something, spelled."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envdoctor.versions import NotASpecifier, join_specifiers, nearest_span, satisfies, spell_spans
+
+CLAUSE = st.builds(
+    "{}{}.{}".format, st.sampled_from([">=", "<", "==", "!=", "<=", ">", "~="]), st.integers(0, 3), st.integers(0, 9)
+)
+SETS = st.lists(st.lists(CLAUSE, max_size=3).map(",".join), max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("sets", "joined"),
+    [
+        ([], ""),
+        (["", ""], ""),
+        ([">=1.17", ">= 1.21, <3", ""], ">=1.21,<3"),
+        ([">=1.21,<3", "<2"], ">=1.21,<2"),
+        (["!=2.0", ">=1"], "!=2.0,>=1"),
+        (["==1.26.*", ">=1.21"], "==1.26.*,>=1.21"),
+        (["<2"], "<2"),
+        # no version meets them:
+        (["<2", ">=2"], None),
+        (["==1.0", "==2.0"], None),
+        ([">=1.20,<1.18"], None),
+        (["==1.26.*", ">=2"], None),
+    ],
+)
+def test_what_others_imply_is_left_out(sets, joined):
+    assert join_specifiers(sets) == joined
+
+
+@given(SETS, st.builds("{}.{}.{}".format, st.integers(0, 3), st.integers(0, 9), st.integers(0, 2)))
+def test_a_version_is_in_the_joined_set_when_it_is_in_all(sets, version):
+    joined = join_specifiers(sets)
+    in_all = all(satisfies(version, one) for one in sets)
+    if joined is not None:
+        assert satisfies(version, joined) == in_all
+
+
+def test_what_is_no_specifier_is_refused():
+    with pytest.raises(NotASpecifier):
+        join_specifiers(["1.0"])
+
+
+@pytest.mark.parametrize(
+    ("versions", "has", "text"),
+    [
+        (("1.0.0", "1.1.0"), (True, True), ""),
+        (("1.0.0", "1.1.0"), (False, False), None),
+        (("4.50.3", "4.51.3", "4.52.4"), (True, False, True), "<4.51 or >=4.52.4"),
+        (("4.51.0", "4.51.3"), (True, False), "<4.51.3"),
+        (("4.57.6", "5.0.0"), (True, False), "<5.0"),
+        (("81.0.0", "82.0.1"), (True, False), "<82.0"),
+        (("4.49.0", "4.50.3"), (False, True), ">=4.50.3"),
+        (("1", "2.0.0.post1"), (True, False), "<2.0"),
+    ],
+)
+def test_a_bound_claims_nothing_of_patches_that_were_not_read(versions, has, text):
+    assert spell_spans(versions, has) == text
+
+
+@pytest.mark.parametrize(
+    ("has", "at", "places"),
+    [
+        ("", 0, []),
+        ("..", 1, []),
+        ("#.##", 0, [0]),
+        ("#.##", 1, [2, 3]),
+        ("##..#", 2, [0, 1]),
+        ("####", 9, [0, 1, 2, 3]),
+    ],
+)
+def test_the_nearest_row(has, at, places):
+    assert list(nearest_span([one == "#" for one in has], at)) == places
