@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import NOT_GIVEN, Absent, Range, Records, Value, spell
+from envdoctor.facts.values import NOT_GIVEN, Absent, Range, Unknown, Value, spell
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.ranges import contains, parse_ranges, release_of
 
+#: What a recipe that was seen says at least one of.
+_SEEN = ("recipe_file", "recipe.framework", "recipe.method")
 INPUTS = (
-    *("recipe.attn", "recipe.framework", "recipe.packing", "recipe.dialect", "recipe_file", "pkg.openrlhf"),
+    *("recipe.attn", *_SEEN, "recipe.packing", "recipe.dialect", "pkg.openrlhf"),
     *("model.type", "model.family", "model.remote_code", "model.run_by", "pkg.transformers", "pkg.torch"),
 )
 OUTPUTS = ("recipe.attn",)
@@ -33,11 +35,11 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     asked = value("recipe.attn")
     if not (asked == NOT_GIVEN or isinstance(asked, Absent)):
         return {}
-    if value("model.remote_code") is True or value("model.run_by") in ("engine", "trainer"):
-        return {}
     passed = _passed_on(value, matrix)
     if passed is not None:
         return {"recipe.attn": passed}
+    if value("model.remote_code") is True or value("model.run_by") in ("engine", "trainer"):
+        return {}
     kinds = _kinds(value, matrix)
     torch, installed = value("pkg.torch"), value("pkg.transformers")
     answers = {_taken(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
@@ -45,13 +47,13 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     if taken is None:
         return {}
     if taken == "sdpa" and isinstance(torch, str) and satisfies(torch, _TORCH) is False:
-        return {"recipe.attn": Derived("eager", f"default: torch {torch} is older than SDPA asks for", default=True)}
+        return {"recipe.attn": Derived("eager", f"default: torch {torch} is older than SDPA asks for", "default")}
     if kinds == [""]:
-        return {"recipe.attn": Derived(taken, "transformers takes SDPA for nearly every model", assumed=True)}
-    if not isinstance(value("recipe.framework"), str) and not isinstance(value("recipe_file"), Records):
-        return {"recipe.attn": Derived(taken, "transformers takes it by itself, and no recipe was given", assumed=True)}
+        return {"recipe.attn": Derived(taken, "transformers takes SDPA for nearly every model", "unasked")}
+    if all(isinstance(value(key), Unknown) for key in _SEEN):
+        return {"recipe.attn": Derived(taken, "transformers takes it by itself, and no recipe was seen", "unasked")}
     release = f"transformers {installed}" if isinstance(installed, str) else "every transformers that knows it"
-    return {"recipe.attn": Derived(taken, f"default of {release} for {', '.join(kinds)}", default=True)}
+    return {"recipe.attn": Derived(taken, f"default of {release} for {', '.join(kinds)}", "default")}
 
 
 def _passed_on(value: Callable[[str], Value], matrix: Matrix) -> Derived | None:
@@ -62,11 +64,11 @@ def _passed_on(value: Callable[[str], Value], matrix: Matrix) -> Derived | None:
         for one in row.get("implied", ()):
             by = value(f"recipe.{one['by']}")
             if one["field"] == "attn" and spell(by).lower() in one["words"]:
-                return Derived(one["value"], f"default of {row['title']}", default=True)
+                return Derived(one["value"], f"default of {row['title']}", "default")
         for one in row.get("versioned", ()):
             installed = value(f"pkg.{one['package']}")
             if one["field"] == "attn" and isinstance(installed, str) and satisfies(installed, one["releases"]) is True:
-                return Derived(one["value"], f"default of {row['title']} {installed}", default=True)
+                return Derived(one["value"], f"default of {row['title']} {installed}", "default")
     return None
 
 

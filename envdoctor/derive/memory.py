@@ -13,7 +13,7 @@ from envdoctor.facts.written import restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
 #: Changes when the same facts give something else, or are written down otherwise.
-_FORMAT = 2
+_FORMAT = 3
 _LARGEST = 4 << 20
 _MOST_ENTRIES = 32
 _SAME = "="
@@ -25,8 +25,7 @@ class Output(NamedTuple):
     key: str
     value: Value
     origin: str
-    assumed: bool
-    default: bool
+    source: str
     refines: bool
 
 

@@ -17,14 +17,14 @@ from envdoctor.versions.pep440 import satisfies
 class Derived(NamedTuple):
     """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
 
-    ``assumed`` marks what usually is so and need not be: findings that rest on it say the origin, and count for less.
-    ``default`` marks what a library does by itself, where nobody says otherwise.
+    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and nobody says
+    otherwise), ``unasked`` (such a default where no recipe was seen: it may raise a finding and never clears one), or
+    ``assumed`` (it usually is so: findings that rest on it say the origin and count for less; it clears none either).
     """
 
     value: Value
     origin: str
-    assumed: bool = False
-    default: bool = False
+    source: str = "derived"
 
 
 class Derivation(Protocol):
@@ -66,9 +66,8 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
             if isinstance(one.value, Unknown) and one.key in facts:
                 continue  # the observation's own reason says more
             # A refined list stays what it was: observed or given, and so is written into facts files.
-            computed = "default" if one.default else "assumed" if one.assumed else "derived"
-            stays = one.refines and one.key in facts and not one.default
-            source = facts.get(one.key).source if stays else computed
+            stays = one.refines and one.key in facts and one.source in ("derived", "assumed")
+            source = facts.get(one.key).source if stays else one.source
             origin = facts.get(one.key).origin if stays and source == "given" else one.origin
             facts.add(Fact(one.key, one.value, origin, source))
             memory.follows(one.key)

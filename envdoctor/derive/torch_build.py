@@ -71,4 +71,4 @@ def _of_pypi(text: str, value: Callable[[str], Value], matrix: Matrix) -> dict[s
         if platform != "darwin" and not installed.known:
             return {"torch.cuda": Derived(reason, ""), "torch.hip": Derived(reason, "")}
     origin = f"torch {text} names no build, it is taken for PyPI's"
-    return {"torch.cuda": Derived(cuda, origin, assumed=True), "torch.hip": Derived(ABSENT, origin, assumed=True)}
+    return {"torch.cuda": Derived(cuda, origin, "assumed"), "torch.hip": Derived(ABSENT, origin, "assumed")}

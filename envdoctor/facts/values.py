@@ -98,7 +98,7 @@ class Fact(NamedTuple):
 
     ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "train.yaml:14",
     "--set"); it may contain a path of this machine and is treated as private in exports.
-    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived, assumed or default.
+    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived, default, unasked or assumed.
     """
 
     key: str
@@ -108,9 +108,13 @@ class Fact(NamedTuple):
 
     @property
     def is_computed(self) -> bool:
-        """Whether it follows from other facts: for sure (derived), as a rule (assumed), or because a library does so by
-        itself (default)."""
-        return self.source in ("derived", "assumed", "default")
+        """Whether it follows from other facts."""
+        return self.source in ("derived", "default", "unasked", "assumed")
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether it is taken to be so where nobody was heard: enough for a finding, and never for its absence."""
+        return self.source in ("unasked", "assumed")
 
 
 def place_of(origin: str) -> tuple[str, int] | None:

@@ -206,14 +206,14 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
             continue
         fact = read(key)
         result = answer(kind, alternatives, fact.value)
-        if result.holds is False and fact.source != "assumed":
+        if result.holds is False and not fact.is_guess:
             return _NO
         if result.holds is not True:
             missing[key] = _reason(fact.value) if result.holds is None else _GUESSED
             continue
         if result.from_base:
             from_base.append(key)
-        if fact.source == "assumed":
+        if fact.is_guess:
             guessed.append(key)
     return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base), tuple(guessed))
 
