@@ -55,12 +55,12 @@ def _toolkit_fits(toolkit: str, cuda: Value) -> Derived:
 
 def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
     """The row of the table cxx-standards; a pre-release may be from before a change of its release."""
-    from envdoctor.versions.ranges import contains, parse_ranges, release_of
+    from envdoctor.versions.ranges import contains, parse_ranges, plain_release
 
     match = _RELEASE.match(torch)
     if match is None:
         return Unknown(f"torch {torch} is not a release")
-    release = release_of(match[0])
+    release = plain_release(match[0])
     for row in matrix.rows("cxx-standards"):
         if contains(parse_ranges(row["key"]), release):
             found: Mapping[str, Any] = row

@@ -22,12 +22,12 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     if isinstance(installed, Absent):
         return {"revision.installed_fits": Derived(Unknown("transformers is not installed"), "")}
-    from envdoctor.versions.ranges import EVERY, contains, parse_ranges, release_of
+    from envdoctor.versions.ranges import EVERY, contains, parse_ranges, plain_release
 
     match = re.match(_RELEASE, str(installed))
     try:
         ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
-        release = release_of(match[0]) if match else None
+        release = plain_release(match[0]) if match else None
     except ValueError:
         return {}
     if release is None:

@@ -10,8 +10,8 @@ __all__, __getattr__ = door(
         "marker": "NotAMarker holds",
         "names": "normalise valid_name",
         "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version nearest order "
-        "same_release satisfies",
-        "ranges": "EVERY Range contains intersect parse_ranges release_of spell_ranges",
+        "release_of same_release satisfies",
+        "ranges": "EVERY Range contains intersect parse_ranges plain_release spell_ranges",
         "requirement": "NotARequirement Requirement read_requirement",
         "spans": "nearest_span spell_spans",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",

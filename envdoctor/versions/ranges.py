@@ -19,16 +19,16 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
         for clause in part.split(","):
             clause = clause.strip()
             if clause.startswith(">="):
-                low = release_of(clause[2:])
+                low = plain_release(clause[2:])
             elif clause.startswith("<") and not clause.startswith("<="):
-                high = release_of(clause[1:])
+                high = plain_release(clause[1:])
             elif clause:
                 raise ValueError(f"{clause!r} is neither >= nor < a release")
         found.append((low, high))
     return tuple(found)
 
 
-def release_of(version: str) -> tuple[int, ...]:
+def plain_release(version: str) -> tuple[int, ...]:
     """``4.36.2`` as numbers, without trailing zeros, so that 5.0 is 5. Raises ValueError for another text."""
     parts = [int(part) for part in version.strip().split(".")]
     while parts and parts[-1] == 0:
@@ -51,7 +51,7 @@ def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]
 
 
 def contains(ranges: Iterable[Range], release: tuple[int, ...]) -> bool:
-    """Whether the release, as :func:`release_of` gives it, is in one of the ranges."""
+    """Whether the release, as :func:`plain_release` gives it, is in one of the ranges."""
     return any(low <= release and (high is None or release < high) for low, high in ranges)
 
 
