@@ -8,7 +8,7 @@ from envdoctor.derive.running import Derived
 from envdoctor.facts.values import NOT_GIVEN, Absent, Range, Unknown, Value, spell
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
-from envdoctor.versions.ranges import contains, parse_ranges, release_of
+from envdoctor.versions.ranges import contains, parse_ranges, plain_release
 
 #: What a recipe that was seen says at least one of.
 _SEEN = ("recipe_file", "recipe.framework", "recipe.method")
@@ -101,7 +101,7 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
 
 def _read(version: str) -> tuple[int, ...] | None:
     try:
-        return release_of(version.partition("+")[0])
+        return plain_release(version.partition("+")[0])
     except ValueError:  # a candidate: nobody can tell
         return None
 
