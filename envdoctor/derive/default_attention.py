@@ -78,7 +78,7 @@ def _kinds(value: Callable[[str], Value], matrix: Matrix) -> list[str]:
     if isinstance(kind, str):
         return [kind]
     if isinstance(family, str):
-        return [kind for row in matrix.rows("families", "family") if row["id"] == family for kind in row["types"]]
+        return [kind for row in matrix.rows("families", "family") if row["id"] == family for kind in row.get("types", ())]
     return [""]
 
 
@@ -109,7 +109,7 @@ def _read(version: str) -> tuple[int, ...] | None:
 def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
     if release < _FIRST:
         return "eager"
-    if not contains(parse_ranges(matrix.part(_TABLE, "table")["covers"]), release):
+    if not contains(parse_ranges(matrix.part(_TABLE, "table").get("covers", "<0")), release):
         return None
     if not kind:
         return "sdpa"

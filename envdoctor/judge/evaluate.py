@@ -133,17 +133,15 @@ def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:
 
 def assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -> Read:
     """Reads the assumed values where nothing is known."""
-    assumed: dict[str, Value] = {}
-    for key, raw, _, _ in entries:
+    assumed: dict[str, Fact] = {}
+    for key, raw, _, default in entries:
         spec = registry.find(key)
         assert spec is not None, "parse_rule checks the keys of assume"
-        assumed[key] = parse_value(spec, raw)
+        assumed[key] = Fact(key, parse_value(spec, raw), "assumed", "default" if default else "assumed")
 
     def with_assumed(key: str) -> Fact:
         fact = read(key)
-        if key in assumed and isinstance(fact.value, Unknown):
-            return Fact(key, assumed[key], "assumed", "assumed")
-        return fact
+        return assumed[key] if key in assumed and isinstance(fact.value, Unknown) else fact
 
     return with_assumed
 
