@@ -48,16 +48,19 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         return {}
     if taken == "sdpa" and isinstance(torch, str) and satisfies(torch, _TORCH) is False:
         return {"recipe.attn": Derived("eager", f"default: torch {torch} is older than SDPA asks for", "default")}
+    seen = any(not isinstance(value(key), Unknown) for key in _SEEN)
     if kinds == [""]:
-        return {"recipe.attn": Derived(taken, "transformers takes SDPA for nearly every model", "unasked")}
-    if all(isinstance(value(key), Unknown) for key in _SEEN):
+        source = "default" if seen and isinstance(value("model.family"), str) else "unasked"
+        return {"recipe.attn": Derived(taken, "transformers takes SDPA for nearly every model", source)}
+    if not seen:
         return {"recipe.attn": Derived(taken, "transformers takes it by itself, and no recipe was seen", "unasked")}
     release = f"transformers {installed}" if isinstance(installed, str) else "every transformers that knows it"
     return {"recipe.attn": Derived(taken, f"default of {release} for {', '.join(kinds)}", "default")}
 
 
 def _passed_on(value: Callable[[str], Value], matrix: Matrix) -> Derived | None:
-    """What a framework hands to transformers by itself."""
+    """What a framework hands to transformers by itself; a guess where its releases differ and a recipe was read."""
+    guess = None
     for row in matrix.rows("recipe-formats", "format"):
         if row.get("framework") != value("recipe.framework"):
             continue
@@ -66,19 +69,23 @@ def _passed_on(value: Callable[[str], Value], matrix: Matrix) -> Derived | None:
             if one["field"] == "attn" and spell(by).lower() in one["words"]:
                 return Derived(one["value"], f"default of {row['title']}", "default")
         for one in row.get("versioned", ()):
+            if one["field"] != "attn":
+                continue
             installed = value(f"pkg.{one['package']}")
-            if one["field"] == "attn" and isinstance(installed, str) and satisfies(installed, one["releases"]) is True:
+            if isinstance(installed, str) and satisfies(installed, one["releases"]) is True:
                 return Derived(one["value"], f"default of {row['title']} {installed}", "default")
-    return None
+            guess = guess or Derived(one["value"], f"default of {one['package']} {one['releases']}", "assumed")
+    return guess if isinstance(value("recipe.attn"), Absent) else None
 
 
 def _kinds(value: Callable[[str], Value], matrix: Matrix) -> list[str]:
-    """The model's type, or those of its family; an empty one where nothing is known of the model."""
+    """The model's type, or those of its family; an empty one where no type is known."""
     kind, family = value("model.type"), value("model.family")
     if isinstance(kind, str):
         return [kind]
     if isinstance(family, str):
-        return [kind for row in matrix.rows("families", "family") if row["id"] == family for kind in row.get("types", ())]
+        rows = matrix.rows("families", "family")
+        return [kind for row in rows if row["id"] == family for kind in row.get("types", ())] or [""]
     return [""]
 
 
