@@ -10,8 +10,7 @@ import pytest
 from envdoctor.derive import derive
 from envdoctor.facts import FactSet
 from envdoctor.judge import Policy, facts_of, judge
-from envdoctor.knowledge import Matrix, MatrixError, compile_matrix, with_conditions
-from envdoctor.knowledge.matrix import _load_compiled
+from envdoctor.knowledge import Matrix, MatrixError, compile_matrix, load_matrix, with_conditions
 from envdoctor.observe import read_facts_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +21,7 @@ ENVIRONMENTS = ROOT / "fixtures" / "environments"
 @pytest.fixture(scope="module")
 def both(matrix, compiled) -> tuple[Matrix, Matrix]:
     """The shipped matrix from its source, and compiled."""
-    return matrix, _load_compiled(compiled)
+    return matrix, load_matrix()
 
 
 def test_rules_conditions_texts_and_tables_are_the_same(both):
@@ -74,11 +73,8 @@ def judged(facts: FactSet, matrix: Matrix) -> tuple[object, ...]:
 
 
 def test_private_rules_stand_beside_a_compiled_matrix(compiled, tmp_path, write_rule):
-    from envdoctor.knowledge.matrix import _add_private
-
     write_rule(tmp_path / "x-ours.toml")
-    matrix = _load_compiled(compiled)
-    _add_private(matrix, tmp_path)
+    matrix = load_matrix([tmp_path])
     rule = matrix.find("x-ours")
     assert rule is not None and matrix.texts(rule)["message"]["en"] == "torch {pkg.torch} fails"
 
