@@ -58,6 +58,10 @@ summary.en = "use torch 2.4.1"
 FIXED_IN, CONSTRAINTS = 'fixed_in = { "pkg.torch" = "2.5.1" }', 'constraints = ["torch==2.4.1"]'
 SUMMARY, FIX, BATCH = 'summary.en = "use torch 2.4.1"', "[[fix]]", '"recipe.batch_size" = ">=2"'
 FAMILY, EAGER = '"model.family" = ["glm4", "glm4v"]', '"recipe.attn" = "eager"'
+OUTSIDE, SETTINGS = (
+    '"pkg.numpy" = "outside-requirement"',
+    'set = { "recipe.attention" = "eager", "recipe.batch_size" = 1 }',
+)
 ABOUT_TRANSFORMERS = '"pkg.transformers" = "<5"\n"recipe.attn" = "sdpa"'
 
 #: By the id: what is replaced, what comes there, and what must be said.
@@ -85,23 +89,15 @@ BROKEN = {
     "open-ended-false": (FIXED_IN, "open_ended = false", "rule: open_ended: true is expected, not False"),
     "fixed-in-is-text": (FIXED_IN, 'fixed_in = "2.5.1"', "rule: fixed_in: a table such as"),
     "fixed-in-disagrees": ('"2.5.1" }', '"2.6.0" }', "rule: fixed_in: no condition ends below pkg.torch 2.6.0"),
-    "fixed-in-of-another-package": (
-        FIXED_IN,
-        'fixed_in = { "pkg.transformers" = "2.5.1" }',
-        "rule: fixed_in: pkg.transformers is no condition of the rule",
-    ),
+    "fixed-in-of-another-package": ('{ "pkg.torch"', '{ "pkg.trl"', "fixed_in: pkg.trl is no condition of the rule"),
     "last-seen-disagrees": (
         FIXED_IN,
-        'last_seen = { "pkg.torch" = "2.5.0" }',
-        "rule: last_seen: no condition ends with pkg.torch 2.5.0",
+        FIXED_IN.replace("fixed_in", "last_seen"),
+        "last_seen: no condition ends with pkg.",
     ),
     "supersedes-text": (FIXED_IN, f'{FIXED_IN}\nsupersedes = "x"', "rule: supersedes: a list of text is expected"),
     "supersedes-unknown": (FIXED_IN, f'{FIXED_IN}\nsupersedes = ["no"]', "supersedes: there is no rule no"),
-    "supersedes-itself": (
-        FIXED_IN,
-        f'{FIXED_IN}\nsupersedes = ["supersedes-itself"]',
-        "supersedes: supersedes-itself and supersedes-itself stand for each other",
-    ),
+    "supersedes-itself": (FIXED_IN, f'{FIXED_IN}\nsupersedes = ["supersedes-itself"]', "itself stand for each other"),
     "affects-missing": (AFFECTS, "", "affects: missing"),
     "affects-empty": (AFFECTS, "", "affects: at least one clause is expected"),
     "affects-table": ("[[affects]]", "[affects]", "affects: an array of tables ([[…]]) is expected"),
@@ -109,32 +105,20 @@ BROKEN = {
     "condition-key-unknown": (BATCH, '"recipe.batchsize" = 2', "recipe.batchsize is not a registered fact"),
     "condition-key-unquoted": (BATCH, 'recipe.batch_size = ">=2"', "recipe is not a registered fact"),
     "any-of-a-scalar": (EAGER, '"any(recipe.attn)" = "eager"', "any() needs a record column"),
-    "column-without-each": (
-        EAGER,
-        '"gpu.cc" = ">=9"',
-        'gpu.cc is a record column: write any(gpu.cc), all(gpu.cc), or each = "gpu"',
-    ),
+    "column-without-each": (EAGER, '"gpu.cc" = ">=9"', "gpu.cc is a record column: write any(gpu.cc), all(gpu.cc), or"),
     "empty-any-of": (FAMILY, '"model.family" = []', "an empty list can never match"),
     "number-in-words": (BATCH, '"recipe.batch_size" = ">=two"', "is not a comparison of type number"),
-    "package-name-not-normalised": (
-        EAGER,
-        '"pkg.Flash_Attn" = "present"',
-        "packages go by their normalised name: pkg.flash-attn",
-    ),
+    "package-name-not-normalised": (EAGER, '"pkg.Flash_Attn" = "present"', "their normalised name: pkg.flash-attn"),
     "version-operand-unreadable": (">=2.5.0,<2.5.1", ">=2.5.0,<next", "is not a comparison of type version"),
     "version-without-operator": (">=2.5.0,<2.5.1", "2.5.0", 'comparisons such as ">=2,<3" are expected'),
-    "outside-of-nothing": (EAGER, '"pkg.numpy" = "outside-requirement"', "one other package, which requires it"),
+    "outside-of-nothing": (EAGER, OUTSIDE, "one other package, which requires it"),
     "outside-of-what-no-ledger-has": (
         EAGER,
-        '"pkg.numpy" = "outside-requirement"\n"pkg.spade" = ">=1"',
-        "the ledger has no release of spade that requires certain releases of numpy",
+        f'{OUTSIDE}\n"pkg.spade" = ">=1"',
+        "the ledger has no release of spade that",
     ),
     "assume-default-text": ("default = true", 'default = "yes"', "assume 1: default: true or false is expected"),
-    "assume-key-unknown": (
-        'key = "recipe.batch_size"',
-        'key = "recipe.batchsize"',
-        "assume 1: key: a registered fact is expected, not 'recipe.batchsize'",
-    ),
+    "assume-key-unknown": ('key = "recipe.', 'key = "no.', "assume 1: key: a registered fact is expected, not 'no."),
     "assume-reason-missing": ('because = "the default of TrainingArguments is 8"\n', "", "assume 1: because: missing"),
     "assume-value-missing": ("value = 8\n", "", "assume 1: value: missing"),
     "assume-value-wrong": ("value = 8", 'value = "many"', "assume 1: value: a number is expected"),
@@ -145,15 +129,11 @@ BROKEN = {
     "message-zh-too-long": ("loss 变成", "很" * 80, "message: zh has"),
     "message-with-full-stop": ("above 1", "above 1.", "message: en: no full stop at the end"),
     "placeholder-unknown": ("{pkg.torch}", "{pkg-torch}", "message: {pkg-torch} is not a registered fact"),
-    "placeholder-of-no-condition": (
-        "{pkg.torch}",
-        "{torch.cuda}",
-        "message: {torch.cuda} is not known when the rule applies",
-    ),
+    "placeholder-of-no-condition": ("{pkg.torch}", "{torch.cuda}", "message: {torch.cuda} is not known when the rule"),
     "placeholder-of-an-exception-only": (
         "{pkg.torch}",
         "{recipe.attn}",
-        "message: {recipe.attn} is not known when the rule applies",
+        "message: {recipe.attn} is not known when the",
     ),
     "placeholders-differ": ("torch {pkg.torch} 在", "torch 2.5 在", "message: the placeholders of zh and en differ"),
     "translation-stale": (CHINESE, f'{CHINESE}\nzh_of = "00000000"', "message: zh translates an older wording"),
@@ -163,7 +143,7 @@ BROKEN = {
     "fix-summary-with-placeholder": (
         "use torch 2.4.1",
         "use {pkg.torch}",
-        "fix 1: summary: placeholders are filled in message and why only",
+        "fix 1: summary: placeholders are filled in",
     ),
     "fix-of-two-kinds": (
         FIX,
@@ -174,15 +154,11 @@ BROKEN = {
     "fix-advice-called-safe": (CONSTRAINTS, 'safety = "safe"', "fix 1: advice without anything to apply"),
     "fix-constraint-unreadable": (
         "torch==2.4.1",
-        "torch==2.4.1; x",
-        "fix 1: constraints: 'torch==2.4.1; x' is not a name with a version specifier",
+        "torch==2; x",
+        "fix 1: constraints: 'torch==2; x' is not a name with a",
     ),
     "fix-matches-itself": ("torch==2.4.1", "torch==2.5.0", "never helps: it would not be enough here"),
-    "fix-set-unknown": (
-        CONSTRAINTS,
-        'set = { "recipe.attention" = "eager", "recipe.batch_size" = 1 }',
-        "fix 1: set: recipe.attention is not a registered fact",
-    ),
+    "fix-set-unknown": (CONSTRAINTS, SETTINGS, "fix 1: set: recipe.attention is not a registered fact"),
     "fix-variable-unreadable": (
         CONSTRAINTS,
         'env = { "A B" = "1" }',
@@ -194,16 +170,8 @@ BROKEN = {
         "fix 1: command: no shell operators, sudo or rm",
     ),
     "fix-with-sudo": (CONSTRAINTS, 'command = "sudo pip install x"', "fix 1: command: no shell operators, sudo or rm"),
-    "evidence-missing": (
-        f"[[evidence]]\n{EVIDENCE}\n{SHOWS}\n",
-        "",
-        "evidence: at least one source is needed",
-    ),
-    "evidence-by-http": (
-        "https://github",
-        "http://github",
-        "evidence 1: 'http://github.com/example/project/issues/1' is",
-    ),
+    "evidence-missing": (f"[[evidence]]\n{EVIDENCE}\n{SHOWS}\n", "", "evidence: at least one source is needed"),
+    "evidence-by-http": ("https://git", "http://git", "evidence 1: 'http://github.com/example/project/issues/1' is"),
     "evidence-kind-unknown": ("issue =", "rumour =", "evidence 1: kind: missing"),
     "evidence-shows-nothing": (SHOWS, "", "evidence 1: shows: missing"),
     "evidence-too-weak-for-an-error": ("issue =", "article =", "evidence: an error needs one of"),
@@ -215,35 +183,27 @@ BROKEN = {
     "evidence-checked-in-the-future": (
         SHOWS,
         f"{SHOWS}\nchecked = 2999-01-01",
-        "evidence 1: checked: 2999-01-01 lies in the future",
+        "evidence 1: checked: 2999-01-01 lies in",
     ),
     "test-answer-unknown": ("match =", "yes =", "tests 1: expect: missing"),
     "test-complete-unknown": ("} },\n]", '}, complete = ["packages"] },\n]', "complete: 'packages' is none of"),
-    "test-fact-of-wrong-type": (
-        'size" = 2,',
-        'size" = "two",',
-        "error: its facts: recipe.batch_size: a number is expected",
-    ),
+    "test-fact-of-wrong-type": ('size" = 2,', 'size" = "two",', "its facts: recipe.batch_size: a number is expected"),
     "test-fact-unknown": ('"recipe.batch_size" = 2,', '"recipe.batchsize" = 2,', "did you mean recipe.batch_size?"),
     "test-fails": ('"2.5.0", ', '"2.4.1", ', "test 1 (pkg.torch=2.4.1, model.family=glm4"),
     "test-without-match": ("match =", "no =", "expected no, got match"),
     "test-of-no-clause": (
-        "[[unless]]",
-        '[[affects]]\n"pkg.torch" = "absent"\n[[unless]]',
+        EAGER,
+        f'{EAGER}\n[[affects]]\n"pkg.torch" = "absent"',
         "affects 2: no test matches this clause",
     ),
     "bound-without-effect": (">=2.5.0,<2.5.1", ">=2.5.0,<2.5.1,<2.6", "pkg.torch: <2.6 can be dropped"),
     "item-without-effect": (
-        '["glm4", "glm4v"]',
-        '["glm4", "glm4*"]',
-        "affects 1: model.family: glm4 can be dropped and every test still passes",
+        '"glm4v"]',
+        '"glm4*"]',
+        "affects 1: model.family: glm4 can be dropped and every test still",
     ),
     "exception-without-effect": (EAGER, '"pkg.torch" = "<2.4"', "unless 1 (the whole clause) can be dropped"),
-    "assumption-without-effect": (
-        f"{BATCH}\n",
-        "",
-        "assume recipe.batch_size can be dropped and every test still passes",
-    ),
+    "assumption-without-effect": (f"{BATCH}\n", "", "assume recipe.batch_size can be dropped and every test still"),
     "engines-forgotten": (BATCH, ABOUT_TRANSFORMERS, "vLLM, SGLang and LMDeploy run models without transformers' code"),
 }
 

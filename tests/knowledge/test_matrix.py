@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ledgers import ledger
 
 from envdoctor.judge import Policy, judge
 from envdoctor.knowledge import MatrixError, RuleError, compile_matrix, load_matrix, load_source, parse_rule, parse_toml
@@ -133,16 +134,7 @@ def test_a_rule_is_the_same_as_older_ones_are_written(registry):
     assert old == new
 
 
-LEDGER = """envdoctor-ledger	1
-package	spade
-modules	spade
-depth	metadata
-[releases]
-1.0	2023-01-05	-	metadata
-1.1	2023-02-05	-	metadata
-1.2	2023-03-05	-	metadata
-2.0	2024-01-05	-	metadata
-[requires]
+LEDGER = """[requires]
 *	1.0..1.1	rope>=1,<2
 *	1.0..	string>=3; extra == "all"
 *	1.2..1.2	rope!=2.1,>=2
@@ -168,7 +160,8 @@ depth	metadata
 )
 def test_a_window_comes_from_what_the_ledger_says_of_each_release(matrix_of, facts, spade, rope, holds):
     clause = {"pkg.spade": ">=1.1", "pkg.rope": "outside-requirement"}
-    matrix = matrix_of({"r": {"affects": [clause], "message": {"en": "x"}}}, ledger={"spade": LEDGER})
+    known = ledger("spade", "1.0 1.1 1.2 2.0", LEDGER, "metadata")
+    matrix = matrix_of({"r": {"affects": [clause], "message": {"en": "x"}}}, ledger={"spade": known})
     values = {"pkg.spade": spade, **({"pkg.rope": rope} if rope else {})}
     found = judge(facts(values), matrix, Policy())
     assert (None if found.not_checked else bool(found.findings)) is holds
