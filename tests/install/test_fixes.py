@@ -41,9 +41,7 @@ BUILDS = {
         build("2.8.0", ["12.6", "12.8", "13.0"], "12.8", python=">=3.10,<3.15", torchvision="0.23.0"),
     ]
 }
-RELEASES = {
-    "releases": {"torch": ["2.4.0", "2.4.1", "2.5.0", "2.5.1", "2.8.0"], "peft": ["0.1.0", "0.2.0", "0.3.0"]},
-}
+RELEASES = {"releases": {"torch": ["2.4.0", "2.4.1", "2.5.0", "2.5.1", "2.8.0"], "peft": ["0.1.0", "0.2.0", "0.3.0"]}}
 LEDGER = {
     "peft": """envdoctor-ledger\t1
 package\tpeft
