@@ -41,14 +41,9 @@ def test_every_rule_finds_the_same_with_the_same_texts(both):
     for rule in source.rules:
         (*_, test) = sorted(source.texts(rule)["test"], key=lambda test: test["expect"] == "match")
         facts = facts_of(test, source)
-        one, other = (judged(facts, alone(matrix, rule.id)) for matrix in both)
+        one, other = (judged(facts, matrix.only(lambda one, rule=rule: one.id == rule.id)) for matrix in both)
         assert one == other
         assert one[0] or test["expect"] != "match"
-
-
-def alone(matrix: Matrix, rule_id: str) -> Matrix:
-    """The matrix with that one rule."""
-    return matrix.only(lambda rule: rule.id == rule_id)
 
 
 def test_the_whole_matrix_judges_the_same(both):
@@ -65,11 +60,8 @@ def test_the_whole_matrix_judges_the_same(both):
 def judged(facts: FactSet, matrix: Matrix) -> tuple[object, ...]:
     """Findings and open rules of facts that were derived already, in plain words."""
     result = judge(facts, matrix, Policy())
-    return (
-        [one._asdict() for one in result.findings],
-        [one._asdict() for one in result.not_checked],
-        result.rules_checked,
-    )
+    found, open_rules = ([one._asdict() for one in told] for told in (result.findings, result.not_checked))
+    return found, open_rules, result.rules_checked
 
 
 def test_private_rules_stand_beside_a_compiled_matrix(compiled, tmp_path, write_rule):
