@@ -183,6 +183,11 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert rake.items("offers", "rake.tines", "0.1.1") == ("tine",)
     assert bucket.modules == ("pail",) and not bucket.by_names
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
+    # names that are not recorded are unknown
+    assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
+    assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
+    assert spade.offers("spade.handles", "Other", "1.0.0") is False
+    assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
 
 
 def test_what_a_release_takes_of_others_is_written_by_what_people_import(first: First):
@@ -190,13 +195,6 @@ def test_what_a_release_takes_of_others_is_written_by_what_people_import(first: 
     assert peft is not None
     assert peft.items("takes", "peft", "0.17.0") == ("spade @peft", "spade:old_dig @peft")  # the rest all have
     assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
-
-
-def test_names_that_are_not_recorded_are_unknown(spade: Released):
-    assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
-    assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
-    assert spade.offers("spade.handles", "Other", "1.0.0") is False
-    assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
 
 
 def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(first: First, tmp_path: Path):

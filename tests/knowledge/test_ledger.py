@@ -159,10 +159,6 @@ def test_what_the_ledger_tells(spade: Released, question: str):
     assert {v: answer(one) if TOLD[question][v] is Unknown else one for v, one in found.items()} == TOLD[question]
 
 
-def test_spans(spade: Released):
-    assert spade.spans("offers", "spade", "old_dig") == (("1.0.0", "1.1.0"), ("1.3.0", None))
-
-
 def test_names_of_a_kind_that_is_made_on_demand_are_unknown(tmp_path: Path):
     spade = released(tmp_path, "spade", FILE.replace("[open]\n", "[open]\nspade:*Maker\t1.1.0..\tit makes them\n"))
     assert spade.offers("spade", "HandleMaker", "1.1.0") == Unknown("spade 1.1.0 makes names like *Maker")
@@ -180,6 +176,7 @@ def test_a_package_known_by_metadata_says_nothing_of_names(tmp_path: Path):
 
 
 def test_subjects_are_found_by_what_they_have(spade: Released):
+    assert spade.spans("offers", "spade", "old_dig") == (("1.0.0", "1.1.0"), ("1.3.0", None))
     of_spade = ("", ".extras", ".handles", ".lazy", ".tools", ".tools.known")
     assert list(spade.subjects("offers")) == ["*", *(f"spade{module}" for module in of_spade)]
     assert list(spade.subjects_with("offers", "Handle")) == ["spade", "spade.handles"]

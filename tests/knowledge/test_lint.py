@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 
 import pytest
+from small_matrix import rule_document, toml
 
 from envdoctor.app import lint
 from envdoctor.knowledge import read_source
@@ -13,12 +13,6 @@ from envdoctor.knowledge import read_source
 TODAY = date(2026, 11, 20)
 HEAD = 'schema = 1\n[table]\ntitle = "t"\nas_of = 2026-11-20\nsource_note = "n"\n'
 ROW = '[[row]]\nkey = "12.4"\nmax_gcc = "13"\nlevel = "observed"\nsource = "pkg:pypi/torch@2.15.0"\n'
-RULE = """rule = {{ {rule}severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
-open_ended = true }}
-affects = [{affects}]
-message = {{ en = "it fails" }}
-why = {{ en = "it was built so" }}
-"""
 FAMILY = (
     '[[family]]\nid = "{id}"\ntitle = "t"\nrepos = []\ntypes = ["{kind}"]\narchitectures = []\nsource = "https://a.b"\n'
 )
@@ -114,16 +108,6 @@ def test_the_registry_of_facts_has_a_schema_too(complaints, home, old, new, comp
     assert found and all(origin == "facts.toml" and complaint in text for origin, text in found), found
 
 
-def about_transformers(rule, affects, unless):
-    """A rule about transformers before 5.0 with these conditions more."""
-
-    def clause(conditions):
-        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
-
-    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
-    return text + (f"unless = [{clause(unless)}]\n" if unless else "")
-
-
 #: What such a rule must speak of: engines that serve, and trainers with models of their own.
 OTHERS = {"engines": "vLLM, SGLang and LMDeploy", "trainers": "torchtune and other trainers"}
 
@@ -131,25 +115,27 @@ OTHERS = {"engines": "vLLM, SGLang and LMDeploy", "trainers": "torchtune and oth
 @pytest.mark.parametrize(
     ("rule", "affects", "unless", "forgotten"),
     [
-        ("", {"model.type": "glm"}, None, "engines"),
-        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "unsloth"}, "engines"),
-        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "vllm"}, "trainers"),
-        ("", {"model.type": "glm", "recipe.framework": "trl"}, None, ""),
-        ("", {"model.type": "glm", "recipe.method": ["lora", "full"]}, None, "trainers"),
-        ("", {"model.type": "glm", "recipe.method": ["lora", "infer"]}, None, "engines"),
-        ("", {"model.type": "glm", "recipe.gradient_checkpointing": True}, None, "trainers"),
-        ("engines = true, ", {"model.type": "glm"}, None, ""),
-        ("", {"pkg.torch": "<2.6"}, None, ""),
-        ("", {"model.type": "glm", "recipe.method": "lora"}, None, "trainers"),
-        ("", {"model.type": "glm"}, {"recipe.framework": ["vllm", "torchtune"]}, "trainers"),
-        ("", {"model.type": "glm"}, {"model.run_by": ["engine", "trainer"]}, ""),
-        ("", {"model.type": "glm", "recipe.method": "lora"}, {"model.run_by": "trainer"}, ""),
-        ("", {"recipe.method": "lora"}, None, ""),
+        ({}, {"model.type": "glm"}, None, "engines"),
+        ({}, {"recipe.attn": "sdpa"}, {"recipe.framework": "unsloth"}, "engines"),
+        ({}, {"recipe.attn": "sdpa"}, {"recipe.framework": "vllm"}, "trainers"),
+        ({}, {"model.type": "glm", "recipe.framework": "trl"}, None, ""),
+        ({}, {"model.type": "glm", "recipe.method": ["lora", "full"]}, None, "trainers"),
+        ({}, {"model.type": "glm", "recipe.method": ["lora", "infer"]}, None, "engines"),
+        ({}, {"model.type": "glm", "recipe.gradient_checkpointing": True}, None, "trainers"),
+        ({"engines": True}, {"model.type": "glm"}, None, ""),
+        ({}, {"pkg.torch": "<2.6"}, None, ""),
+        ({}, {"model.type": "glm", "recipe.method": "lora"}, None, "trainers"),
+        ({}, {"model.type": "glm"}, {"recipe.framework": ["vllm", "torchtune"]}, "trainers"),
+        ({}, {"model.type": "glm"}, {"model.run_by": ["engine", "trainer"]}, ""),
+        ({}, {"model.type": "glm", "recipe.method": "lora"}, {"model.run_by": "trainer"}, ""),
+        ({}, {"recipe.method": "lora"}, None, ""),
     ],
 )
 def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_programs_that_do_without_it(
     complaints, home, write_rule, rule, affects, unless, forgotten
 ):
-    write_rule(home / "rules" / "a.toml", about_transformers(rule, affects, unless))
+    parts = {"affects": [{"pkg.transformers": "<5.0", **affects}], "message": {"en": "it fails"}}
+    parts |= {"unless": [unless]} if unless else {}
+    write_rule(home / "rules" / "a.toml", toml(rule_document(rule=rule, **parts)))
     said = "; ".join(text for _, text in complaints())
     assert " ".join(name for name, words in OTHERS.items() if words in said) == forgotten

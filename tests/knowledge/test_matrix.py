@@ -176,10 +176,8 @@ def test_private_rules_are_added_and_named_in_the_source(tmp_path, write_rule):
     assert matrix.find("x-cluster") is not None
     assert matrix.source.endswith(f" + {tmp_path / 'ours'}")
     assert len(matrix.rules) == len(load_matrix().rules) + 1
-
-
-def test_a_private_folder_may_be_laid_out_like_the_shipped_one(tmp_path, write):
-    write(tmp_path, {"rules/gpu/x-cluster.toml": None, "notes.toml": "this = is not a rule"})
+    (tmp_path / "ours").rename(tmp_path / "rules")  # laid out like the shipped one
+    write_rule(tmp_path / "notes.toml", "this = is not a rule")
     assert private(tmp_path).find("x-cluster") is not None
 
 
