@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
-
-__all__ = ["FAULTS"]
+from patches import FAULTS
 
 _BAD = 5
 
@@ -49,11 +48,13 @@ def _counted(put: Any) -> None:
     put(import_module("payload.probes.devices"), "counters", counters)
 
 
-FAULTS = {
-    "eight-cards": lambda put: _eight(put, lambda result, given: result, "compute"),
-    "bad-card": lambda put: _eight(put, _bad_card, "compute"),
-    "bad-bit": lambda put: _eight(put, _bad_bit, "compute"),
-    "now-and-then": lambda put: _eight(put, _now_and_then, "compute"),
-    "bad-copy": lambda put: _eight(put, lambda result, given: result * 0, "copied"),
-    "memory-errors": _counted,
-}
+FAULTS.update(
+    {
+        "eight-cards": lambda put: _eight(put, lambda result, given: result, "compute"),
+        "bad-card": lambda put: _eight(put, _bad_card, "compute"),
+        "bad-bit": lambda put: _eight(put, _bad_bit, "compute"),
+        "now-and-then": lambda put: _eight(put, _now_and_then, "compute"),
+        "bad-copy": lambda put: _eight(put, lambda result, given: result * 0, "copied"),
+        "memory-errors": _counted,
+    }
+)
