@@ -12,11 +12,21 @@ from observing import shipped
 
 from envdoctor.facts import Records
 from envdoctor.judge import Finding
-from envdoctor.probe import Case, Job, Outcome, cases_of, find_probes, groups_of, outcome_of, results_of, session_of
-from envdoctor.probe.grouping import Group
+from envdoctor.probe import (
+    Case,
+    Job,
+    Outcome,
+    Results,
+    cases_of,
+    find_probes,
+    groups_of,
+    outcome_of,
+    results_of,
+    session_of,
+)
 from envdoctor.sandbox import Place, run_in_target
 
-__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "seen"]
+__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "results", "seen"]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -34,11 +44,11 @@ class Seen(NamedTuple):
         return cases_of(self.outcomes)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[Any]:
         return groups_of(self.outcomes)
 
     @property
-    def wrong(self) -> list[Group]:
+    def wrong(self) -> list[Any]:
         return [group for group in self.groups if group.wrong]
 
     @property
@@ -81,10 +91,15 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
     return found
 
 
+def results(*outcomes: Outcome) -> Results:
+    """The outcomes as facts and as the report's section, on a device that training uses."""
+    return results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True)
+
+
 def seen(outcomes: Sequence[Outcome], packages: Mapping[str, str] | None = None) -> Seen:
     """The outcomes judged, beside these versions of packages."""
     matrix = shipped()
     facts = given({f"pkg.{name}": version for name, version in (packages or {}).items()}, matrix.registry)
-    facts.update(results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True).facts)
+    facts.update(results(*outcomes).facts)
     assert isinstance(facts.value("probe"), Records)
     return Seen(outcomes, judged(facts, matrix.of_scopes("probe")).findings)
