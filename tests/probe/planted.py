@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from observing import shipped
 from envdoctor.facts import Records
 from envdoctor.judge import Finding
 from envdoctor.probe import (
+    PAYLOAD,
     Case,
     Job,
     Outcome,
@@ -26,7 +28,7 @@ from envdoctor.probe import (
 )
 from envdoctor.sandbox import Place, run_in_target
 
-__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "results", "seen"]
+__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "pure", "results", "seen"]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -70,6 +72,15 @@ def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
 def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
     """One job of the padded batch with these tiny models."""
     return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
+
+
+def pure(name: str) -> Any:
+    """A module of the payload that needs no torch."""
+    spec = importlib.util.spec_from_file_location(name, PAYLOAD / "probing" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 #: What to run in one process, by a name of its own: the fault (None: none) and the jobs.
