@@ -77,17 +77,15 @@ class Run:
         self.state.global_step += 1
         self.tell("on_step_end")
 
-    def weights(self):
-        return weights(self.model)
-
     @property
     def event(self) -> dict:
         (event,) = self.watch.events
         return event
 
-    def record(self) -> dict:
+    @property
+    def details(self) -> dict:
         (record,) = records(self.args.output_dir)
-        return record
+        return record["details"]
 
 
 @pytest.fixture
@@ -96,87 +94,88 @@ def begin(tmp_path):
 
 
 @pytest.fixture
+def run(begin):
+    return begin()
+
+
+@pytest.fixture
 def scaled(begin):
     return begin(scaler=torch.amp.GradScaler("cpu"))
 
 
+def told(run) -> tuple:
+    return tuple(run.event.get(f"watch.{name}") for name in ("event", "step", "where", "module"))
+
+
 def gradient(value):
     """Plants a value in the largest weight's gradient, not in the sentinel's."""
+    return lambda model: model.second.weight.grad.__setitem__((3, 2), value)
 
-    def spoil(model):
-        model.second.weight.grad[3, 2] = value
 
-    return spoil
+def every_gradient(value):
+    return lambda model: [parameter.grad.fill_(value) for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize("value", [INF, NAN])
 def test_an_overflow_of_the_loss_scale_is_left_to_the_scaler(begin, value):
     run = begin(scaler=torch.amp.GradScaler("cpu", init_scale=4.0))
     run.step()
-    before = run.weights()
+    before = weights(run.model)
     run.step(gradient(value))
     assert run.watch.events == [] and not run.control.should_training_stop
-    assert same(run.weights(), before) and run.scaler.get_scale() == 2.0
+    assert same(weights(run.model), before) and run.scaler.get_scale() == 2.0
 
 
 def test_twenty_overflows_in_a_row_stop_the_run_and_a_good_step_starts_the_count_again(scaled):
-    for _ in range(19):
-        scaled.step(gradient(INF))
-    scaled.step()
-    for _ in range(19):
-        scaled.step(gradient(INF))
+    for spoil in (*[gradient(INF)] * 19, None, *[gradient(INF)] * 19):
+        scaled.step(spoil)
     assert scaled.watch.events == []
     scaled.step(gradient(INF))
-    event = scaled.event
-    assert (event["watch.event"], event["watch.step"]) == ("nan-gradient", 39)
-    assert scaled.control.should_training_stop and scaled.record()["details"]["skipped_by_the_loss_scaler"] == 20
+    assert told(scaled)[:2] == ("nan-gradient", 39)
+    assert scaled.control.should_training_stop and scaled.details["skipped_by_the_loss_scaler"] == 20
 
 
 def test_a_bad_loss_stops_a_scaled_run_and_the_scaler_still_gets_its_gradients(scaled):
     scaled.step()
-    before = scaled.weights()
+    before = weights(scaled.model)
     scaled.step(values=LOST)
-    assert scaled.watch.events[0]["watch.event"] == "nan-loss" and scaled.watch.events[0]["watch.where"] == "data"
-    assert scaled.control.should_training_stop and same(scaled.weights(), before)
+    assert told(scaled)[0::2] == ("nan-loss", "data")
+    assert scaled.control.should_training_stop and same(weights(scaled.model), before)
 
 
 def test_a_scaler_that_looks_at_gradients_only_in_its_step_gets_zeros(begin):
     run = begin(scaler=torch.amp.GradScaler("cpu"), max_grad_norm=0.0)
-    loss = run.scaler.scale(run.model(values=LOST)["loss"])
-    loss.backward()
+    run.scaler.scale(run.model(values=LOST)["loss"]).backward()
     run.tell("on_pre_optimizer_step")
     assert all(not parameter.grad.any() for parameter in run.model.parameters())
     run.scaler.step(run.optimizer)
-    assert all(bool(torch.isfinite(weight).all()) for weight in run.weights())
+    assert all(bool(torch.isfinite(weight).all()) for weight in weights(run.model))
 
 
-def test_one_infinite_gradient_is_seen_though_clipping_leaves_the_others_at_zero(begin):
-    run = begin()
+def test_one_infinite_gradient_is_seen_though_clipping_leaves_the_others_at_zero(run):
     run.step()
-    before = run.weights()
+    before = weights(run.model)
     run.step(gradient(INF))
-    event = run.event
-    assert (event["watch.event"], event["watch.step"], event["watch.where"]) == ("nan-gradient", 1, "nothing")
-    assert same(run.weights(), before), "the bad step was applied"
-    assert run.record()["findings"][0]["id"] == "watch-step-not-finite"
-    assert run.record()["details"]["learning_rate"] == 1e-2
+    assert told(run) == ("nan-gradient", 1, "nothing", None)
+    assert same(weights(run.model), before), "the bad step was applied"
+    assert records(run.args.output_dir)[0]["findings"][0]["id"] == "watch-step-not-finite"
+    assert run.details["learning_rate"] == 1e-2
 
 
-def test_gradients_that_are_all_zero_are_no_fault(begin):
-    run = begin()
-    run.step(lambda model: [parameter.grad.zero_() for parameter in model.parameters()])
+def test_gradients_that_are_all_zero_are_no_fault(run):
+    run.step(every_gradient(0.0))
     run.step(lambda model: model.first.bias.grad.zero_())
     assert run.watch.events == []
     run.step(gradient(INF))  # the bias is no sentinel any more, or it is: either way it is seen
     assert len(run.watch.events) == 1
 
 
-def test_an_infinite_norm_in_the_log_stops_the_run_unless_a_scaler_does_its_work(begin):
-    for scaled in (True, False):
-        run = begin(fp16=scaled)
-        run.watch.on_log(run.args, run.state, run.control, logs={"loss": 2.0, "grad_norm": INF})
-        assert run.control.should_training_stop is not scaled and run.control.should_save is scaled
-        assert [event["watch.event"] for event in run.watch.events] == ([] if scaled else ["infinite-norm"])
+@pytest.mark.parametrize(("scaled", "expected"), [(True, []), (False, ["infinite-norm"])])
+def test_an_infinite_norm_in_the_log_stops_the_run_unless_a_scaler_does_its_work(begin, scaled, expected):
+    run = begin(fp16=scaled)
+    run.watch.on_log(run.args, run.state, run.control, logs={"loss": 2.0, "grad_norm": INF})
+    assert run.control.should_training_stop is not scaled and run.control.should_save is scaled
+    assert [event["watch.event"] for event in run.watch.events] == expected
 
 
 def test_without_a_loss_in_the_output_the_backward_is_searched_from_the_logits(begin):
@@ -185,17 +184,14 @@ def test_without_a_loss_in_the_output_the_backward_is_searched_from_the_logits(b
     model.second.forward = lambda value: Poison.apply(forward(value))
     run = begin(model)
     run.step()
-    event = run.event
-    assert (event["watch.where"], event["watch.module"]) == ("backward", "second")
-    assert event["watch.operation"] == "PoisonBackward"
+    assert told(run)[2:] == ("backward", "second") and run.event["watch.operation"] == "PoisonBackward"
 
 
 def test_a_loss_outside_the_model_that_goes_wrong_is_not_blamed_on_the_model(begin):
     run = begin(Net(outside=True))
-    run.step(lambda model: [parameter.grad.fill_(NAN) for parameter in model.parameters()])
-    event = run.event
-    assert event["watch.where"] == "unknown" and "watch.module" not in event
-    assert "outside the model" in run.record()["details"]["problem"]
+    run.step(every_gradient(NAN))
+    assert told(run)[2:] == ("unknown", None)
+    assert "outside the model" in run.details["problem"]
 
 
 def test_an_output_without_loss_and_logits_says_so(begin):
@@ -206,7 +202,7 @@ def test_an_output_without_loss_and_logits_says_so(begin):
         parameter.grad = torch.full_like(parameter, NAN)
     run.tell("on_pre_optimizer_step")
     assert run.event["watch.where"] == "unknown"
-    assert "neither a loss nor logits" in run.record()["details"]["problem"]
+    assert "neither a loss nor logits" in run.details["problem"]
 
 
 class Words(Net):
@@ -235,21 +231,16 @@ def test_a_loss_is_held_against_guessing_unless_it_is_a_sum(begin, kind, loss, d
 def test_recording_alone_leaves_the_gradients_and_goes_on(begin):
     run = begin(watch=Watch(stop=False))
     run.model(values=torch.ones(4, 8))["loss"].backward()
-    for parameter in run.model.parameters():
-        parameter.grad.fill_(NAN)
+    every_gradient(NAN)(run.model)
     held = [parameter.grad for parameter in run.model.parameters()]
     run.tell("on_pre_optimizer_step")
-    assert all(
-        parameter.grad is one and one.isnan().all() for parameter, one in zip(run.model.parameters(), held, strict=True)
-    )
+    assert all(one.grad is mine and mine.isnan().all() for one, mine in zip(run.model.parameters(), held, strict=True))
     run.model.zero_grad()
     run.state.global_step += 1
     run.step(values=LOST)
     run.step(values=LOST)
-    assert [(event["watch.event"], event["watch.step"]) for event in run.watch.events] == [
-        ("nan-gradient", 0),
-        ("nan-loss", 1),
-    ]
+    events = [(event["watch.event"], event["watch.step"]) for event in run.watch.events]
+    assert events == [("nan-gradient", 0), ("nan-loss", 1)]
     assert not run.control.should_training_stop
 
 
@@ -264,24 +255,20 @@ def test_a_trainer_that_tells_nothing_before_the_step_is_read_after_it(begin, mo
     for _ in range(5):
         run.step()
     run.step(values=LOST)
-    event = run.event
-    assert (event["watch.event"], event["watch.step"]) == ("nan-loss", 5)
-    assert run.record()["details"]["weights_were_changed"] is True
+    assert told(run)[:2] == ("nan-loss", 5)
+    assert run.details["weights_were_changed"] is True
     assert run.control.should_training_stop and not run.control.should_save
 
 
-def test_micro_batches_and_flags_are_bounded_and_the_bad_one_is_still_known(begin):
-    run = begin()
+def test_micro_batches_and_flags_are_bounded_and_the_bad_one_is_still_known(run):
     for number in range(1000):
         run.model(values=torch.full((1, 8), NAN if number == 990 else 1.0))
     assert len(run.watch._steps.kept.batches) <= 64 and len(run.watch._steps.kept.losses) <= 256
     run.tell("on_pre_optimizer_step")
-    event = run.event
-    assert event["watch.where"] == "data" and run.record()["details"]["micro_batch"] == 990
+    assert told(run)[2] == "data" and run.details["micro_batch"] == 990
 
 
-def test_passes_without_gradients_are_not_the_steps_own(begin):
-    run = begin()
+def test_passes_without_gradients_are_not_the_steps_own(run):
     with torch.no_grad():
         run.model(values=LOST)
     run.step()
@@ -309,10 +296,9 @@ def test_weights_that_stand_still_are_told_unless_the_rate_warms_up(begin, rates
     assert [event["watch.event"] for event in run.watch.events] == (["weights-stand-still"] if still else [])
 
 
-def test_a_compiled_model_is_watched_like_any_other(begin):
-    run = begin()
+def test_a_compiled_model_is_watched_like_any_other(run):
     plain, run.model = run.model, torch.compile(run.model, backend="eager")
     run.step()
     assert plain.training and run.watch.events == []
     run.step(values=LOST)
-    assert run.watch.events[0]["watch.where"] == "data"
+    assert told(run)[2] == "data"

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt"
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 from token_samples import tokens  # noqa: E402
-from watching import NAN, findings, run, same, spoil, weights  # noqa: E402
+from watching import NAN, findings, records, run, same, spoil, weights  # noqa: E402
 
 from envdoctor.watch import RunStopped, Watch  # noqa: E402
 
@@ -134,7 +134,7 @@ def lora(trainer):
     return peft.get_peft_model(trainer.model, settings)
 
 
-@pytest.mark.parametrize("kind", ["lora", "accumulation", "packing", "evaluation"])
+@pytest.mark.parametrize("kind", ["plain", "lora", "accumulation", "packing", "evaluation"])
 def test_training_is_bitwise_the_same_with_the_watch(tiny, kind):
     """Packing: samples one behind the other in one row, with positions that begin again."""
     arguments = {"per_device_eval_batch_size": 2, "gradient_accumulation_steps": 3 if kind == "accumulation" else 1}
@@ -155,7 +155,7 @@ def test_training_is_bitwise_the_same_with_the_watch(tiny, kind):
             trainer.evaluate(tokens(4))
             trainer.train()
         trained.append(weights(trainer.model))
-    assert run(trainer, train=False) == []
+    assert run(trainer, train=False) == records(trainer.args.output_dir) == []
     assert same(*trained)
 
 

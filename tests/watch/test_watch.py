@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt"
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 from token_samples import tokens  # noqa: E402
-from watching import NAN, Poison, records, run, same, weights  # noqa: E402
+from watching import NAN, Poison, records, run  # noqa: E402
 
 from envdoctor.watch import Watch  # noqa: E402
 
@@ -37,8 +37,9 @@ def poison_backward(model):
     projection.forward = lambda value: forward(Poison.apply(value))
 
 
-def saved_weights(trainer) -> list[Path]:
-    return sorted(Path(trainer.args.output_dir).glob("checkpoint-*/model.safetensors"))
+def saved(trainer) -> list[str]:
+    paths = Path(trainer.args.output_dir).glob("checkpoint-*/model.safetensors")
+    return sorted(path.parent.name for path in paths)
 
 
 def place(event) -> tuple:
@@ -52,7 +53,7 @@ def test_a_nan_in_one_layers_backward_is_found_in_its_step_and_module(tiny):
     assert event["watch.operation"] == "PoisonBackward"
     assert all(bool(torch.isfinite(weight).all()) for weight in trainer.model.parameters())
     assert trainer.state.global_step == 4
-    assert [path.parent.name for path in saved_weights(trainer)] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
+    assert saved(trainer) == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
 
 
 def test_a_weight_that_is_nan_is_named(tiny):
@@ -64,7 +65,7 @@ def test_a_weight_that_is_nan_is_named(tiny):
     (event,) = run(trainer)
     assert place(event) == ("nan-loss", 2, "weights", "model.layers.0.self_attn.q_proj", "Linear")
     assert event["watch.parameter"] == "model.layers.0.self_attn.q_proj.weight"
-    assert len(saved_weights(trainer)) == 2
+    assert saved(trainer) == ["checkpoint-1", "checkpoint-2"]
 
 
 class Turning(torch.utils.data.Dataset):
@@ -108,25 +109,14 @@ def test_with_gradient_accumulation_the_bad_micro_batch_is_the_one_that_is_descr
     assert event["watch.padded"] and event["watch.padding_side"] == "left"
 
 
-def test_a_healthy_run_says_nothing_and_is_not_changed(tiny):
-    plain = tiny()
-    plain.train()
-    watched = tiny(callbacks=[Watch()])
-    assert run(watched) == []
-    assert records(watched.args.output_dir) == []
-    assert same(weights(watched.model), weights(plain.model))
-
-
 def test_recording_alone_does_not_stop_the_run(tiny):
     trainer = tiny(callbacks=[At(3, poison_backward), Watch(stop=False, rerun=False)])
-    event = run(trainer)[0]
+    assert place(run(trainer)[0])[1:3] == (3, None)
     assert trainer.state.global_step == 6
-    assert place(event)[1:3] == (3, None)
 
 
 def test_without_clipping_the_next_loss_tells(tiny):
-    trainer = tiny(callbacks=[At(2, poison_backward), Watch()], max_grad_norm=0.0)
-    (event,) = run(trainer)
+    (event,) = run(tiny(callbacks=[At(2, poison_backward), Watch()], max_grad_norm=0.0))
     assert event["watch.step"] in (2, 3)
 
 
