@@ -91,6 +91,12 @@ def test_a_model_type_belongs_to_one_family(complaints):
     assert complaints(families=head + both) == [("families.toml", "t5 belongs to one and to two")]
 
 
+def test_a_format_of_recipes_is_of_a_framework_that_facts_know(complaints):
+    row = '[[format]]\nname = "new"\ntitle = "New"\nframework = "newer"\nlevel = "observed"\nsource = "https://x.org"\n'
+    ((origin, text),) = complaints(tables__recipe_formats=HEAD + row + 'files = true\n[format.keys]\nlr = "attn"\n')
+    assert origin == "tables/recipe-formats.toml" and "newer is not among the values" in text
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
