@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -95,6 +96,7 @@ def doors() -> dict[str, dict[str, str]]:
     return found
 
 
+@lru_cache(maxsize=1)
 def users() -> dict[str, set[str]]:
     """Return the files of tests, and the other rooms, that use each name of a door (``envdoctor.facts.Fact``)."""
     found: dict[str, set[str]] = {}
