@@ -56,6 +56,11 @@ class Run(NamedTuple):
         """Standard output as JSON."""
         return json.loads(self.out)
 
+    @property
+    def found(self) -> dict[str, Any]:
+        """The findings of a report in JSON, by rule."""
+        return {finding["id"]: finding for finding in self.json["findings"]}
+
 
 @pytest.fixture(scope="session", autouse=True)
 def signals() -> None:

@@ -15,7 +15,7 @@ __all__, __getattr__ = door(
         "diff_revision": "Request",
         "errors": "JobError UsageProblem",
         "explain_error": "text_of_option",
-        "facts": "Gathered Sources collect_facts working_directory",
+        "facts": "Gathered Sources collect_facts target_facts working_directory",
         "guard": "Stopped",
         "guard_callback": "Guard",
         "ignore": "demand_match write_ignore",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from envdoctor.facts.registry import unlisted
+from envdoctor.facts.values import ABSENT
 from envdoctor.knowledge.conditions import Condition, ConditionError, bounds, parse_condition
 from envdoctor.knowledge.json_schemas import Schemas
 from envdoctor.knowledge.matrix import Matrix
@@ -79,13 +81,10 @@ def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None
         (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
     ]
     yield from found
-    if found or only is not None:
-        return
-    yield from (("facts.toml", problem) for problem in (*_registry(matrix), *_help(matrix)))
-    yield from (("retired.toml", problem) for problem in _retired(matrix))
-    yield from (("families.toml", problem) for problem in _families(matrix))
-    yield from (("tables/run-needs.toml", problem) for problem in _needs(matrix))
-    yield from (("tables/known-errors.toml", problem) for problem in _known_errors(matrix))
+    if not found:
+        for path in paths:
+            for check in _CHECKS.get(path.stem, ()):
+                yield from ((path.relative_to(home).as_posix(), problem) for problem in check(matrix))
 
 
 def _faults(path: Path, name: str, schemas: Schemas) -> Iterator[str]:
@@ -160,6 +159,24 @@ def _known_errors(matrix: Matrix) -> Iterator[str]:
             yield f"{row['id']}: a rule has this id"
         for symptom in row["symptom"]:
             yield from (f"{row['id']}: {fault}" for fault in faults_of(symptom, ordinary))
+
+
+def _formats(matrix: Matrix) -> Iterator[str]:
+    spec = matrix.registry.find("recipe.framework")
+    for row in matrix.rows("recipe-formats", "format"):
+        if spec is not None and unlisted(spec, row.get("framework", ABSENT)):
+            yield f"{row['name']}: framework: {row['framework']} is not among the values of it in facts.toml"
+
+
+#: What is asked of a document beside its schema, by its name.
+_CHECKS: Mapping[str, Sequence[Callable[[Matrix], Iterator[str]]]] = {
+    "facts": (_registry, _help),
+    "retired": (_retired,),
+    "families": (_families,),
+    "run-needs": (_needs,),
+    "known-errors": (_known_errors,),
+    "recipe-formats": (_formats,),
+}
 
 
 def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:

@@ -9,7 +9,6 @@ __all__, __getattr__ = door(
         "courtesy": "ask ask_local",
         "grouping": "Case cases_of groups_of",
         "recording": "RecordingError read_recording write_head write_outcome",
-        "reproducer": "LINES script_of",
         "results": "Results results_of",
         "running": "Outcome outcome_of run_jobs",
         "section": "ProbeChild ProbeGroup ProbeSection",

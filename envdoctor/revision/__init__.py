@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
     {
         "code.parts.reading": "Source parse",
         "code.parts.records": "FileCode",
-        "comparer": "AREAS Change Compared",
+        "comparer": "AREAS Change Compared Revisions",
         "comparing": "Comparison change_facts compare_snapshots comparers files_of",
         "history": "attribute",
         "settings.parts.flat_keys": "flatten",

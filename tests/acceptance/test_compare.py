@@ -64,10 +64,8 @@ def test_many_values_and_ranks_are_counted_and_said_in_chinese(matrix: Any) -> N
     ranks = dict.fromkeys(documents, 8)
     _, records = drift_between(documents, matrix.registry, ranks)
     assert records.items[0]["values"] == "2.0: 16 ranks; 2.1: n2, n3; 2.2: n4, n5; 2 other values: 24 ranks"
-    assert (
-        sentence("zh", records.items[0]["values"])
-        == "2.0：16 个 rank；2.1: n2, n3；2.2: n4, n5；另外 2 个值：24 个 rank"
-    )
+    chinese = "2.0：16 个 rank；2.1: n2, n3；2.2: n4, n5；另外 2 个值：24 个 rank"
+    assert sentence("zh", records.items[0]["values"]) == chinese
 
 
 @pytest.mark.parametrize(("old", "new", "agrees"), [("3.11.9", "3.11.8", 2), ("3.11.9", "3.12.9", 1), ("3.11", "2", 0)])

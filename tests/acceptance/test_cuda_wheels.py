@@ -3,66 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from dists import install
+
+PINS = ("nvidia-cudnn-cu12==9.1.0.70", "nvidia-nccl-cu12==2.21.5")
+SAME = {"nvidia-cudnn-cu12": "9.1.0.70"}
 
 
-@pytest.fixture
-def shown(run, tmp_path: Path):
-    """The findings that are shown for an environment with a torch and these wheels: (id, severity, package)."""
-
-    def check(wheels: dict[str, str], pins: tuple[str, ...] = ()) -> list[tuple[str, str, Any]]:
-        site = tmp_path / "packages"
-        dists = {"torch": "2.4.0", **wheels}
-        for name, version in dists.items():
-            info = site / f"{name.replace('-', '_')}-{version}.dist-info"
-            info.mkdir(parents=True)
-            lines = "".join(f"Requires-Dist: {pin}\n" for pin in pins) if name == "torch" else ""
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}\n")
-            (info / "RECORD").write_text("")
-        (site / "torch").mkdir()
-        (site / "torch" / "version.py").write_text("__version__ = '2.4.0+cu121'\ncuda = '12.1'\nhip = None\n")
-        result = run("check", "--no-config", "--path", str(site), "--format", "json")
-        return [
-            (entry["id"], entry["severity"], entry["item"].get("package"))
-            for entry in result.json["findings"]
-            if entry.get("superseded_by") is None
-        ]
-
-    return check
-
-
-def test_wheels_of_cuda_11_and_12_together(shown):
-    wheels = {
-        "nvidia-cublas-cu11": "11.11.3.6",
-        "nvidia-cublas-cu12": "12.4.5.8",
-        "nvidia-cudnn-cu11": "9.1.0.70",
-        "nvidia-cudnn-cu12": "9.1.0.70",
-        "nvidia-nccl-cu11": "2.21.5",
-        "nvidia-nccl-cu12": "2.21.5",
-    }
-    assert shown(wheels) == [
-        ("nvidia-wheels-share-files", "warning", "nvidia-cudnn-cu12"),
-        ("nvidia-wheels-share-files", "warning", "nvidia-nccl-cu12"),
-    ]
-
-
-def test_a_newer_cudnn_on_purpose_is_a_note(shown):
-    found = shown({"nvidia-cudnn-cu12": "9.15.1.9"}, ("nvidia-cudnn-cu12==9.1.0.70",))
-    assert found == [("cuda-wheel-newer-than-torch-asks", "note", "nvidia-cudnn-cu12")]
-
-
-def test_an_older_nccl_is_one_warning(shown):
-    found = shown({"nvidia-nccl-cu12": "2.18.1"}, ("nvidia-nccl-cu12==2.20.5",))
-    assert found == [("cuda-wheel-older-than-torch-asks", "warning", "nvidia-nccl-cu12")]
-
-
-def test_a_cudnn_of_another_major_is_one_error(shown):
-    found = shown({"nvidia-cudnn-cu12": "8.9.7.29"}, ("nvidia-cudnn-cu12==9.1.0.70",))
-    assert found == [("cudnn-wheel-of-another-major", "error", "nvidia-cudnn-cu12")]
-
-
-def test_what_torch_asks_for_is_fine_beside_other_packages_of_nvidia(shown):
-    wheels = {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-ml-py": "13.580.65", "nvidia-modelopt": "0.39.0"}
-    assert shown(wheels, ("nvidia-cudnn-cu12==9.1.0.70",)) == []
+@pytest.mark.parametrize(
+    ("wheels", "found"),
+    [
+        ({**SAME, "nvidia-ml-py": "13.580.65", "nvidia-modelopt": "0.39.0"}, []),
+        ({"nvidia-cudnn-cu12": "9.15.1.9"}, [("cuda-wheel-newer-than-torch-asks", "note", "nvidia-cudnn-cu12")]),
+        ({"nvidia-nccl-cu12": "2.18.1"}, [("cuda-wheel-older-than-torch-asks", "warning", "nvidia-nccl-cu12")]),
+        ({"nvidia-cudnn-cu12": "8.9.7.29"}, [("cudnn-wheel-of-another-major", "error", "nvidia-cudnn-cu12")]),
+        (
+            {
+                **{"nvidia-cublas-cu11": "11.11.3.6", "nvidia-cublas-cu12": "12.4.5.8"},
+                **{"nvidia-cudnn-cu11": "9.1.0.70", **SAME, "nvidia-nccl-cu11": "2.21.5", "nvidia-nccl-cu12": "2.21.5"},
+            },
+            [("nvidia-wheels-share-files", "warning", f"nvidia-{name}-cu12") for name in ("cudnn", "nccl")],
+        ),
+    ],
+    ids=["as asked for", "newer on purpose", "older", "another major", "of two majors"],
+)
+def test_what_is_shown_beside_a_torch_that_pins_its_wheels(run, tmp_path: Path, wheels, found):
+    pins = [f"Requires-Dist: {pin}" for pin in PINS if pin.partition("=")[0] in wheels]
+    text = "__version__ = '2.4.0+cu121'\ncuda = '12.1'\nhip = None\n"
+    install(tmp_path / "packages", "torch", "2.4.0", *pins, files={"torch/version.py": text})
+    for name, version in wheels.items():
+        install(tmp_path / "packages", name, version)
+    result = run("check", "--no-config", "--path", "packages", "--format", "json")
+    shown = [entry for entry in result.json["findings"] if entry.get("superseded_by") is None]
+    assert [(entry["id"], entry["severity"], entry["item"].get("package")) for entry in shown] == found

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
 import pytest
+from dists import install
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="builds POSIX virtual environments")
 
 
 def make(prefix: Path, **packages: str) -> Path:
-    """A virtual environment with hand-written metadata."""
+    """A virtual environment with packages of these versions."""
     venv.create(prefix, with_pip=False, symlinks=True)
     (site,) = prefix.glob("lib/python3*/site-packages")
     for name, version in packages.items():
-        info = site / f"{name}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
-        (info / "INSTALLER").write_text("pip\n")
-        (info / "RECORD").write_text("")
+        (install(site, name, version) / "INSTALLER").write_text("pip\n")
     return prefix
 
 
@@ -59,30 +57,21 @@ def check(tool: Path, cwd: Path, **environ: str) -> str:
     return done.stdout
 
 
-def test_a_tool_environment_looks_at_the_active_virtual_environment(tool, tmp_path):
-    mine = make(tmp_path / "mine", torch="2.4.1")
-    text = check(tool, tmp_path, VIRTUAL_ENV=str(mine))
-    assert text.startswith(f"Environment  {mine} ")
-    assert "VIRTUAL_ENV" in text.split("\n\n")[0]
-    assert "torch 2.4.1" in text
-
-
-def test_then_at_the_conda_prefix(tool, tmp_path):
-    mine = make(tmp_path / "conda", torch="2.4.0")
-    text = check(tool, tmp_path, CONDA_PREFIX=str(mine))
-    assert str(mine) in text.splitlines()[0] and "CONDA_PREFIX" in text.split("\n\n")[0]
-
-
-def test_then_at_the_projects_dot_venv(tool, tmp_path):
-    mine = make(tmp_path / "project" / ".venv", torch="2.6.0")
-    text = check(tool, tmp_path / "project")
-    assert str(mine) in text.splitlines()[0] and ".venv" in text.split("\n\n")[0]
-
-
-def test_then_at_python_on_the_path(tool, tmp_path):
-    mine = make(tmp_path / "onpath", torch="2.7.0")
-    text = check(tool, tmp_path, PATH=f"{mine / 'bin'}:/usr/bin:/bin")
-    assert str(mine) in text.splitlines()[0] and "PATH" in text.split("\n\n")[0]
+@pytest.mark.parametrize(
+    ("place", "version", "environ"),
+    [
+        ("mine", "2.4.1", {"VIRTUAL_ENV": "{}"}),
+        ("conda", "2.4.0", {"CONDA_PREFIX": "{}"}),
+        (".venv", "2.6.0", {}),
+        ("onpath", "2.7.0", {"PATH": "{}/bin:/usr/bin:/bin"}),
+    ],
+)
+def test_a_tool_environment_looks_at_the_one_in_use(tool, tmp_path, place, version, environ):
+    """At the active virtual environment, at Conda's, at the project's ``.venv``, at Python on the PATH."""
+    mine = make(tmp_path / "project" / place, torch=version)
+    text = check(tool, tmp_path / "project", **{name: text.format(mine) for name, text in environ.items()})
+    assert text.startswith(f"Environment  {mine} ") and f"torch {version}" in text
+    assert next(iter(environ), ".venv") in text.split("\n\n")[0]
 
 
 def test_an_ordinary_environment_judges_itself(run, tmp_path):
@@ -102,11 +91,7 @@ def test_another_interpreter_is_read_from_outside(run, tmp_path):
 def test_an_environment_whose_folder_cannot_be_listed_is_not_a_pass(run, tmp_path):
     mine = make(tmp_path / "mine", torch="2.4.1")
     (site,) = mine.glob("lib/python3*/site-packages")
-    for entry in site.iterdir():
-        for file in entry.iterdir():
-            file.unlink()
-        entry.rmdir()
-    site.rmdir()
+    shutil.rmtree(site)
     site.write_text("a file where the folder should be")
     result = run("check", "--no-config", "--python", str(mine / "bin" / "python"))
     assert result.code == 3

@@ -38,12 +38,6 @@ RECIPE = {
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what traces say: tests that ask for the same model and recipe trace it once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def python_alone(tmp_path: Path) -> str:
     """An interpreter that has nothing installed."""
@@ -52,14 +46,14 @@ def python_alone(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def ask(run: Any, tmp_path: Path, kept: Path) -> Ask:
+def ask(run: Any, tmp_path: Path, traces: Path) -> Ask:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
 
     def memory(*arguments: str, python: str = sys.executable, **recipe: object) -> Any:
         settings = [f"--set=recipe.{name}={value}" for name, value in {**RECIPE, **recipe}.items() if value]
         where = [] if "--model" in arguments else ["--model", str(tmp_path)]
         words = ["memory", "--no-config", "--no-gpu", *where, "--python", python, *settings, *arguments]
-        return run(*words, env={"XDG_CACHE_HOME": str(kept), "COLUMNS": "200"}, timeout=300)
+        return run(*words, env={"XDG_CACHE_HOME": str(traces), "COLUMNS": "200"}, timeout=300)
 
     return memory
 

@@ -15,15 +15,9 @@ ALONE = ["--set", "recipe.zero_stage=absent", "--set", "recipe.world_size=1"]
 Predict = Callable[..., tuple[int, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what traces say."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def predict(run: Any, torch_python: str, kept: Path) -> Predict:
-    environ = {"XDG_CACHE_HOME": str(kept), "PATH": "", "HOME": "/"}
+def predict(run: Any, torch_python: str, traces: Path) -> Predict:
+    environ = {"XDG_CACHE_HOME": str(traces), "PATH": "", "HOME": "/"}
 
     def ask(recipe: Path, model: str, *words: str) -> tuple[int, dict[str, Any]]:
         command = ["memory", "--no-config", "--no-gpu", "--python", torch_python, "--recipe", str(recipe)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dists import install
 
 Run = Callable[..., Any]
 
@@ -18,51 +19,47 @@ Run = Callable[..., Any]
 def environment(tmp_path: Path) -> Callable[[str | None], Path]:
     """A virtual environment with a package torch whose ``__init__`` has this text, or without one."""
 
-    def make(text: str | None, version: str = "2.5.0") -> Path:
+    def make(text: str | None) -> Path:
         home = tmp_path / "target"
         venv.create(home, with_pip=False)
-        (site,) = home.glob("lib/python*/site-packages")
         if text is not None:
-            (site / "torch").mkdir()
-            (site / "torch" / "__init__.py").write_text(text)
-            for name, release in (("torch", version), ("transformers", "4.48.0")):
-                (site / f"{name}-{release}.dist-info").mkdir()
-                metadata = site / f"{name}-{release}.dist-info" / "METADATA"
-                metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n")
+            (site,) = home.glob("lib/python*/site-packages")
+            install(site, "torch", "2.5.0", files={"torch/__init__.py": text})
+            install(site, "transformers", "4.48.0")
         return home
 
     return make
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "says", "ending"),
     [
-        (None, "torch is not installed"),
-        ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12"),
-        ("import sys; sys.exit(1)", "torch cannot be imported: SystemExit: 1"),
-        ("__version__ = '1.13.1+cu117'", "torch 1.13.1+cu117 is older than 2.0"),
-        ("import ctypes; ctypes.string_at(0)", "crash: SIGSEGV"),
+        (None, "torch is not installed", "no-torch"),
+        ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12", "torch-broken"),
+        ("import sys; sys.exit(1)", "torch cannot be imported: SystemExit: 1", "torch-broken"),
+        ("__version__ = '1.13.1+cu117'", "torch 1.13.1+cu117 is older than 2.0", "torch-old"),
+        ("import ctypes; ctypes.string_at(0)", "crash: SIGSEGV", "crash"),
     ],
     ids=["none", "broken", "exits", "old", "crashes"],
 )
-def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3(
-    run: Run, environment: Callable[[str | None], Path], text: str | None, says: str
+def test_a_torch_that_cannot_be_used_is_one_sentence_and_exit_3_and_known_to_rules(
+    run: Run, environment: Callable[[str | None], Path], text: str | None, says: str, ending: str
 ) -> None:
-    done = run("probe", "--python", str(environment(text)))
+    home = str(environment(text))
+    done = run("probe", "--python", home)
     assert done.code == 3
     (line,) = [line for line in done.out.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: the experiments could not run: ")
-    assert says in line
+    assert line.startswith("error: the experiments could not run: ") and says in line
     assert "Traceback" not in done.out + done.err
+    facts = run("probe", "--python", home, "--format", "json", "-v").json["facts"]
+    assert [one["signature"] for one in facts["probe"]["value"]] == [ending]
+    assert facts["probe"]["incomplete"] and "probe.device" not in facts
 
 
 def test_imports_are_tried_where_torch_cannot_be_used(run: Run, environment: Callable[[str | None], Path]) -> None:
     home = environment(None)
     (site,) = home.glob("lib/python*/site-packages")
-    (site / "peft").mkdir()
-    (site / "peft" / "__init__.py").write_text("from os import nothing_of_this_name\n")
-    (site / "peft-0.17.0.dist-info").mkdir()
-    (site / "peft-0.17.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.17.0\n")
+    install(site, "peft", "0.17.0", files={"peft/__init__.py": "from os import nothing_of_this_name\n"})
     done = run("probe", "--only", "imports", "--python", str(home))
     assert done.code == 1
     assert "`import peft` fails here: ImportError: " in done.out and "nothing_of_this_name" in done.out
@@ -133,10 +130,6 @@ def test_check_names_the_command_that_settles_a_finding_and_runs_it(
 ) -> None:
     home = environment("__version__ = '2.5.0'\nraise ImportError('no GPU here')")
     about = ["--python", str(home), "--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=4"]
-    from envdoctor.probe import has_probe
-
-    if not has_probe("padded-batch"):
-        pytest.skip("the experiment that the GLM-4 rule names is not there yet")
     done = run("check", *about, "--format", "json")
     command = done.json["sections"]["probe_commands"]["padded-batch"]
     assert command.startswith("envdoctor probe --python ")
@@ -161,3 +154,17 @@ def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str,
     again = run("probe", "--replay", "run.jsonl", "--format", "json", "-v")
     assert again.code == done.code
     assert again.json["facts"]["probe"] == done.json["facts"]["probe"]
+
+
+def test_the_results_of_each_child_come_before_the_facts(run: Run, tmp_path: Path) -> None:
+    about = {"probe": "attention", "device": "cpu", "dtype": "bf16", "backend": "default"}
+    ratio = dict.fromkeys(("o", "dq", "dk", "dv"), 1.5)
+    seen = {**about, "judge": "attention", "case": "L64", "params": {"S": 64}, "ratio": ratio}
+    facts = {"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.13.0+cpu", "gpu": []}}
+    outcome = {"job": {**about, "suite": "quick"}, "observations": [seen], "ending": "ok", "seconds": 1.0}
+    lines = [{"schema": "envdoctor.probe-recording/1", "suite": "quick", "facts": facts}, outcome]
+    (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    told = run("probe", "--replay", "run.jsonl", "-v").out
+    assert told.index("attention bf16 default") < told.index("\nFacts\n") and "1 pass" in told
+    (point,) = run("probe", "--replay", "run.jsonl", "--format", "json").json["sections"]["probe"]["errors"]
+    assert (point["length"], point["ratio"], point["dtype"], point["backend"]) == (64, 1.5, "bf16", "default")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {"pkg.torch": "2.5.0", "pkg.transformers": "4.48.0"}
 STORIES = ROOT / "fixtures" / "stories"
 TRAIN = """model_name_or_path: THUDM/glm-4-9b-chat-hf
 output_dir: out
@@ -21,23 +21,16 @@ gradient_acumulation_steps: 4
 
 def fact(run, facts_file, key, *words):
     """What `facts` says of one key."""
-    environment = facts_file({"pkg.torch": "2.5.0", "pkg.transformers": "4.48.0"})
-    return json.loads(run("facts", "--facts", environment, *words, "--format", "json").out)["facts"].get(key)
+    return run("facts", "--facts", facts_file(ENVIRONMENT), *words, "--format", "json").json["facts"].get(key)
 
 
 @pytest.fixture
 def check(run, facts_file, tmp_path, monkeypatch):
-    """Runs check in a folder with train.yaml, on an environment of these packages."""
+    """Runs check in a folder with train.yaml."""
     (tmp_path / "train.yaml").write_text(TRAIN)
     monkeypatch.chdir(tmp_path)
 
-    def build(*words, **packages):
-        facts = {f"pkg.{name}": version for name, version in packages.items()}
-        return run(
-            "check", "--facts", facts_file({"pkg.torch": "2.5.0", "pkg.transformers": "4.48.0", **facts}), *words
-        )
-
-    return build
+    return lambda *words: run("check", "--facts", facts_file(ENVIRONMENT), *words)
 
 
 def stories():
@@ -87,34 +80,27 @@ def test_the_fix_of_a_story_in_its_own_recipe_is_the_one_that_is_typed(run, tmp_
     assert sizes[0] == sizes[1]
 
 
-def test_the_header_names_the_recipe_and_what_it_says(check):
-    assert "Recipe       train.yaml (transformers, bf16, batch size 2" in check("--recipe", "train.yaml").out
-
-
-def test_a_recipe_that_was_given_is_not_asked_for(check):
+def test_a_report_says_what_the_recipe_says_and_where(check):
     out = check("--recipe", "train.yaml").out
+    assert "Recipe       train.yaml (transformers, bf16, batch size 2" in out
     assert "say what the recipe leaves open" in out and "give --recipe" not in out
-
-
-def test_a_finding_points_at_the_line_of_the_recipe(check):
-    assert "train.yaml:3" in check("--recipe", "train.yaml").out
-
-
-def test_the_model_is_that_of_the_recipe_unless_another_is_given(run, facts_file):
-    recipe = ("--recipe", STORIES / "4" / "train.yaml")
-    assert fact(run, facts_file, "model.repo", *recipe) == "THUDM/glm-4-9b-chat-hf"
-    assert fact(run, facts_file, "model.repo", *recipe, "--model", "Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B"
-
-
-def test_what_is_typed_wins_over_the_recipe(run, facts_file):
-    recipe = ("--recipe", STORIES / "4" / "train.yaml")
-    assert fact(run, facts_file, "recipe.batch_size", *recipe) == 2
-    assert fact(run, facts_file, "recipe.batch_size", *recipe, "--set", "recipe.batch_size=1") == 1
-
-
-def test_a_mistyped_key_is_said_once_with_its_line(check):
-    out = check("--recipe", "train.yaml").out
+    assert "train.yaml:3" in out
     assert out.count("train.yaml:5: gradient_acumulation_steps is not known; did you mean") == 1
+    out = check("--recipe", "train.yaml", "--lang", "zh").out
+    assert "训练配置" in out and "未知的参数 gradient_acumulation_steps" in out
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "value"),
+    [
+        ("model.repo", (), "THUDM/glm-4-9b-chat-hf"),
+        ("model.repo", ("--model", "Qwen/Qwen2.5-7B"), "Qwen/Qwen2.5-7B"),
+        ("recipe.batch_size", (), 2),
+        ("recipe.batch_size", ("--set", "recipe.batch_size=1"), 1),
+    ],
+)
+def test_what_is_typed_wins_over_the_recipe(run, facts_file, key, words, value):
+    assert fact(run, facts_file, key, "--recipe", STORIES / "4" / "train.yaml", *words) == value
 
 
 def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
@@ -135,11 +121,6 @@ def test_a_file_that_is_no_recipe_is_one_sentence_and_exit_2(check, tmp_path, co
     (tmp_path / "train.yaml").write_text(content)
     result = check("--recipe", "train.yaml")
     assert result.code == 2 and result.err.startswith("envdoctor: --recipe train.yaml: ")
-
-
-def test_it_says_the_same_in_chinese(check):
-    out = check("--recipe", "train.yaml", "--lang", "zh").out
-    assert "训练配置" in out and "未知的参数 gradient_acumulation_steps" in out
 
 
 def test_the_facts_of_a_recipe_have_their_lines(run, facts_file):

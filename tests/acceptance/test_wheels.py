@@ -4,111 +4,75 @@ from __future__ import annotations
 
 import pytest
 
-LINUX = {"os.platform": "linux", "os.arch": "x86_64", "os.libc": "glibc", "os.libc_version": "2.35"}
-HERE = {**LINUX, "python.version": "3.12.3"}
-RULES = ("release-has-no-wheel-here", "no-release-has-a-wheel-here")
+LINUX = {"os.platform": "linux", "os.arch": "x86_64", "os.libc": "glibc"}
 
 
-@pytest.mark.parametrize(
-    ("facts", "lines"),
-    [
-        (
-            {**LINUX, "python.version": "3.13.1", "pkg.torch": "2.4.1"},
-            [
-                "torch 2.4.1 has no released wheel for Python 3.13 on Linux x86_64; nearest with one: 2.5.0",
-                "python -m pip install torch==2.5.0",
-            ],
-        ),
-        (
-            {**HERE, "os.libc_version": "2.31", "pkg.vllm": "0.20.2"},
-            [
-                "vllm 0.20.2 has no released wheel for glibc 2.31; nearest with one: 0.19.1, 0.21.0",
-                "python -m pip install vllm==0.21.0",
-                "python -m pip install vllm==0.19.1",
-            ],
-        ),
-        (
-            {**HERE, "pkg.torch": "2.6.0+cu124", "pkg.xformers": "0.0.28.post1"},
-            ["xformers 0.0.28.post1 has no released wheel for torch 2.6; nearest with one: 0.0.29.post2"],
-        ),
-        (
-            {**HERE, "pkg.torch": "2.12.0", "pkg.flash-attn": "2.8.3"},
-            ["flash-attn 2.8.3 has no released wheel for torch 2.12, nor has another release one here"],
-        ),
-        (
-            {**HERE, "pkg.torch": "2.8.0+cu118", "pkg.mamba-ssm": "2.3.1"},
-            ["mamba-ssm 2.3.1 has no released wheel for torch 2.8 for CUDA 11"],
-        ),
-    ],
-)
-def test_versions_alone_tell_what_has_no_wheel(run, facts_file, facts, lines):
-    result = run("check", "--no-config", "--facts", facts_file(facts))
+@pytest.fixture
+def check(run, facts_file):
+    """``check`` of packages on this machine, and of what is installed of them: ``dist`` has it by name."""
+
+    def check(*words, dist=None, python="3.12.3", libc="2.35", **versions):
+        kept = [
+            {"name": name, "version": versions[name], "kind": "dist-info", "active": True, **more}
+            for name, told in (dist or {}).items()
+            for more in told
+        ]
+        facts = {f"pkg.{name.replace('_', '-')}": version for name, version in versions.items()}
+        facts |= {**LINUX, "os.libc_version": libc, "python.version": python, **({"dist": kept} if kept else {})}
+        return run("check", "--no-config", "--facts", facts_file(facts), *words)
+
+    return check
+
+
+def test_versions_alone_tell_what_has_no_wheel(check):
+    result = check(libc="2.31", vllm="0.20.2")
     assert result.code == 0, "what is installed was built somehow: it is a note"
-    for line in lines:
+    said = "vllm 0.20.2 has no released wheel for glibc 2.31; nearest with one: 0.19.1, 0.21.0"
+    for line in (said, "python -m pip install vllm==0.21.0", "python -m pip install vllm==0.19.1"):
         assert line in result.out
-
-
-def test_releases_with_a_wheel_are_not_mentioned(run, facts_file):
-    facts = {**HERE, "pkg.torch": "2.8.0", "pkg.flash-attn": "2.8.3", "pkg.vllm": "0.11.0", "pkg.numpy": "2.2.0"}
-    result = run("check", "--no-config", "--facts", facts_file(facts), "--format", "json")
-    assert not [finding for finding in result.json["findings"] if finding["id"] in RULES]
+    said = "flash-attn 2.8.3 has no released wheel for torch 2.12, nor has another release one here"
+    assert said in check(torch="2.12.0", flash_attn="2.8.3").out
+    found = check("--format", "json", torch="2.8.0", flash_attn="2.8.3", vllm="0.11.0", numpy="2.2.0").found
+    assert not {"release-has-no-wheel-here", "no-release-has-a-wheel-here"} & set(found)
 
 
 @pytest.mark.parametrize(
     ("python", "offered"),
     [("3.11.9", ["python -m pip install tokenizers==0.13.3"]), ("3.12.3", [])],
 )
-def test_a_fix_offers_no_release_that_has_no_wheel_for_this_python(run, facts_file, python, offered):
-    needs = ["tokenizers!=0.11.3,<0.14,>=0.11.1"]
-    dist = [
-        {"name": "transformers", "version": "4.33.3", "kind": "dist-info", "active": True, "requires": needs},
-        {"name": "tokenizers", "version": "0.15.0", "kind": "dist-info", "active": True, "requires": []},
-    ]
-    packages = {"pkg.transformers": "4.33.3", "pkg.tokenizers": "0.15.0", "dist": dist}
-    path = facts_file({**LINUX, "python.version": python, **packages})
-    result = run("check", "--no-config", "--facts", path, "--format", "json")
+def test_a_fix_offers_no_release_that_has_no_wheel_for_this_python(check, python, offered):
+    requires = ["tokenizers!=0.11.3,<0.14,>=0.11.1"]
+    dist = {"transformers": [{"requires": requires}], "tokenizers": [{"requires": []}]}
+    result = check("--format", "json", dist=dist, python=python, transformers="4.33.3", tokenizers="0.15.0")
     conflicts = [finding for finding in result.json["findings"] if finding["id"].startswith("requirement-conflict")]
     assert conflicts
     fixes = [fix for finding in conflicts for fix in finding["fixes"] if fix["kind"] == "constraint"]
     assert [command for fix in fixes for command in fix["commands"]] == offered
-    if not offered:
-        withheld = [fix["withheld"] for finding in conflicts for fix in finding["withheld_fixes"]]
-        assert withheld == ["tokenizers 0.13.3 has no wheel for Python 3.12 on Linux x86_64"]
+    withheld = [fix["withheld"] for finding in conflicts for fix in finding["withheld_fixes"]]
+    assert offered or withheld == ["tokenizers 0.13.3 has no wheel for Python 3.12 on Linux x86_64"]
 
 
 @pytest.mark.parametrize(
-    ("tag", "code"),
+    ("tags", "code"),
     [
-        ("cp310-cp310-manylinux_2_17_x86_64", 1),
-        ("cp312-cp312-manylinux_2_17_aarch64", 1),
-        ("cp312-cp312-manylinux_2_39_x86_64", 0),
-        ("cp313-abi3-manylinux_2_17_x86_64", 0),
-        ("cp312-cp312-manylinux_2_17_x86_64", 0),
+        (["cp310-cp310-manylinux_2_17_x86_64"], 1),
+        (["cp312-cp312-manylinux_2_17_aarch64"], 1),
+        (["cp312-cp312-manylinux_2_39_x86_64"], 0),
+        (["cp313-abi3-manylinux_2_17_x86_64"], 0),
+        (["cp312-cp312-manylinux_2_17_x86_64"], 0),
+        # With two metadata folders neither is believed.
+        (["cp310-cp310-manylinux_2_17_x86_64", "cp312-cp312-manylinux_2_17_x86_64"], 0),
     ],
 )
-def test_compiled_modules_that_cannot_be_loaded_are_an_error(run, facts_file, tag, code):
-    dist = [{"name": "numpy", "version": "1.26.4", "kind": "dist-info", "active": True, "tags": [tag]}]
-    result = run("check", "--no-config", "--facts", facts_file({**HERE, "pkg.numpy": "1.26.4", "dist": dist}))
+def test_compiled_modules_that_cannot_be_loaded_are_an_error(check, tags, code):
+    dist = [{"tags": [tag], "version": version} for tag, version in zip(tags, ("1.26.4", "2.2.0"), strict=False)]
+    result = check(dist={"numpy": dist}, numpy=dist[-1]["version"])
     assert result.code == code
     assert ("compiled-modules-for-another-python" in result.out) is (code == 1)
 
 
-def test_of_a_package_with_two_metadata_folders_neither_is_believed(run, facts_file):
-    one = {"name": "numpy", "version": "1.26.4", "kind": "dist-info", "active": True}
-    dist = [
-        {**one, "tags": ["cp310-cp310-manylinux_2_17_x86_64"]},
-        {**one, "version": "2.2.0", "tags": ["cp312-cp312-manylinux_2_17_x86_64"]},
-    ]
-    result = run("check", "--no-config", "--facts", facts_file({**HERE, "pkg.numpy": "2.2.0", "dist": dist}))
-    assert "compiled-modules-for-another-python" not in result.out
-
-
-def test_wheel_tags_that_this_interpreter_does_not_take_are_told_from_a_facts_file(run, facts_file):
-    tags = ["cp310-cp310-manylinux_2_28_x86_64"]
-    dist = [{"name": "xformers", "version": "0.0.28", "kind": "dist-info", "active": True, "tags": tags}]
-    path = facts_file({**HERE, "pkg.xformers": "0.0.28", "dist": dist})
-    out = run("check", "--no-config", "--facts", path).out
-    assert "xformers 0.0.28 is built for CPython 3.10, which is not what runs here" in out
-    dist[0]["tags"] = ["not-a-wheel-tag", "x"]
-    path = facts_file({**HERE, "pkg.xformers": "0.0.28", "dist": dist})
-    assert run("check", "--no-config", "--facts", path).code in (0, 1)
+@pytest.mark.parametrize("tags", [["cp310-cp310-manylinux_2_28_x86_64"], ["not-a-wheel-tag", "x"]])
+def test_wheel_tags_that_this_interpreter_does_not_take_are_told_from_a_facts_file(check, tags):
+    result = check(dist={"xformers": [{"tags": tags}]}, xformers="0.0.28")
+    said = "xformers 0.0.28 is built for CPython 3.10, which is not what runs here"
+    assert (said in result.out) is (len(tags) == 1) and result.code in (0, 1)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
+from functools import partial
 
 import pytest
-from harvesting.ledger_format import complaints
-
-from envdoctor.answers import Situation, answer_to
-from envdoctor.facts import ABSENT, Fact, FactSet
-from envdoctor.knowledge import Ledger
-from envdoctor.tracebacks import read_error
 
 GARDEN = """envdoctor-ledger	1
 package	garden
@@ -81,31 +75,14 @@ ImportError: cannot import name 'Fence' from 'garden' (/x/site-packages/garden/_
 
 
 @pytest.fixture
-def answer(tmp_path, matrix):
-    """The answer to a text, for packages with their versions (None: not installed)."""
-    for name, text in (("garden", GARDEN), ("spade", SPADE)):
-        assert list(complaints(name, text.encode())) == []
-        (tmp_path / f"{name}.txt").write_text(text)
-    small = copy(matrix)
-    small.ledger = Ledger(tmp_path)
-
-    def ask(text, **installed):
-        facts = FactSet(
-            Fact(f"pkg.{name}", ABSENT if version is None else version, "test", "given")
-            for name, version in installed.items()
-        )
-        return answer_to(read_error(text), Situation(small, facts))
-
-    return ask
+def answer(ask):
+    return partial(ask, ledger={"garden": GARDEN, "spade": SPADE})
 
 
-def test_the_releases_that_have_a_name(answer):
-    (home,) = answer("cannot import name 'Fence' from 'garden'").homes
+def test_the_releases_that_have_a_name_and_where_it_went_are_what_the_harvest_saw(answer):
+    found = answer("cannot import name 'Fence' from 'garden'")
+    (home,), (moved,) = found.homes, found.moved
     assert (home.package, home.releases, home.first, home.last) == ("garden", "<1.2", "1.0.0", "2.0.0")
-
-
-def test_where_it_went_is_what_the_harvest_saw(answer):
-    (moved,) = answer("cannot import name 'Fence' from 'garden'").moved
     assert (moved.new, moved.package, moved.releases) == ("garden.parts.Fence", "garden", ">=2.0")
 
 
@@ -115,24 +92,20 @@ def test_a_module_went_where_most_of_its_names_are(answer):
     assert found.moved[0].new == "garden.work"
 
 
-def test_the_installed_release_is_judged(answer):
-    found = answer("cannot import name 'Gate' from 'garden'", garden="1.0.0")
-    assert (found.homes[0].installed, found.homes[0].there) == ("1.0.0", False)
-    assert found.ways[0].pins == ("garden==1.1.0",)
-
-
-def test_between_two_releases_that_differ_nothing_is_said(answer):
-    assert answer("cannot import name 'Gate' from 'garden'", garden="1.0.1").homes[0].there is None
-
-
-def test_withdrawn_releases_are_not_offered(answer):
-    found = answer("cannot import name 'Fence' from 'garden'", garden="2.0.0")
-    assert found.ways[0].pins == ("garden==1.1.0",)
-
-
-def test_what_is_there_was_asked_for_in_another_environment(answer):
-    found = answer("cannot import name 'Gate' from 'garden'", garden="2.0.0")
-    assert found.notes == (("elsewhere", "garden 2.0.0"),) and found.ways == ()
+@pytest.mark.parametrize(
+    ("name", "installed", "there", "pins"),
+    [
+        ("Gate", "1.0.0", False, ["garden==1.1.0"]),
+        ("Gate", "1.0.1", None, []),  # it was not read, and lies between two that differ
+        ("Fence", "2.0.0", False, ["garden==1.1.0"]),  # 1.2.0 was withdrawn
+        ("Gate", "2.0.0", True, []),
+    ],
+)
+def test_the_installed_release_is_judged(answer, name, installed, there, pins):
+    found = answer(f"cannot import name '{name}' from 'garden'", garden=installed)
+    assert (found.homes[0].installed, found.homes[0].there) == (installed, there)
+    assert [pin for way in found.ways[:1] for pin in way.pins] == pins or there is None
+    assert found.notes == ((("elsewhere", "garden 2.0.0"),) if there else ())
 
 
 def test_the_releases_of_who_asks_that_do_without(answer):

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import lzma
-from copy import copy
 
 import pytest
-from harvesting.ledger_format import complaints, complaints_of_changes
-
-from envdoctor.answers import Situation, answer_to
-from envdoctor.facts import Fact, FactSet
-from envdoctor.knowledge import Ledger
-from envdoctor.tracebacks import read_error
+from harvesting.ledger_format import complaints_of_changes
 
 POND = """envdoctor-ledger	1
 package	pond
@@ -45,20 +39,10 @@ pond.swan:Swan	A..B	neck
 
 
 @pytest.fixture
-def answer(tmp_path, matrix):
-    """The answer to a text, for packages with their versions."""
-    assert list(complaints("pond", POND.encode())) == []
+def answer(ask, tmp_path):
     assert list(complaints_of_changes(CHANGES, ["1.0.0", "1.1.0", "1.2.0", "2.0.0"])) == []
     (tmp_path / "pond.xz").write_bytes(lzma.compress(CHANGES.encode()))
-    small = copy(matrix)
-    small.ledger = Ledger(tmp_path)
-
-    def ask(text, *, ledger=POND, **installed):
-        (tmp_path / "pond.txt").write_text(ledger)
-        facts = FactSet(Fact(f"pkg.{name}", version, "test", "given") for name, version in installed.items())
-        return answer_to(read_error(text), Situation(small, facts))
-
-    return ask
+    return lambda text, ledger=POND, **installed: ask(text, {"pond": ledger}, **installed)
 
 
 @pytest.mark.parametrize(

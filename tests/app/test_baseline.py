@@ -14,6 +14,12 @@ BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "r
 NAN = "torch-2-5-0-glm4-batch-nan"
 
 
+def baseline(path, rule):
+    """A baseline that has accepted one finding."""
+    known = {"id": rule, "item": {}, "severity": "error"}
+    path.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [known]}))
+
+
 def ids(path):
     return [entry["id"] for entry in json.loads(path.read_text())["findings"]]
 
@@ -53,8 +59,7 @@ def test_what_is_known_is_shown_where_it_stands_for_something_new(run, small, fa
     small(x_special='"pkg.torch" = "==2.5.0"', x_general='"pkg.torch" = "<2.6"')
     rule, kept = tmp_path / "matrices" / "rules" / "x-special.toml", tmp_path / "base.json"
     rule.write_text(rule.read_text().replace("open_ended = true", 'open_ended = true, supersedes = ["x-general"]'))
-    known = {"id": "x-special", "item": {}, "severity": "error"}
-    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [known]}))
+    baseline(kept, "x-special")
     words = ("check", "--matrix", rule.parents[1], "--facts", facts_file(BROKEN), "--no-config", "--baseline", kept)
     done = run(*words, "--only-new")
     assert done.code == 1 and "error[x-special]" in done.out and "does not fail the run" not in done.out
@@ -62,8 +67,7 @@ def test_what_is_known_is_shown_where_it_stands_for_something_new(run, small, fa
 
 def test_an_update_drops_what_is_gone_and_accepts_nothing(run, facts_file, tmp_path):
     kept = tmp_path / "base.json"
-    gone = {"id": NAN, "item": {}, "severity": "error"}
-    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [gone]}))
+    baseline(kept, NAN)
     healthy = facts_file({**BROKEN, "pkg.torch": "2.5.1+cu118"})
     told = run("check", "--facts", healthy, "--baseline", kept, "--format", "json", "--no-config")
     assert any("findings of the baseline that are gone: 1" in one["text"] for one in told.json["notices"])
@@ -75,8 +79,7 @@ def test_an_update_drops_what_is_gone_and_accepts_nothing(run, facts_file, tmp_p
 
 def test_an_entry_whose_rule_could_not_be_checked_is_kept(run, facts_file, tmp_path):
     kept = tmp_path / "base.json"
-    entry = {"id": NAN, "item": {}, "severity": "error"}
-    kept.write_text(json.dumps({"schema": "envdoctor.baseline/1", "findings": [entry]}))
+    baseline(kept, NAN)
     facts = facts_file({"pkg.torch": "2.5.0+cu118"})
     assert run("check", "--facts", facts, "--baseline", kept, "--write-baseline", kept, "--no-config").code == 0
     assert ids(kept) == [NAN]

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from envdoctor import check, explain
-from envdoctor.app import Sources, UsageProblem, collect_facts
+from envdoctor.app import UsageProblem, collect_facts
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.judge import Ignore, Policy
 from envdoctor.knowledge import load_matrix
@@ -35,6 +35,7 @@ def notices(report):
         (NOW, {"require": ["gpu"]}, 3),
         (NOW, {"require": ["gpu"], "exit_zero": True}, 3),  # turns 1 into 0 only
         (NOW, {"require": ["pkg.torch", "pkg"]}, 1),
+        ({**NOW, "gpu": None}, {"require": ["gpu"]}, 3),  # it is known to be absent
         ({}, {}, 3),  # nothing is known: no rule could be checked
         ({}, {"exit_zero": True}, 3),
     ],
@@ -45,23 +46,11 @@ def test_exit_codes(small, given, facts, options, code):
     assert report.status == ("incomplete" if code == 3 else "complete")
 
 
-def test_a_run_without_any_answer_says_so(small, given):
-    report = check(given({}), matrix=small(r=TORCH))
-    assert ("error", "no rule could be checked: nothing is known of this environment") in notices(report)
-
-
-def test_what_was_required_and_is_missing_is_named(small, given):
-    report = check(given(NOW), matrix=small(r=TORCH), require=["gpu", "pkg.torch", "model"])
+def test_what_was_required_and_is_missing_is_named_and_that_nothing_is_known(small, given):
+    report = check(given(NOW), matrix=(matrix := small(r=TORCH)), require=["gpu", "pkg.torch", "model"])
     assert any("--require gpu, model: not known, or not there" in text for _, text in notices(report))
-
-
-def test_a_required_fact_that_is_known_to_be_absent_is_not_there(small, given):
-    assert check(given({**NOW, "gpu": None}), matrix=small(r=TORCH), require=["gpu"]).exit_code == 3
-
-
-def test_a_required_fact_that_does_not_exist_is_wrong_use(small, given):
-    with pytest.raises(UsageProblem, match="--require gpus: not a known fact"):
-        check(given(NOW), matrix=small(r=TORCH), require=["gpus"])
+    said = ("error", "no rule could be checked: nothing is known of this environment")
+    assert said in notices(check(given({}), matrix=matrix))
 
 
 # --- names in the configuration ------------------------------------------------------------------------------------
@@ -75,11 +64,6 @@ because = "renamed"
 date = 2026-11-01
 because = "it was wrong"
 """
-
-
-def test_a_severity_for_a_rule_that_never_was_is_wrong_configuration(small, given):
-    with pytest.raises(UsageProblem, match="rules: no-such-rule: there is no such rule"):
-        check(given(NOW), matrix=small(r=TORCH), policy=Policy(severities={"no-such-rule": "off"}))
 
 
 @pytest.mark.parametrize("name", ["r", "old-name"])
@@ -103,25 +87,16 @@ def test_a_withdrawn_rule_in_the_configuration_is_no_mistake(small, given):
     assert ("warning", "pyproject.toml: the ignore of gone names no rule of this matrix") in notices(report)
 
 
-def test_an_ignore_that_ended_is_said_and_the_finding_is_back(small, given):
+def test_an_ignore_that_ended_or_matched_nothing_is_said(small, given):
     entry = Ignore("r", "until then", until=date(2026, 11, 19), origin="pyproject.toml")
-    report = check(given(NOW), matrix=small(r=TORCH), policy=Policy(ignores=(entry,), today=TODAY))
+    report = check(given(NOW), matrix=(matrix := small(r=TORCH)), policy=Policy(ignores=(entry,), today=TODAY))
     assert report.exit_code == 1
     assert notices(report) == [("warning", "pyproject.toml: the ignore of r ended on 2026-11-19: the finding is back")]
-
-
-def test_an_ignore_that_matched_nothing_can_be_removed(small, given):
-    entry = Ignore("r", "…", origin="pyproject.toml")
-    report = check(given({"pkg.torch": "2"}), matrix=small(r=TORCH), policy=Policy(ignores=(entry,)))
+    report = check(given({"pkg.torch": "2"}), matrix=matrix, policy=Policy(ignores=(entry._replace(until=None),)))
     assert notices(report) == [("note", "pyproject.toml: the ignore of r matched nothing: it can be removed")]
 
 
 # --- sources -------------------------------------------------------------------------------------------------------
-
-
-def test_an_environment_has_one_source(matrix):
-    with pytest.raises(UsageProblem, match="--python, --facts: give one of them"):
-        collect_facts(Sources(python="x", facts="y"), matrix)
 
 
 def test_what_is_set_comes_last(matrix, given):
@@ -136,22 +111,13 @@ def test_what_is_set_comes_last(matrix, given):
     assert facts.value("recipe.attn") == "sdpa" and facts.get("recipe.attn").origin == "pyproject.toml"
 
 
-def test_a_fault_in_what_is_set_names_where_it_was_set(matrix, given):
-    with pytest.raises(UsageProblem, match=r"^pyproject\.toml recipe\.batchsize=2: "):
-        collect_facts(given({}, configured=["recipe.batchsize=2"], configured_in="pyproject.toml"), matrix)
-
-
-def test_another_torch_drops_what_described_the_installed_one(matrix, given):
+@pytest.mark.parametrize("name", ["pkg.torch", "pkg.Torch"])
+def test_another_torch_drops_what_described_the_installed_one(matrix, given, name):
     installed = {"pkg.torch": "2.5.0+cu118", "torch.cuda": "11.8", "torch.arch_list": ["sm_80"], "pkg.peft": "0.1"}
-    facts = collect_facts(given(installed, assignments=["pkg.torch=2.4.1a0", "torch.hip=absent"]), matrix).facts
+    facts = collect_facts(given(installed, assignments=[f"{name}=2.4.1a0", "torch.hip=absent"]), matrix).facts
     assert facts.value("pkg.torch") == "2.4.1a0" and facts.value("pkg.peft") == "0.1"
     assert isinstance(facts.value("torch.cuda"), Unknown) and isinstance(facts.value("torch.arch_list"), Unknown)
     assert facts.value("torch.hip") is ABSENT  # given beside it
-
-
-def test_another_torch_in_any_spelling_drops_them_too(matrix, given):
-    facts = collect_facts(given({"torch.cuda": "11.8"}, assignments=["pkg.Torch=2.4.1a0"]), matrix).facts
-    assert isinstance(facts.value("torch.cuda"), Unknown)
 
 
 def test_another_model_drops_what_described_the_first(matrix, given):

@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.app import Gathered
 from envdoctor.facts import Fact, FactSet
-from envdoctor.report.report import Target
+from envdoctor.observe import Target
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.app import JobError, UsageProblem, load_configuration, write_ignore
@@ -20,49 +20,36 @@ def ignore(start, rule="some-rule", reason="we patched it", until=None, where=No
 
 
 def test_without_any_configuration_a_new_file_is_written(tmp_path):
-    path = ignore(tmp_path, until=date(2027, 1, 31), where={"gpu.name": 'Tesla "T4"'})
+    more = {"path": "experiments", "until_fixed": True}
+    path = ignore(tmp_path, until=date(2027, 1, 31), where={"gpu.name": 'Tesla "T4"'}, **more)
     assert path == tmp_path / "envdoctor.toml"
     (entry,) = load_configuration(path).ignores
     assert (entry.id, entry.reason, entry.until) == ("some-rule", "we patched it", date(2027, 1, 31))
-    assert entry.where == {"gpu.name": 'Tesla "T4"'}
-
-
-def test_a_path_and_until_fixed_are_read_back(tmp_path):
-    (entry,) = load_configuration(ignore(tmp_path, path="experiments", until_fixed=True)).ignores
-    assert (entry.path, entry.until_fixed) == ("experiments", True)
-
-
-def test_a_second_entry_stands_beside_the_first(tmp_path):
-    ignore(tmp_path, "one")
+    assert (entry.where, entry.path, entry.until_fixed) == ({"gpu.name": 'Tesla "T4"'}, "experiments", True)
     ignore(tmp_path, "two")
-    assert [entry.id for entry in load_configuration(tmp_path / "envdoctor.toml").ignores] == ["one", "two"]
+    assert [entry.id for entry in load_configuration(path).ignores] == ["some-rule", "two"]
 
 
-def test_in_a_project_it_is_written_into_pyproject_and_nothing_else_changes(tmp_path):
-    text = '# our project\n[project]\nname = "x"   # keep\n\n[tool.envdoctor]\nfail-on = "note"  # strict\n'
-    (tmp_path / "pyproject.toml").write_text(text)
-    path = ignore(tmp_path)
-    assert path == tmp_path / "pyproject.toml"
-    assert path.read_text().startswith(text)
-    found = load_configuration(path)
-    assert found.fail_on == "note" and found.ignores[0].id == "some-rule"
-
-
-def test_a_pyproject_that_says_nothing_of_envdoctor_yet_is_used(tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
-    assert load_configuration(ignore(tmp_path)).ignores[0].id == "some-rule"
-
-
-def test_from_a_folder_below_the_projects_file_is_found(tmp_path):
-    (tmp_path / "envdoctor.toml").write_text('fail-on = "note"\n')
+@pytest.mark.parametrize(
+    ("name", "text", "fail_on"),
+    [
+        (
+            "pyproject.toml",
+            '# ours\n[project]\nname = "x"   # keep\n\n[tool.envdoctor]\nfail-on = "note"  # a\n',
+            "note",
+        ),
+        ("pyproject.toml", '[project]\nname = "x"\n', None),
+        ("envdoctor.toml", 'fail-on = "note"\n', "note"),
+        ("envdoctor.toml", '[tool.envdoctor]\nfail-on = "note"\n', "note"),
+    ],
+)
+def test_it_is_written_into_the_projects_file_and_nothing_else_changes(tmp_path, name, text, fail_on):
+    (tmp_path / name).write_text(text)
     (tmp_path / "src").mkdir()
-    assert ignore(tmp_path / "src") == tmp_path / "envdoctor.toml"
-
-
-def test_a_file_that_uses_the_tools_table_keeps_using_it(tmp_path):
-    (tmp_path / "envdoctor.toml").write_text('[tool.envdoctor]\nfail-on = "note"\n')
-    found = load_configuration(ignore(tmp_path))
-    assert found.fail_on == "note" and found.ignores[0].id == "some-rule"
+    path = ignore(tmp_path / "src" if fail_on else tmp_path)  # below, what says nothing of envdoctor is not found
+    assert path == tmp_path / name and path.read_text().startswith(text)
+    found = load_configuration(path)
+    assert found.fail_on == fail_on and found.ignores[0].id == "some-rule"
 
 
 def test_line_ends_and_the_mode_of_the_file_are_kept(tmp_path):
@@ -82,26 +69,23 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "envdoctor.toml").is_symlink() and "some-rule" in (tmp_path / "real.toml").read_text()
 
 
+INLINE = "is written inline there; add the entry by hand"
+
+
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "said"),
     [
-        ("envdoctor.toml", "ignore = []\n"),
-        ("pyproject.toml", '[tool]\nenvdoctor = { ignore = [{ id = "a", reason = "b" }] }\n'),
-        ("pyproject.toml", '[tool.envdoctor]\nignore = [{ id = "a", reason = "b" }]\n'),
+        ("envdoctor.toml", "ignore = []\n", INLINE),
+        ("pyproject.toml", '[tool]\nenvdoctor = { ignore = [{ id = "a", reason = "b" }] }\n', INLINE),
+        ("pyproject.toml", '[tool.envdoctor]\nignore = [{ id = "a", reason = "b" }]\n', INLINE),
+        ("envdoctor.toml", "fail-on = 'fatal'\n", "fail-on"),
     ],
 )
-def test_an_inline_list_is_left_to_the_person(tmp_path, name, text):
+def test_an_inline_list_and_a_file_that_is_wrong_are_left_to_the_person(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
-    with pytest.raises(UsageProblem, match="is written inline there; add the entry by hand"):
+    with pytest.raises(UsageProblem, match=said):
         ignore(tmp_path)
     assert (tmp_path / name).read_text() == text and [p.name for p in tmp_path.iterdir()] == [name]
-
-
-def test_a_file_that_is_already_wrong_is_not_made_worse(tmp_path):
-    (tmp_path / "envdoctor.toml").write_text("fail-on = 'fatal'\n")
-    with pytest.raises(UsageProblem, match="fail-on"):
-        ignore(tmp_path)
-    assert (tmp_path / "envdoctor.toml").read_text() == "fail-on = 'fatal'\n"
 
 
 def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path):
@@ -122,6 +106,7 @@ def test_when_writing_fails_nothing_is_left_behind(tmp_path, monkeypatch):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(reason="caf\udce9", where={})
 @given(st.text(min_size=1, max_size=30).filter(str.strip), st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
 def test_any_reason_is_read_back_as_it_was_given(tmp_path: Path, reason: str, where: dict[str, str]) -> None:
     path = tmp_path / "envdoctor.toml"
@@ -130,8 +115,3 @@ def test_any_reason_is_read_back_as_it_was_given(tmp_path: Path, reason: str, wh
     (entry,) = load_configuration(path).ignores
     assert entry.reason == reason.encode("utf-8", "replace").decode()
     assert entry.where == where
-
-
-def test_an_argument_that_is_not_utf_8_is_written_readably(tmp_path):
-    ignore(tmp_path, reason="caf\udce9")
-    assert load_configuration(tmp_path / "envdoctor.toml").ignores[0].reason == "caf?"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planted import PROBES
 
+from envdoctor.app import launched
 from envdoctor.app.probe_ranks import Met, _read, _wrong, with_the_others
-from envdoctor.app.ranks import Launched, packed
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.probe import Job, Outcome, Results, results_of, session_of
 from envdoctor.report import document
@@ -30,22 +32,28 @@ def results(**cases: dict[str, Any]) -> Results:
     return results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True)
 
 
+def rank_0(world: int) -> Any:
+    return launched({"RANK": "0", "WORLD_SIZE": str(world), "MASTER_ADDR": "n"})
+
+
+def packed(document: Any) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(document).encode())).decode()
+
+
 @pytest.fixture
 def sent(matrix):
     """The records of rank 0's child, for what each rank (on node0, node1, two each) sends; None: it did not come."""
 
     def do(*ranks: Results | str | None) -> Met:
         records: list[dict[str, Any]] = [{"missing": [at for at, one in enumerate(ranks) if one is None]}]
-        documents: dict[str, str] = {}
         for at, one in enumerate(ranks):
             wrong = FactSet([Fact("probe", Records(tuple(_wrong(one))), "", "")] if isinstance(one, Results) else [])
             refused = one if isinstance(one, str) else ""
-            given = packed({"facts": document(wrong, matrix.registry)["facts"], "complete": [], "refused": refused})
+            text = packed({"facts": document(wrong, matrix.registry)["facts"], "complete": [], "refused": refused})
             if one is not None:
-                records.append({"ranks": [[at, f"node{at // 2}", given["digest"]]]})
-                documents[given["digest"]] = given["document"]
-        records += [{"digest": digest, "document": [text]} for digest, text in documents.items()]
-        return _read(Launched(0, len(ranks), "n", 1, False, "0"), 60, records, matrix)
+                records.append({"ranks": [[at, f"node{at // 2}", text]]})
+                records += [{"digest": text, "document": [text]}] if ranks.index(one) == at else []
+        return _read(rank_0(len(ranks)), 60, records, matrix)
 
     return do
 
@@ -87,9 +95,8 @@ def test_who_refuses_and_who_does_not_come_is_said(sent) -> None:
 
 @pytest.mark.parametrize("hostile", [{}, {"refused": 3}, {"refused": "", "facts": {"probe": 3}, "complete": []}])
 def test_a_document_that_is_none_of_ours_is_said(matrix, hostile) -> None:
-    given = packed(hostile)
-    records = [{"ranks": [[1, "n", "x"]]}, {"digest": "x", "document": [given["document"]]}]
-    met = _read(Launched(0, 2, "n", 1, False, "0"), 60, records, matrix)
+    records = [{"ranks": [[1, "n", "x"]]}, {"digest": "x", "document": [packed(hostile)]}]
+    met = _read(rank_0(2), 60, records, matrix)
     assert met.problems == ["the results of the ranks 1 are too many or cannot be read"]
 
 

@@ -19,26 +19,19 @@ import zlib
 from pathlib import Path
 
 import pytest
+from dists import install
 from pinned import pinned
 
-from envdoctor.app import Gathered, JobError, Sources, UsageProblem, launched, ranks
+from envdoctor.app import Gathered, JobError, Sources, UsageProblem, all_ranks, launched
 from envdoctor.facts import Fact, FactSet
 from envdoctor.observe import Target
+from envdoctor.sandbox import Answer
 
-TORCHRUN = {
-    "RANK": "3",
-    "LOCAL_RANK": "3",
-    "WORLD_SIZE": "8",
-    "LOCAL_WORLD_SIZE": "8",
-    "MASTER_ADDR": "n1",
-    "MASTER_PORT": "1234",
-}
-SRUN = {
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-    "SLURM_STEP_NUM_TASKS": "16",
-    "SLURM_STEP_NODELIST": "gpu[03-10,12],login",
-}
+TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}
+TORCHRUN |= {"MASTER_ADDR": "n1", "MASTER_PORT": "1234"}
+AGENT = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
+SRUN = {"SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "16"}
+SRUN |= {"SLURM_STEP_NODELIST": "gpu[03-10,12],login"}
 MPIRUN = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
 
 
@@ -46,10 +39,7 @@ MPIRUN = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
     ("environ", "told"),
     [
         (TORCHRUN, (3, 8, "n1", 1234, False, "0", 3)),
-        (
-            {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"},
-            (3, 8, "n1", 1234, True, "2", 3),
-        ),
+        (AGENT, (3, 8, "n1", 1234, True, "2", 3)),
         (SRUN, (1, 16, "gpu03", 29500, False, "0", 0)),
         ({**SRUN, "SLURM_STEP_NODELIST": "r[0-3]n[2,5]"}, (1, 16, "r0n2", 29500, False, "0", 0)),
         ({**SRUN, **MPIRUN, "MASTER_ADDR": "n1"}, (2, 4, "n1", 29500, False, "0", None)),
@@ -86,12 +76,15 @@ def sent(facts):
 
 @pytest.fixture
 def gather(monkeypatch, matrix):
-    """What rank 0 makes of records that its child handed over."""
+    """What rank 0 makes of records that its child handed over, or of what the child does where there are none."""
 
-    def do(records, world):
-        monkeypatch.setattr(ranks, "_exchange", lambda *_: records)
-        here = ranks.Launched(0, world, "n1", 1, False, "0")
-        return ranks.gather_ranks(here, Gathered(FactSet(), Target("none", "", "")), Sources(), matrix, 5)
+    def do(records, world, kind="venv", python=sys.executable):
+        if records is not None:
+            answers = [Answer(tuple(records), "ok")]
+            monkeypatch.setattr("envdoctor.app.ranks.run_in_target", lambda *_: answers)
+        environ = {"RANK": "0", "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"}
+        facts = FactSet([Fact("python.executable", python, "", "")])
+        return all_ranks(Sources(environ=environ), matrix, 5)(Gathered(facts, Target(kind, "/image", "")))
 
     return do
 
@@ -176,23 +169,18 @@ def test_what_rank_0_receives_is_bounded_by_the_number_of_ranks(send):
     assert sum(map(len, handed)) - sum(len(json.dumps(record)) for record in documents) < 2000 * 180
 
 
-def test_a_target_that_cannot_take_part_is_said(matrix):
-    facts = FactSet([Fact("python.executable", "/nowhere/python", "", "")])
-    gathered = Gathered(facts, Target("venv", "here", ""))
-    here = ranks.Launched(1, 3, "127.0.0.1", 29500, False, "0")
-    with pytest.raises(JobError, match=r"rank 1 of 3 did not reach 127\.0\.0\.1:29500: it cannot be started"):
-        ranks._exchange(here, gathered, Sources(), matrix, 1.0)
+def test_a_target_that_cannot_take_part_is_said(gather):
+    with pytest.raises(JobError, match=r"rank 0 of 3 did not reach 127\.0\.0\.1:29500: it cannot be started"):
+        gather(None, 3, python="/nowhere/python")
     with pytest.raises(UsageProblem, match="--all-ranks asks the interpreter"):
-        ranks._exchange(here, gathered._replace(target=Target("root", "/image", "")), Sources(), matrix, 1.0)
+        gather(None, 3, kind="root")
 
 
 @pytest.fixture
 def nccl_by_number(tmp_path: Path) -> Path:
     """Folders 0 and 1 for PYTHONPATH, with one release of NCCL each."""
     for number, version in enumerate(("2.27.5", "2.27.3")):
-        folder = tmp_path / str(number) / f"nvidia_nccl_cu12-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-nccl-cu12\nVersion: {version}\n")
+        install(tmp_path / str(number), "nvidia-nccl-cu12", version)
     return tmp_path
 
 

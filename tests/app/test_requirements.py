@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dists import install
 
 from envdoctor import check
 from envdoctor.app import Sources, collect_facts
@@ -23,14 +24,10 @@ def packages(tmp_path: Path) -> Callable[..., str]:
     """A folder of packages: name-version → its further header lines."""
 
     def build(**dists: list[str]) -> str:
-        folder = tmp_path / "packages"
         for entry, lines in dists.items():
             name, version = entry.split("__")
-            info = folder / f"{name}-{version.replace('_', '.')}.dist-info"
-            info.mkdir(parents=True)
-            head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version.replace('_', '.')}", *lines]
-            (info / "METADATA").write_text("\n".join(head) + "\n\n")
-        return str(folder)
+            install(tmp_path / "packages", name, version.replace("_", "."), *lines)
+        return str(tmp_path / "packages")
 
     return build
 
@@ -82,15 +79,11 @@ def test_a_requirement_without_which_an_import_stops_is_an_error_with_its_comman
     assert set(report.plan.constraints) == {"regex==2025.10.22", command.rpartition(" ")[2], "typer"}
 
 
-def test_what_no_version_can_satisfy_gets_no_command(packages) -> None:
+def test_what_no_version_can_satisfy_gets_no_command_and_a_version_that_is_none_does_not_stop_the_run(packages) -> None:
     folder = packages(a__1_0=["Requires-Dist: c<2"], b__1_0=["Requires-Dist: c>=2"], c__1_5=[])
     (finding,) = judged(folder)[1]
     assert finding.fixes[0].withheld == "no release that satisfies it is known"
-
-
-def test_a_version_that_is_none_does_not_stop_the_run(packages) -> None:
-    folder = packages(transformers__x=["Requires-Dist: regex>=2025"], regex__y=[])
-    judged(folder)
+    judged(packages(transformers__x=["Requires-Dist: regex>=2025"], regex__y=[]))
 
 
 def test_one_conflict_can_be_accepted_and_the_other_stays(packages) -> None:
@@ -117,9 +110,7 @@ def test_the_fingerprint_of_a_conflict_is_that_of_its_package(packages) -> None:
 def test_a_release_for_another_python_names_both(tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
-    (site / "numpy-9.0.dist-info").mkdir()
-    text = "Metadata-Version: 2.1\nName: numpy\nVersion: 9.0\nRequires-Python: >=3.99\n\n"
-    (site / "numpy-9.0.dist-info" / "METADATA").write_text(text)
+    install(site, "numpy", "9.0", "Requires-Python: >=3.99")
     sources = Sources(python=str(tmp_path / "env"), gpu=False, environ={})
     (finding,) = [one for one in check(sources).findings if one.id in RULES]
     assert finding.message.en.startswith("numpy 9.0 is for Python >=3.99, and this is Python 3.")

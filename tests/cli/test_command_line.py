@@ -321,9 +321,7 @@ def test_private_rules_and_required_facts_of_the_file_are_used(run, facts_file, 
 @pytest.mark.parametrize(
     ("text", "fragment"),
     [
-        ("fail-on = 1", "fail-on: 1 is none of note, warning, error"),
         ("rules = { no-such-rule = 'off' }", "rules: no-such-rule: there is no such rule"),
-        ("[[ignore]]\nid = 'r'", "ignore 1: reason: missing"),
         ("matrix = ['nowhere']", "nowhere: no such folder"),
         ("set = { recipe.batchsize = 2 }", "envdoctor.toml recipe.batchsize=2: "),
         ("[x", "not TOML"),
@@ -346,13 +344,6 @@ def test_an_accepted_finding_no_longer_fails_the_run_and_stays_in_the_report(run
     second = run("check", "--facts", path, "--format", "json")
     assert second.code == 0
     assert found(second)["torch-2-5-0-glm4-batch-nan"]["ignored"] == "batch size is 1 in production"
-
-
-def test_an_acceptance_that_has_ended_is_said(check, run):
-    assert run("ignore", "x-rule", "--reason", "soon fixed", "--until", "2020-01-31").code == 0
-    result = check()
-    assert result.code == 1
-    assert any("the ignore of x-rule ended on 2020-01-31" in notice["text"] for notice in result.json["notices"])
 
 
 # --- streams that go away ------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ def test_no_number_is_above_its_budget(row):
 
 
 def test_what_was_raised_says_why():
-    assert all(":" in key and len(why.split()) > 3 for key, why in budget.raised().items())
+    for key, why in budget.raised().items():
+        assert ":" in key and len(why.split()) > 3, f'{key}: write "report: lines" = "why, in four words or more"'
 
 
 @pytest.mark.parametrize("room", budget.doors())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -19,19 +20,9 @@ def state_pickle(tensors: Tensors, *, shared: Mapping[str, str] | None = None, e
     out = [b"\x80\x02", extra, b"ccollections\nOrderedDict\n)R("]
     for name, (dtype, shape) in tensors.items():
         key = keys[(shared or {}).get(name, name)]
-        count = 1
-        for length in shape:
-            count *= length
         out += [_text(name), b"ctorch._utils\n_rebuild_tensor_v2\n(("]
-        out += [
-            _text("storage"),
-            b"ctorch\n",
-            _STORAGES[dtype].encode(),
-            b"\n",
-            _text(key),
-            _text("cpu"),
-            _number(count),
-        ]
+        out += [_text("storage"), b"ctorch\n", _STORAGES[dtype].encode(), b"\n"]
+        out += [_text(key), _text("cpu"), _number(math.prod(shape))]
         out += [b"tQ", _number(0), _numbers(shape), _numbers(shape), b"\x89ccollections\nOrderedDict\n)RtR"]
     return b"".join([*out, b"u."])
 

@@ -30,12 +30,8 @@ def values(*pairs):
 
 
 @pytest.mark.parametrize(("a", "b"), list(product([True, False, None], repeat=2)))
-def test_keys_of_a_clause_are_anded(outcome, a, b):
+def test_keys_of_a_clause_are_anded_and_clauses_are_ored(outcome, a, b):
     assert outcome({"affects": [{**A[0], **B[0]}]}, values((A, a), (B, b))).holds is and_(a, b)
-
-
-@pytest.mark.parametrize(("a", "b"), list(product([True, False, None], repeat=2)))
-def test_clauses_are_ored(outcome, a, b):
     assert outcome({"affects": [A[0], B[0]]}, values((A, a), (B, b))).holds is or_(a, b)
 
 
@@ -74,92 +70,76 @@ def test_a_package_that_is_there_with_an_unreadable_version_stays_unknown_in_a_c
     assert evaluate(rule(), given, registry).holds is None
 
 
-# --- assumptions ---------------------------------------------------------------------------------------------------
-
-DEFAULT = {"key": "recipe.batch_size", "value": 8, "because": "the default is 8", "default": True}
-GUESS = {"key": "recipe.batch_size", "value": 8, "because": "most people do"}
-ONE = {"key": "recipe.batch_size", "value": 1, "because": "the default is 1", "default": True}
-GUESS_ONE = {"key": "recipe.batch_size", "value": 1, "because": "most people do"}
-BOTH = [{**A[0], **B[0]}]
+# --- assumptions, and versions that match as their base release ------------------------------------------------------
 
 
-def test_a_value_that_was_not_given_is_assumed_and_named(outcome):
-    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0"})
-    assert found.holds is True
-    assert found.matches[0].assumed == (("recipe.batch_size", 8, "the default is 8", True),)
+def assume(key, value, default=True):
+    return {"key": key, "value": value, "because": "x", "default": default}
 
 
-def test_a_given_value_is_never_replaced_by_an_assumption(outcome):
-    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0", "recipe.batch_size": 1})
-    assert found.holds is False
-    found = outcome({"affects": BOTH, "assume": [DEFAULT]}, {"pkg.torch": "2.5.0", "recipe.batch_size": 4})
-    assert found.matches[0].assumed == ()
+BATCH, BATCHES = "recipe.batch_size", [{**A[0], **B[0]}]
+EIGHT, ONE = assume(BATCH, 8), assume(BATCH, 1)
+EAGER, IS_EAGER = {"unless": [{"recipe.attn": "eager"}]}, assume("recipe.attn", "eager")
+TORCH, VENDOR = {"pkg.torch": "2.5.0"}, {"pkg.torch": "2.5.0a0+872d972e41.nv24.08"}
+GLM = {**TORCH, "model.family": "glm4", BATCH: 1}
+ALL_THREE = [{**A[0], **B[0], **C[0]}]
+SDPA_BATCH = [{"recipe.attn": "eager", BATCH: ">=2"}]
 
 
-def test_a_documented_default_can_clear(outcome):
-    assert outcome({"affects": BOTH, "assume": [ONE]}, {"pkg.torch": "2.5.0"}).holds is False
+def guess(assumed):
+    return {**assumed, "default": False}
 
 
-def test_a_guess_can_raise(outcome):
-    assert outcome({"affects": BOTH, "assume": [GUESS]}, {"pkg.torch": "2.5.0"}).holds is True
-
-
-def test_a_guess_never_clears(outcome):
-    assert outcome({"affects": BOTH, "assume": [GUESS_ONE]}, {"pkg.torch": "2.5.0"}).holds is None
-
-
-def test_a_default_clears_although_a_guess_stands_beside_it(outcome):
-    guess = {"key": "model.family", "value": "glm4", "because": "most people do"}
-    parts = {"affects": [{**A[0], **B[0], **C[0]}], "assume": [guess, ONE]}
-    assert outcome(parts, {"pkg.torch": "2.5.0"}).holds is False
-
-
-def test_an_assumption_alone_does_not_decide_what_else_is_missing(outcome):
-    found = outcome({"affects": [{**A[0], **B[0], **C[0]}], "assume": [DEFAULT]}, {"pkg.torch": "2.5.0"})
-    assert found.holds is None and set(found.missing) == {"model.family"}
-
-
-def test_an_exception_that_a_default_decides_is_decided(outcome):
-    exception = {"unless": [{"recipe.attn": "eager"}]}
-    sdpa = {"key": "recipe.attn", "value": "sdpa", "because": "the default is sdpa", "default": True}
-    eager = {**sdpa, "value": "eager"}
-    found = outcome({**exception, "assume": [sdpa]}, {"pkg.torch": "2.5.0"})
-    assert found.holds is True and found.matches[0].open_exceptions == ()
-    assert [entry[0] for entry in found.matches[0].assumed] == ["recipe.attn"]
-    assert outcome({**exception, "assume": [eager]}, {"pkg.torch": "2.5.0"}).holds is False
-
-
-def test_a_guess_does_not_make_an_exception_hold(outcome):
-    guess = {"key": "recipe.attn", "value": "eager", "because": "most people do"}
-    found = outcome({"unless": [{"recipe.attn": "eager"}], "assume": [guess]}, {"pkg.torch": "2.5.0"})
-    assert found.holds is True and found.matches[0].open_exceptions == ("recipe.attn",)
-
-
-def test_an_assumption_that_changed_nothing_is_not_named(outcome):
-    exception = [{"recipe.attn": "eager", "recipe.batch_size": ">=2"}]
-    guess = {"key": "recipe.attn", "value": "sdpa", "because": "most people do"}
-    parts = {"affects": [{**A[0], **C[0]}], "unless": exception, "assume": [guess, DEFAULT]}
-    found = outcome(parts, {"pkg.torch": "2.5.0", "model.family": "glm4", "recipe.batch_size": 1})
-    assert found.holds is True and found.matches[0].assumed == ()
-
-
-# --- versions that match as their base release ---------------------------------------------------------------------
-
-VENDOR = {"pkg.torch": "2.5.0a0+872d972e41.nv24.08"}
-
-
-def test_a_match_as_base_release_is_marked(outcome):
-    assert outcome({}, VENDOR).matches[0].from_base == ("pkg.torch",)
-
-
-def test_a_clause_that_matches_exactly_comes_before_one_that_matches_as_base_release(outcome):
-    found = outcome({"affects": [{"pkg.torch": "==2.5.0"}, {"pkg.torch": "==2.5.*"}]}, VENDOR)
-    assert found.matches[0].from_base == ()
-
-
-def test_an_exception_that_holds_for_the_base_release_only_is_open(outcome):
-    found = outcome({"affects": [{"pkg.torch": "present"}], "unless": [{"pkg.torch": ">=2.5"}]}, VENDOR)
-    assert found.holds is True and found.matches[0].open_exceptions == ("pkg.torch",)
+@pytest.mark.parametrize(
+    ("parts", "facts_given", "holds", "told"),
+    [
+        # a value that was not given is assumed and named, and one that was given is never replaced
+        ({"affects": BATCHES, "assume": [EIGHT]}, TORCH, True, {"assumed": ((BATCH, 8, "x", True),)}),
+        ({"affects": BATCHES, "assume": [EIGHT]}, {**TORCH, BATCH: 1}, False, {}),
+        ({"affects": BATCHES, "assume": [EIGHT]}, {**TORCH, BATCH: 4}, True, {"assumed": ()}),
+        # a documented default can clear, a guess can raise and never clears
+        ({"affects": BATCHES, "assume": [ONE]}, TORCH, False, {}),
+        ({"affects": BATCHES, "assume": [guess(EIGHT)]}, TORCH, True, {}),
+        ({"affects": BATCHES, "assume": [guess(ONE)]}, TORCH, None, {}),
+        ({"affects": ALL_THREE, "assume": [guess(assume("model.family", "glm4")), ONE]}, TORCH, False, {}),
+        # an assumption alone does not decide what else is missing
+        ({"affects": ALL_THREE, "assume": [EIGHT]}, TORCH, None, {"missing": {"model.family"}}),
+        # an exception that a default decides is decided, and a guess does not make one hold
+        (
+            {**EAGER, "assume": [assume("recipe.attn", "sdpa")]},
+            TORCH,
+            True,
+            {"open_exceptions": (), "assumed": (("recipe.attn", "sdpa", "x", True),)},
+        ),
+        ({**EAGER, "assume": [IS_EAGER]}, TORCH, False, {}),
+        ({**EAGER, "assume": [guess(IS_EAGER)]}, TORCH, True, {"open_exceptions": ("recipe.attn",)}),
+        # an assumption that changed nothing is not named
+        (
+            {
+                "affects": [{**A[0], **C[0]}],
+                "unless": SDPA_BATCH,
+                "assume": [guess(assume("recipe.attn", "sdpa")), EIGHT],
+            },
+            GLM,
+            True,
+            {"assumed": ()},
+        ),
+        # a match as base release is marked, an exact one comes before it, and such an exception is open
+        ({}, VENDOR, True, {"from_base": ("pkg.torch",)}),
+        ({"affects": [{"pkg.torch": "==2.5.0"}, {"pkg.torch": "==2.5.*"}]}, VENDOR, True, {"from_base": ()}),
+        (
+            {"affects": [{"pkg.torch": "present"}], "unless": [{"pkg.torch": ">=2.5"}]},
+            VENDOR,
+            True,
+            {"open_exceptions": ("pkg.torch",)},
+        ),
+    ],
+)
+def test_what_is_assumed_and_what_stays_open(outcome, parts, facts_given, holds, told):
+    found = outcome(parts, facts_given)
+    assert found.holds is holds
+    for name, value in told.items():
+        assert (set(found.missing) if name == "missing" else getattr(found.matches[0], name)) == value
 
 
 # --- records -------------------------------------------------------------------------------------------------------

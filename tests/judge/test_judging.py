@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import known
 import pytest
@@ -48,31 +49,25 @@ def said(finding, name):
     return {fact.key: fact.value for fact in finding.facts} if name == "facts" else getattr(finding, name)
 
 
-#: By what is told: the rules, the facts, the policy, and of the findings by their rules what is so.
-FOUND = {
+#: By what is told: the rules, of the findings by their rules what is so, and facts and a policy where they matter.
+FOUND: dict[str, Any] = {
     "a reported error fails and an inferred one does not": (
         {"a": {"rule": {"confidence": "reported"}}, "b": {"rule": {"confidence": "inferred"}}},
-        FACTS,
-        {},
         {"a": {"gate": True}, "b": {"gate": False}},
     ),
     "the user's versions are filled in": (
         {"r": {}},
-        FACTS,
-        {},
         {"r": {"en": "torch 2.5.0+cu118 fails", "facts": {"pkg.torch": "2.5.0+cu118"}}},
     ),
     "a value is not read as a placeholder": (
         {"r": {"affects": [{"model.family": "*"}], "message": {"en": "{model.family} and {pkg.torch}"}}},
-        {"model.family": "{pkg.torch}", "pkg.torch": "2"},
-        {},
         {"r": {"en": "{pkg.torch} and 2"}},
+        {"model.family": "{pkg.torch}", "pkg.torch": "2"},
     ),
     "a column of any shows the values that fit": (
         {"r": {"affects": [{"any(gpu.cc)": ">=9"}], "message": {"en": "compute capability {gpu.cc}"}}},
-        {"gpu": [{"cc": "8.0"}, {"cc": "9.0"}, {"cc": "9.0"}, {"cc": "10.0"}]},
-        {},
         {"r": {"en": "compute capability 9.0, 10.0", "facts": {"gpu.cc": "9.0, 10.0"}}},
+        {"gpu": [{"cc": "8.0"}, {"cc": "9.0"}, {"cc": "9.0"}, {"cc": "10.0"}]},
     ),
     "a stale translation falls back to English": (
         {
@@ -80,14 +75,10 @@ FOUND = {
             "stale": {"message": {**FRESH, "zh_of": digest("an older wording")}},
             "unmarked": {"message": {"en": "torch fails", "zh": "torch 失败"}},
         },
-        FACTS,
-        {},
         {"fresh": {"zh": "torch 失败"}, "stale": {"zh": None}, "unmarked": {"zh": "torch 失败"}},
     ),
     "a guess lowers confidence and severity one step and a default does not": (
         {"guess": {**BATCH, "assume": [GUESS]}, "default": {**BATCH, "assume": [DEFAULT]}},
-        FACTS,
-        {},
         {
             "guess": {
                 "confidence": "reported",
@@ -107,81 +98,71 @@ FOUND = {
     ),
     "a severity that the user chose stands on a guess too": (
         {"r": {**BATCH, "assume": [GUESS]}},
+        {"r": {"severity": "error", "caveats": ()}},
         FACTS,
         {"severities": {"r": "error"}},
-        {"r": {"severity": "error", "caveats": ()}},
     ),
     "confidence falls once for each reason and not below inferred": (
         {
             "r": {**DOUBTED, "rule": {"confidence": "reproduced"}},
             "low": {**DOUBTED, "rule": {"confidence": "reported"}},
         },
-        {"pkg.torch": "2.5.0a0+nv24.8"},
-        {},
         {"r": {"confidence": "inferred"}, "low": {"confidence": "inferred"}},
+        {"pkg.torch": "2.5.0a0+nv24.8"},
     ),
     "a model without a name is this model": (
         {"r": {"affects": [REMOTE], **SAYS_NAME}},
-        REMOTE,
-        {},
         {"r": {"en": "this model fails", "zh": "该模型 会失败"}},
+        REMOTE,
     ),
     "a model without a name goes by its family": (
         {"r": {"affects": [REMOTE], **SAYS_NAME}},
-        {**REMOTE, "model.family": "glm4"},
-        {},
         {"r": {"en": "glm4 fails"}},
+        {**REMOTE, "model.family": "glm4"},
     ),
     "a superseded finding stays marked and does not gate": (
         {"a": A_OVER_B, "b": {}},
-        FACTS,
-        {},
         {"a": {"superseded_by": None, "gate": True}, "b": {"superseded_by": "a", "gate": False}},
     ),
     "a rule that does not apply supersedes nothing": (
         {"a": {**A_OVER_B, "affects": [{"pkg.torch": "==9"}]}, "b": {}},
-        FACTS,
-        {},
         {"b": {"gate": True}},
     ),
     "an ignored finding stands for nothing": (
         {"a": A_OVER_B, "b": {}},
+        {"a": {"gate": False}, "b": {"superseded_by": None, "gate": True}},
         FACTS,
         {"ignores": (Ignore("a", "known"),)},
-        {"a": {"gate": False}, "b": {"superseded_by": None, "gate": True}},
     ),
     "a chain of superseded findings ends at the one that is shown": (
         {"a": A_OVER_B, "b": {"rule": {"supersedes": ["c"]}}, "c": {}},
-        FACTS,
-        {},
         {"a": {"gate": True}, "b": {"superseded_by": "a", "gate": False}, "c": {"superseded_by": "a", "gate": False}},
     ),
     "rules that supersede each other do not both vanish": (
         {"a": A_OVER_B, "b": {"rule": {"supersedes": ["a"]}}},
-        FACTS,
-        {},
         {"a": {"superseded_by": None, "gate": True}, "b": {"superseded_by": "a"}},
     ),
-    "a rule switched off is not found": ({"r": {}}, FACTS, {"severities": {"r": "off"}}, {}),
-    "a withdrawn rule says nothing": ({"r": {"rule": {"status": "withdrawn"}}}, FACTS, {}, {}),
+    "a rule switched off is not found": ({"r": {}}, {}, FACTS, {"severities": {"r": "off"}}),
+    "a withdrawn rule says nothing": ({"r": {"rule": {"status": "withdrawn"}}}, {}),
     "a lowered rule no longer fails the run": (
         {"r": {}},
+        {"r": {"severity": "warning", "gate": False}},
         FACTS,
         {"severities": {"r": "warning"}},
-        {"r": {"severity": "warning", "gate": False}},
     ),
     "an expired ignore beside one in force changes nothing": (
         {"r": {}},
+        {"r": {"ignored": "new"}},
         FACTS,
         {"ignores": (Ignore("r", "old", until=date(2020, 1, 1)), Ignore("r", "new"))},
-        {"r": {"ignored": "new"}},
     ),
 }
 
 
 @pytest.mark.parametrize("told", FOUND)
 def test_what_is_found(judged, told):
-    rules, facts, policy, wanted = FOUND[told]
+    rules, wanted, *more = FOUND[told]
+    facts, policy = [*more, *(FACTS, {})[len(more) :]]
     judgement = judged(rules, facts, **policy)
     found = {one.id: {name: said(one, name) for name in wanted.get(one.id, ())} for one in judgement.findings}
     assert found == wanted
@@ -361,11 +342,7 @@ EXTENSIONS = {
     "torch_companion": [{"package": name, "same_build": False} for name in ("torchvision", "torchaudio")],
 }
 ABI_AND_BUILD = {
-    "abi": {
-        "rule": {"each": "extension"},
-        "affects": [{"extension.unresolved": ">=1"}],
-        "message": {"en": "abi"},
-    },
+    "abi": {"rule": {"each": "extension"}, "affects": [{"extension.unresolved": ">=1"}], "message": {"en": "abi"}},
     "build": {
         "rule": {"each": "torch_companion", "supersedes": ["abi"]},
         "affects": [{"torch_companion.same_build": False}],

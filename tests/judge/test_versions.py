@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -10,22 +12,14 @@ from packaging.version import Version
 
 from envdoctor.facts import ABSENT, FactSpec, FactTypeError, Range, Records, Registry, Unknown, parse_value
 from envdoctor.judge import answer
-from envdoctor.knowledge import parse_condition
-from envdoctor.knowledge.conditions import ConditionError
+from envdoctor.knowledge import ConditionError, parse_condition
 from envdoctor.versions import Answer, base_release, satisfies
-from envdoctor.versions.dotted import dotted
-
-VENDOR = "2.5.0a0+872d972e41.nv24.08"
 
 
-def condition(registry, key, operand):
+def answered(registry, key, operand, value):
+    """The answer of a value to a condition."""
     parsed = parse_condition(registry, key, operand)
-    return parsed.type, parsed.alternatives
-
-
-def torch(registry, operand, value):
-    kind, alternatives = condition(registry, "pkg.torch", operand)
-    return answer(kind, alternatives, value)
+    return answer(parsed.type, parsed.alternatives, value)
 
 
 # --- against packaging ---------------------------------------------------------------------------------------------
@@ -44,17 +38,14 @@ written = st.one_of(
 specifiers = st.lists(written, min_size=1, max_size=3).map(",".join)
 
 
-def own_registry() -> Registry:
-    return Registry.from_mapping({"fact": {"pkg.*": {"type": "version", "meaning": "", "observer": ""}}})
-
-
-OWN = own_registry()
+KINDS = {"pkg.*": "version", "driver.version": "dotted"}
+OWN = Registry.from_mapping({"fact": {key: {"type": kind, "meaning": ""} for key, kind in KINDS.items()}})
 
 
 @settings(max_examples=150)
 @given(versions, specifiers)
 def test_every_version_and_specifier_gets_packagings_answer_or_that_of_its_base_release(version, specifier):
-    given_answer = torch(OWN, specifier, version)
+    given_answer = answered(OWN, "pkg.torch", specifier, version)
     exact = SpecifierSet(specifier).contains(version, prereleases=True)
     base = SpecifierSet(specifier).contains(Version(version).base_version, prereleases=True)
     if given_answer.from_base:
@@ -77,7 +68,7 @@ def test_every_version_and_specifier_gets_packagings_answer_or_that_of_its_base_
 @settings(max_examples=150)
 @given(numbers, local, specifiers)
 def test_a_plain_release_gets_exactly_packagings_answer(release, tag, specifier):
-    given_answer = torch(OWN, specifier, release + tag)
+    given_answer = answered(OWN, "pkg.torch", specifier, release + tag)
     assert given_answer == Answer(SpecifierSet(specifier).contains(release + tag, prereleases=True))
 
 
@@ -103,91 +94,66 @@ def test_a_version_is_accepted_when_packaging_accepts_it(text):
         assert accepted is (base_release(text) is not None)
 
 
-# --- vendor builds, pre- and post-releases -------------------------------------------------------------------------
+# --- by example ----------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("specifier", "expected"),
-    [
-        ("==2.5.0", Answer(True, True)),  # as such it is older than 2.5.0
-        (">=2.5", Answer(True, True)),
-        (">=2.4,<2.5", Answer(False)),  # PEP 440 leaves pre-releases of 2.5 out of <2.5
-        ("==2.5.*", Answer(True)),
-        (">=2.4", Answer(True)),
-        ("<2.5.1", Answer(True)),
-        (">=2.5.1", Answer(False)),
-        ("!=2.5.0", Answer(True, True)),  # the version says yes, its base release no
+VENDOR, BUILD = "2.5.0a0+872d972e41.nv24.08", "2.7.4.post1+cu12torch2.6cxx11abiFALSE"
+CODE, PADS = "model.code_methods", ("A.f(self)", "ChatGLM4Tokenizer._pad(self, padding_side)")
+CUT = "the driver stopped answering"
+RELEASES, NO_RELEASES = (Range(">=2.5,<2.7", known) for known in (("2.5.0", "2.6.0"), ()))
+#: By the key: operand, value, and what is answered (with True behind it: as its base release).
+ANSWERS: dict[str, list[tuple[object, ...]]] = {
+    "pkg.torch": [
+        # a vendor build is judged as such and as its base release
+        ("==2.5.0", VENDOR, True, True),  # as such it is older than 2.5.0
+        (">=2.5", VENDOR, True, True),
+        (">=2.4,<2.5", VENDOR, False),  # PEP 440 leaves pre-releases of 2.5 out of <2.5
+        ("==2.5.*", VENDOR, True),
+        (">=2.4", VENDOR, True),
+        ("<2.5.1", VENDOR, True),
+        (">=2.5.1", VENDOR, False),
+        ("!=2.5.0", VENDOR, True, True),  # the version says yes, its base release no
+        # of a checkout or candidate nobody can tell whether it has what its release brought
+        *(
+            (operand, version, told)
+            for version in ("2.5.0.dev20240801+cu124", "2.5.0rc3", "2.5.0a1")
+            for operand, told in ((">=2.5", None), (">=2.4,<2.5", False), ("<2.5.1", True))
+        ),
+        # a post-build of conda-forge counts as its release with less confidence
+        ("==2.5.0", "2.5.0.post304", True, True),
+        ("<2.5.1", "2.5.0.post304", True),
+        # a post-release that brings the fix is not judged as its base release
+        *((">=2.7.0,<2.7.4.post1", version, False) for version in ("2.7.4.post1", BUILD, "2.7.4.post2")),
+        (">=2.7.0,<2.7.4.post1", "2.7.4", True),
+        # a bound that names a release candidate is exact for candidates
+        (">=5.0.0rc1,<5.0.0rc3", "5.0.0rc2", True),
+        (">=5.0.0rc1,<5.0.0rc3", "5.0.0rc3", False),
+        (["==2.5.0", "==2.5.*"], VENDOR, True),  # a yes without reservation comes first
+        (">=2", "unknown-build", None),
+        # absent and present are answers, and unknown is none
+        *((operand, ABSENT, told) for operand, told in (("absent", True), ("present", False), (">=2", False))),
+        *((operand, Unknown("unreadable"), None) for operand in ("absent", "present", ">=2")),
+        # a range answers when all releases in it do
+        (">=2.5", RELEASES, True),
+        (">=2.6", RELEASES, None),
+        (">=2.7", RELEASES, False),
+        (["==2.5.0", "==2.6.0"], RELEASES, True),
+        (["absent", "<2"], RELEASES, False),
+        (">=2.5", NO_RELEASES, None),
+        ("present", NO_RELEASES, True),
+        ("absent", NO_RELEASES, False),
+        (["absent", "<2"], NO_RELEASES, None),
     ],
-)
-def test_a_vendor_build_is_judged_as_such_and_as_its_base_release(registry, specifier, expected):
-    assert torch(registry, specifier, VENDOR) == expected
-
-
-@pytest.mark.parametrize("version", ["2.5.0.dev20240801+cu124", "2.5.0rc3", "2.5.0a1"])
-def test_of_a_checkout_or_candidate_nobody_can_tell_whether_it_has_what_its_release_brought(registry, version):
-    assert torch(registry, ">=2.5", version) == Answer(None)
-    assert torch(registry, ">=2.4,<2.5", version) == Answer(False)
-    assert torch(registry, "<2.5.1", version) == Answer(True)
-
-
-def test_a_conda_forge_post_build_counts_as_its_release_with_less_confidence(registry):
-    assert torch(registry, "==2.5.0", "2.5.0.post304") == Answer(True, True)
-    assert torch(registry, "<2.5.1", "2.5.0.post304") == Answer(True)
-
-
-@pytest.mark.parametrize("version", ["2.7.4.post1", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", "2.7.4.post2"])
-def test_the_post_release_that_brings_the_fix_is_not_judged_as_its_base_release(registry, version):
-    assert torch(registry, ">=2.7.0,<2.7.4.post1", version) == Answer(False)
-    assert torch(registry, ">=2.7.0,<2.7.4.post1", "2.7.4") == Answer(True)
-
-
-def test_a_bound_that_names_a_release_candidate_is_exact_for_candidates(registry):
-    assert torch(registry, ">=5.0.0rc1,<5.0.0rc3", "5.0.0rc2") == Answer(True)
-    assert torch(registry, ">=5.0.0rc1,<5.0.0rc3", "5.0.0rc3") == Answer(False)
-
-
-def test_a_yes_without_reservation_comes_before_one_from_the_base_release(registry):
-    assert torch(registry, ["==2.5.0", "==2.5.*"], VENDOR) == Answer(True)
-
-
-def test_a_text_that_is_no_version_answers_nothing(registry):
-    assert torch(registry, ">=2", "unknown-build").holds is None
-
-
-# --- dotted integers, numbers, texts -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "operand", "expected"),
-    [
-        ("12.10", ">12.9", True),
-        ("12.4", "==12.4.0", True),
-        ("9.0", ">=9,<10", True),
-        ("10.0", ">=9,<10", False),
-        ("550.54.15", ">=525.60.13", True),
-        ("550.54.15", "<550.54.15", False),
-        ("2.35", "!=2.35", False),
+    "driver.version": [
+        (">12.9", "12.10", True),
+        ("==12.4.0", "12.4", True),
+        (">=9,<10", "9.0", True),
+        (">=9,<10", "10.0", False),
+        (">=525.60.13", "550.54.15", True),
+        ("<550.54.15", "550.54.15", False),
+        ("!=2.35", "2.35", False),
+        (">=525", "525.x", None),
     ],
-)
-def test_dotted_versions_compare_as_integers(registry, value, operand, expected):
-    kind, alternatives = condition(registry, "driver.version", operand)
-    assert answer(kind, alternatives, value).holds is expected
-
-
-@given(st.lists(st.integers(0, 999), min_size=1, max_size=6), st.integers(0, 0))
-def test_trailing_zeros_of_dotted_versions_do_not_count(parts, zero):
-    text = ".".join(map(str, parts))
-    assert dotted(text) == dotted(text + ".0") or len(parts) == 6
-
-
-def test_dotted_text_that_is_none_answers_nothing(registry):
-    kind, alternatives = condition(registry, "driver.version", ">=525")
-    assert answer(kind, alternatives, "525.x").holds is None
-
-
-@pytest.mark.parametrize(
-    ("operand", "value", "expected"),
-    [
+    "model.family": [
         ("glm4*", "GLM4-moe", True),
         ("GLM4", "glm4", True),
         ("glm4", "glm4-moe", False),
@@ -197,51 +163,35 @@ def test_dotted_text_that_is_none_answers_nothing(registry):
         ("f(x[0])", "f(x0)", False),
         (["a", "b*"], "bcd", True),
     ],
-)
-def test_texts_match_exactly_or_by_star_and_question_mark(registry, operand, value, expected):
-    kind, alternatives = condition(registry, "model.family", operand)
-    assert answer(kind, alternatives, value).holds is expected
+    CODE: [("*._pad(*padding_side*)", texts, told) for texts, told in ((PADS, True), (PADS[:1], False), ((), False))],
+    "recipe.batch_size": [(2, 2, True), (2, 2.5, False)],
+    "recipe.packing": [(True, True, True), (True, False, False)],
+    "gpu.count": [(">=2", 4, True)],
+    # an empty list that may lack items is neither present nor absent
+    "gpu": [
+        ("present", Records(()), False),
+        ("present", Records((), CUT), None),
+        ("present", Records(({"cc": "9.0"},), CUT), True),
+    ],
+}
 
 
-def test_a_list_of_texts_matches_when_any_item_does(registry):
-    kind, alternatives = condition(registry, "model.code_methods", "*._pad(*padding_side*)")
-    assert answer(kind, alternatives, ("A.f(self)", "ChatGLM4Tokenizer._pad(self, padding_side)")).holds is True
-    assert answer(kind, alternatives, ("A.f(self)",)).holds is False
-    assert answer(kind, alternatives, ()).holds is False
+@pytest.mark.parametrize(("key", "row"), [(key, row) for key, rows in ANSWERS.items() for row in rows])
+def test_what_a_value_answers(registry, key, row):
+    operand, value, *told = row
+    found = answered(registry, key, operand, value)
+    assert found == Answer(*told)
+
+
+@given(st.lists(st.integers(0, 999), min_size=1, max_size=5).map(lambda parts: ".".join(map(str, parts))))
+def test_trailing_zeros_of_dotted_versions_do_not_count(text):
+    assert answered(OWN, "driver.version", f"=={text}.0", text).holds is True
 
 
 @given(st.text(alphabet="ab[]*?", max_size=8), st.text(alphabet="ab[]", max_size=8))
 def test_a_glob_answers_what_its_characters_say(pattern, text):
-    import re
-
     expected = re.fullmatch("".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern), text) is not None
     assert answer("text", [pattern], text).holds is expected
-
-
-def test_a_number_may_be_written_without_an_operator(registry):
-    kind, alternatives = condition(registry, "recipe.batch_size", 2)
-    assert answer(kind, alternatives, 2).holds is True
-    assert answer(kind, alternatives, 2.5).holds is False
-
-
-def test_a_boolean_compares_with_itself_only(registry):
-    kind, alternatives = condition(registry, "recipe.packing", True)
-    assert answer(kind, alternatives, True).holds is True
-    assert answer(kind, alternatives, False).holds is False
-
-
-def test_absent_and_present_are_answers_and_unknown_is_none(registry):
-    for operand, expected in (("absent", True), ("present", False), (">=2", False)):
-        kind, alternatives = condition(registry, "pkg.torch", operand)
-        assert answer(kind, alternatives, ABSENT).holds is expected
-        assert answer(kind, alternatives, Unknown("unreadable")).holds is None
-
-
-def test_an_empty_list_that_may_lack_items_is_neither_present_nor_absent(registry):
-    kind, alternatives = condition(registry, "gpu", "present")
-    assert answer(kind, alternatives, Records(())).holds is False
-    assert answer(kind, alternatives, Records((), "the driver stopped answering")).holds is None
-    assert answer(kind, alternatives, Records(({"cc": "9.0"},), "the driver stopped answering")).holds is True
 
 
 @pytest.mark.parametrize(
@@ -276,29 +226,3 @@ def test_an_empty_list_that_may_lack_items_is_neither_present_nor_absent(registr
 def test_a_condition_that_could_never_be_decided_is_refused(registry, key, operand):
     with pytest.raises(ConditionError):
         parse_condition(registry, key, operand)
-
-
-def test_the_number_of_gpus_can_be_a_condition(registry):
-    kind, alternatives = condition(registry, "gpu.count", ">=2")
-    assert answer(kind, alternatives, 4).holds is True
-
-
-# --- ranges ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operand", "releases", "expected"),
-    [
-        (">=2.5", ("2.5.0", "2.6.0"), True),
-        (">=2.6", ("2.5.0", "2.6.0"), None),
-        (">=2.7", ("2.5.0", "2.6.0"), False),
-        (["==2.5.0", "==2.6.0"], ("2.5.0", "2.6.0"), True),
-        (["absent", "<2"], ("2.5.0", "2.6.0"), False),
-        (">=2.5", (), None),
-        ("present", (), True),
-        ("absent", (), False),
-        (["absent", "<2"], (), None),
-    ],
-)
-def test_a_range_answers_when_all_releases_in_it_do(operand, releases, expected):
-    assert torch(OWN, operand, Range(">=2.5,<2.7", releases)).holds is expected

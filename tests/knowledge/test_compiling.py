@@ -10,8 +10,7 @@ import pytest
 from envdoctor.derive import derive
 from envdoctor.facts import FactSet
 from envdoctor.judge import Policy, facts_of, judge
-from envdoctor.knowledge import Matrix, MatrixError, compile_matrix, with_conditions
-from envdoctor.knowledge.matrix import _load_compiled
+from envdoctor.knowledge import Matrix, MatrixError, compile_matrix, load_matrix, with_conditions
 from envdoctor.observe import read_facts_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +21,7 @@ ENVIRONMENTS = ROOT / "fixtures" / "environments"
 @pytest.fixture(scope="module")
 def both(matrix, compiled) -> tuple[Matrix, Matrix]:
     """The shipped matrix from its source, and compiled."""
-    return matrix, _load_compiled(compiled)
+    return matrix, load_matrix()
 
 
 def test_rules_conditions_texts_and_tables_are_the_same(both):
@@ -42,14 +41,9 @@ def test_every_rule_finds_the_same_with_the_same_texts(both):
     for rule in source.rules:
         (*_, test) = sorted(source.texts(rule)["test"], key=lambda test: test["expect"] == "match")
         facts = facts_of(test, source)
-        one, other = (judged(facts, alone(matrix, rule.id)) for matrix in both)
+        one, other = (judged(facts, matrix.only(lambda one, rule=rule: one.id == rule.id)) for matrix in both)
         assert one == other
         assert one[0] or test["expect"] != "match"
-
-
-def alone(matrix: Matrix, rule_id: str) -> Matrix:
-    """The matrix with that one rule."""
-    return matrix.only(lambda rule: rule.id == rule_id)
 
 
 def test_the_whole_matrix_judges_the_same(both):
@@ -66,19 +60,13 @@ def test_the_whole_matrix_judges_the_same(both):
 def judged(facts: FactSet, matrix: Matrix) -> tuple[object, ...]:
     """Findings and open rules of facts that were derived already, in plain words."""
     result = judge(facts, matrix, Policy())
-    return (
-        [one._asdict() for one in result.findings],
-        [one._asdict() for one in result.not_checked],
-        result.rules_checked,
-    )
+    found, open_rules = ([one._asdict() for one in told] for told in (result.findings, result.not_checked))
+    return found, open_rules, result.rules_checked
 
 
 def test_private_rules_stand_beside_a_compiled_matrix(compiled, tmp_path, write_rule):
-    from envdoctor.knowledge.matrix import _add_private
-
     write_rule(tmp_path / "x-ours.toml")
-    matrix = _load_compiled(compiled)
-    _add_private(matrix, tmp_path)
+    matrix = load_matrix([tmp_path])
     rule = matrix.find("x-ours")
     assert rule is not None and matrix.texts(rule)["message"]["en"] == "torch {pkg.torch} fails"
 

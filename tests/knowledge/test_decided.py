@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.judge import Policy, facts_of, judge
-from envdoctor.knowledge import Matrix, load_source, load_toml
+from envdoctor.knowledge import Matrix, load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTED = ("recipe-claims", "incidents")
-
-
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    return load_source(ROOT / "matrices", source="test")
 
 
 @pytest.mark.parametrize("name", COLLECTED)

@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from harvesting.history import history
@@ -28,25 +28,10 @@ SETTINGS = """listed = 2018-01-01
 since = 2023-01-01
 names = ["spade", "rake", "peft"]
 metadata = ["bucket"]
-[patches]
-rake = "last"
-[reading]
-thin = ["spade.models"]
-lean = ["rake"]
-unlisted = []
-surface = []
-private = ["_dig_deep"]
-[selection]
-shallow = []
-deep = []
-compact = []
-methods = ["spade"]
-subclassed = ["spade"]
-unaliased = []
-platforms = ["s390x"]
-sparse = []
-uncalled = []
-bare = []
+patches = { rake = "last" }
+reading = { thin = ["spade.models"], lean = ["rake"], unlisted = [], surface = [], private = ["_dig_deep"] }
+selection = { shallow = [], deep = [], compact = [], methods = ["spade"], subclassed = ["spade"], unaliased = [], \
+platforms = ["s390x"], sparse = [], uncalled = [], bare = [] }
 """
 OLD = {
     "spade/__init__.py": "from .handles import Handle, HandleConfig\nfrom .digging import dig, old_dig\n",
@@ -110,7 +95,7 @@ def small_index() -> Iterator[SmallIndex]:
 
 
 def harvest(index: SmallIndex, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the documented command against the index; the ledger is written to ``ledger`` below the folder."""
+    """Run the documented command; the ledger is written to ``ledger`` below the folder."""
     (folder / "settings.toml").write_text(SETTINGS)
     environ = {key: value for key, value in os.environ.items() if not key.upper().startswith("PIP_")}
     environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index.url, "PIP_RETRIES": "0", "PYTHONPATH": str(ROOT)}
@@ -198,6 +183,11 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert rake.items("offers", "rake.tines", "0.1.1") == ("tine",)
     assert bucket.modules == ("pail",) and not bucket.by_names
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
+    # names that are not recorded are unknown
+    assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
+    assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
+    assert spade.offers("spade.handles", "Other", "1.0.0") is False
+    assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
 
 
 def test_what_a_release_takes_of_others_is_written_by_what_people_import(first: First):
@@ -205,13 +195,6 @@ def test_what_a_release_takes_of_others_is_written_by_what_people_import(first: 
     assert peft is not None
     assert peft.items("takes", "peft", "0.17.0") == ("spade @peft", "spade:old_dig @peft")  # the rest all have
     assert peft.items("takes", "peft:LoraConfig", "0.17.0") == ()
-
-
-def test_names_that_are_not_recorded_are_unknown(spade: Released):
-    assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
-    assert isinstance(spade.offers("spade.handles", "_private", "1.0.0"), Unknown)
-    assert spade.offers("spade.handles", "Other", "1.0.0") is False
-    assert spade.offers("spade.digging", "_dig_deep", "1.1.0") is False
 
 
 def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(first: First, tmp_path: Path):
@@ -252,72 +235,48 @@ def test_the_shipped_settings_name_each_package_once():
     assert changes == set(settings["changes"]["packages"]) <= set(known)
     assert set(settings["patches"]) <= set(known) and set(settings["patches"].values()) <= {"all", "last"}
     tried = parse_toml(SETTINGS.encode(), "")
-    assert [set(settings[part]) for part in ("reading", "selection")] == [
-        set(tried[p]) for p in ("reading", "selection")
-    ]
+    assert all(settings[part].keys() == tried[part].keys() for part in ("reading", "selection"))
+
+
+def kept(offers: dict[str, Any], opened: Mapping[str, Any], /, *, parts: Mapping[str, Any], **settings: Any) -> Any:
+    """What the ledger keeps of modules and names, by settings; other ``parts`` go by their names."""
+    nothing = dict.fromkeys(load_toml(ROOT / "tools" / "harvest.toml")["selection"], ())
+    found = {"offers": offers, "open": opened, "parameters": {}, "calls": {}, "alias": {}, **parts}
+    return selected(found, {**nothing, **settings})
+
+
+UNLISTED = ["not all modules of the package are listed here"]
+NAMELESS = ["its names are not listed here"]
 
 
 def test_what_the_ledger_has_no_room_for_is_left_out_and_said():
-    found = {
-        "offers": {
-            "a": ["x"],
-            "a.b": ["x"],
-            "a.b.c": ["x"],
-            "a.b.deep": ["x"],
-            "a.kinds": [],
-            "a.kinds.one": ["x"],
-            "a.kinds.one.code": ["x"],
-        },
-        "open": {"a.b.c": ["it is compiled"]},
-        "parameters": {"a:C": ["x"], "a:C.m": ["x"], "b:C.m": ["x"]},
-        "calls": {"a:C.m": ["1"], "b:C.m": ["1"]},
-        "alias": {"a:C": ["a.b:C"], "a.b:D": ["a.c:D"]},
-    }
+    offers = {name: ["x"] for name in ("a", "a.b", "a.b.c", "a.b.deep", "a.kinds.one", "a.kinds.one.code")}
+    offers, opened = {**offers, "a.kinds": []}, {"a.b.c": ["it is compiled"]}
+    parts = {"parameters": {"a:C": ["x"], "a:C.m": ["x"], "b:C.m": ["x"]}, "calls": {"a:C.m": ["1"], "b:C.m": ["1"]}}
+    parts |= {"alias": {"a:C": ["a.b:C"], "a.b:D": ["a.c:D"]}}
     settings = {"shallow": ["a"], "deep": ["a.b.deep"], "compact": ["a.kinds"], "methods": ["b"], "subclassed": ["a"]}
-    kept = selected(found, {**settings, "unaliased": ["a.b"], "sparse": [], "bare": [], "uncalled": []})
-    assert kept["offers"] == {
-        **{"a": ["x"], "a.b": ["x"], "a.b.deep": ["x"]},
-        **{"a.kinds": [], "a.kinds.one": []},
-    }
-    assert kept["open"] == {
-        "a.*": ["not all modules of the package are listed here"],
-        "a.kinds.one": ["its names are not listed here"],
-    }
-    assert list(kept["parameters"]) == ["a:C", "b:C.m"]
-    assert list(kept["calls"]) == ["a:C.m"] and list(kept["alias"]) == ["a:C"]
-    assert len(found["offers"]) == 7 and found["open"]
+    found = kept(offers, opened, parts=parts, **settings, unaliased=["a.b"])
+    assert found["offers"] == {**{name: ["x"] for name in ("a", "a.b", "a.b.deep")}, "a.kinds": [], "a.kinds.one": []}
+    assert found["open"] == {"a.*": UNLISTED, "a.kinds.one": NAMELESS}
+    assert [list(found[part]) for part in ("parameters", "calls", "alias")] == [["a:C", "b:C.m"], ["a:C.m"], ["a:C"]]
+    assert len(offers) == 7 and opened  # they are left as they are
 
 
 def test_of_a_sparse_package_the_names_of_its_packages_are_listed():
-    found = {
-        "offers": {"*": ["List", "join"], "a": ["x"], "a.b": ["y"], "a.b.c": ["z"], "a.d": ["z"], "a.e.f": ["z"]},
-        "open": {"a.d": ["it is compiled"]},
-        "parameters": {"a:x": ["p"]},
-        "calls": {},
-        "alias": {"a:x": ["a.d:x"]},
-    }
-    settings = dict.fromkeys(load_toml(ROOT / "tools" / "harvest.toml")["selection"], ())
-    kept = selected(found, {**settings, "sparse": ["a"]})
-    assert kept["offers"] == {"*": ["List"], "a": ["x"], "a.b": ["y"], "a.d": []}
-    assert kept["open"] == {
-        "a.d": ["its names are not listed here"],
-        "a.*": ["not all modules of the package are listed here"],
-    }
-    assert kept["parameters"] == kept["alias"] == {}
+    offers = {"*": ["List", "join"], "a": ["x"], "a.b": ["y"], "a.b.c": ["z"], "a.d": ["z"], "a.e.f": ["z"]}
+    parts = {"parameters": {"a:x": ["p"]}, "alias": {"a:x": ["a.d:x"]}}
+    found = kept(offers, {"a.d": ["it is compiled"]}, parts=parts, sparse=["a"])
+    assert found["offers"] == {"*": ["List"], "a": ["x"], "a.b": ["y"], "a.d": []}
+    assert found["open"] == {"a.d": NAMELESS, "a.*": UNLISTED}
+    assert found["parameters"] == found["alias"] == {}
 
 
 def test_of_a_bare_package_it_is_said_that_it_is_there():
-    found = {
-        "offers": {"*": ["List"], "a": ["x"], "a.b": ["y"], "b": ["x"]},
-        "open": {"a.b": ["it is compiled"]},
-        "parameters": {"a:x": ["p"], "b:x": ["p"], "c:x": ["p"]},
-        "calls": {},
-        "alias": {"a:x": ["a.b:x"]},
-    }
-    settings = dict.fromkeys(load_toml(ROOT / "tools" / "harvest.toml")["selection"], ())
-    kept = selected(found, {**settings, "bare": ["a"], "uncalled": ["c"]})
-    assert kept["offers"] == {"a": [], "b": ["x"]} and kept["open"].keys() == {"a", "a.*"}
-    assert list(kept["parameters"]) == ["b:x"] and kept["alias"] == {}
+    parts = {"parameters": {f"{name}:x": ["p"] for name in "abc"}, "alias": {"a:x": ["a.b:x"]}}
+    offers = {"*": ["List"], "a": ["x"], "a.b": ["y"], "b": ["x"]}
+    found = kept(offers, {"a.b": ["it is compiled"]}, parts=parts, bare=["a"], uncalled=["c"])
+    assert found["offers"] == {"a": [], "b": ["x"]} and found["open"].keys() == {"a", "a.*"}
+    assert list(found["parameters"]) == ["b:x"] and found["alias"] == {}
 
 
 def file(name: str, day: str = "2024-01-01", *, yanked: bool = False) -> File:
@@ -329,12 +288,13 @@ def test_first_and_last_patches_of_minors_are_chosen():
     names = [f"a-{version}.tar.gz" for version in ("1.0", "1.0.1", "1.0.2", "1.1", "2.0", "2.0.1", "1.0.3rc1")]
     releases = released([*map(file, names), file("a-0.9.tar.gz", "2022-01-01"), file("a-2.0.2.tar.gz", yanked=True)])
 
-    def versions(patches: str) -> list[str]:
-        return [str(release.version) for release in chosen(releases, "2023-01-01", patches)]
-
-    assert versions("ends") == ["1.0", "1.0.2", "1.1", "2.0", "2.0.1"]
-    assert versions("last") == ["1.0.2", "1.1", "2.0.1"]
-    assert versions("all") == ["1.0", "1.0.1", "1.0.2", "1.1", "2.0", "2.0.1", "2.0.2"]
+    wanted = {
+        "ends": "1.0 1.0.2 1.1 2.0 2.0.1",
+        "last": "1.0.2 1.1 2.0.1",
+        "all": "1.0 1.0.1 1.0.2 1.1 2.0 2.0.1 2.0.2",
+    }
+    for patches, versions in wanted.items():
+        assert [str(one.version) for one in chosen(releases, "2023-01-01", patches)] == versions.split()
 
 
 def test_a_release_is_read_from_a_pure_wheel_or_one_for_linux():

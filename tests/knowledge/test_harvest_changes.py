@@ -37,43 +37,35 @@ NEW = {
 }
 
 
+def zipped(path: Path, files: dict[str, str]) -> Path:
+    """An archive of these files."""
+    with ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
 @pytest.fixture
 def lines(tmp_path):
     """The lines of two releases, for modules of the depths that a function gives."""
+    archives = [zipped(tmp_path / f"{number}.zip", files) for number, files in enumerate((OLD, NEW))]
 
     def make(depth=lambda module: 2):
-        found = []
-        for number, files in enumerate((OLD, NEW)):
-            path = Path(tmp_path / f"{number}.zip")
-            with ZipFile(path, "w") as archive:
-                for name, text in files.items():
-                    archive.writestr(name, text)
-            found.append(read(path, ["pond"], {"os"}, depth))
-        return list(lines_of(["1.0", "2.0"], found, ["pond"]))
+        return list(lines_of(["1.0", "2.0"], [read(path, ["pond"], {"os"}, depth) for path in archives], ["pond"]))
 
     return make
 
 
 def test_what_differs_between_releases_is_told(lines):
-    assert lines() == [
-        "[offers]",
-        "pond\tA..A\tdig",
-        "pond\tA..\tHeron\tsway",
-        "pond._reeds\tA..",
-        "pond.bank\tA..A",
-        "pond.bank\tB..\tNest",
-        "pond.fish\tA..",
-        "pond.frog\tB..",
-        "pond.lazy\tA..",
-        "pond.swan\tA..",
-        "[members]",
-        "pond.bank:Bird\tB..\tbeak",
-        "pond.bank:Heron\tA..A\tlegs",
-        "pond.swan:Swan\tB..\t__init__\t_grow\tdown\tland\tneck",
-        "[parameters]",
-        "pond.bank:Bird\tB..\tbeak\tbeak!",
-        "pond.bank:Heron\tB..\tbeak",
-        "pond.bank:Heron.wade\tA..A\tdepth!",
+    offers, rest = "\n".join(lines()).split("\n[members]\n")
+    assert offers.splitlines() == [
+        *("[offers]", "pond\tA..A\tdig", "pond\tA..\tHeron\tsway", "pond._reeds\tA..", "pond.bank\tA..A"),
+        *("pond.bank\tB..\tNest", "pond.fish\tA..", "pond.frog\tB..", "pond.lazy\tA..", "pond.swan\tA.."),
+    ]
+    assert rest.splitlines() == [
+        *("pond.bank:Bird\tB..\tbeak", "pond.bank:Heron\tA..A\tlegs"),
+        *("pond.swan:Swan\tB..\t__init__\t_grow\tdown\tland\tneck", "[parameters]"),
+        *("pond.bank:Bird\tB..\tbeak\tbeak!", "pond.bank:Heron\tB..\tbeak", "pond.bank:Heron.wade\tA..A\tdepth!"),
         "pond.bank:dig\tA..A\twide",
     ]
 
@@ -105,10 +97,7 @@ def test_what_is_taken_over_of_compiled_modules_is_told_by_stubs_and_by_use(tmp_
     later = later.replace("wings: int", "wings: int\n    beak: int\n    tail: int")
     found, stubs = [], []
     for number, files in enumerate((STUBBED, {**STUBBED, "pond/_C/__init__.pyi": later})):
-        path = tmp_path / f"{number}.zip"
-        with ZipFile(path, "w") as archive:
-            for name, text in files.items():
-                archive.writestr(name, text)
+        path = zipped(tmp_path / f"{number}.zip", files)
         found.append(read(path, ["pond"], (), lambda module: 2))
         stubs.append(with_stubs(found[-1], path, STUBS))
     told_earlier(found, stubs)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import known
 import pytest
+from ledgers import ledger as text
 
 from envdoctor.facts import Unknown
 from envdoctor.knowledge import Asked, Lacking, Ledger, Released, answer, range_of, releases_with, went_to
 
-SPADE = """envdoctor-ledger	1
-package	spade
-modules	spade
-depth	names
-[releases]
-1.0.0	2023-01-05	-	read
-1.1.0	2023-03-05	-	read
-1.2.0	2023-04-05	-
-1.3.0	2024-02-05	-	read
-1.4.0	2024-03-05	-	read
-[requires]
-[wheels]
-[offers]
+SPADE = """[offers]
 spade	1.0.0..1.1.0	old_dig
 spade	1.0.0..	Handle	Trainer	dig
 spade	1.4.0..	old_dig
@@ -44,40 +35,28 @@ spade:Trainer	1.0.0..	spade.train:Trainer
 spade.train:Base.step	1.0.0..1.1.0	1
 spade.train:Base.step	1.3.0..	1 hard=
 spade.train:Trainer	1.0.0..	&spade.train:Base
-[takes]
-[demands]
 [moved]
 spade:old_dig	1.3.0..	spade.extras:more
 """
-ROPE = """envdoctor-ledger	1
-package	rope-kit
-modules	rope
-depth	names
-[releases]
-2.0.0	2023-01-05	-	read
-3.0.0	2024-01-05	-	read
-[requires]
-[wheels]
-[offers]
+ROPE = """[offers]
 rope	2.0.0..	tie
 rope.knots	2.0.0..	Knot
-[open]
 [parameters]
 rope.knots:Knot	2.0.0..	turns
 rope.knots:Knot	2.0.0..2.0.0	loops
-[alias]
-[calls]
-[takes]
-[demands]
-[moved]
 """
+
+
+def spades(folder: Path, lines: str = SPADE) -> Ledger:
+    """A ledger of two packages, of which one was not read whole."""
+    (folder / "spade.txt").write_text(text("spade", "1.0.0 1.1.0 1.2.0? 1.3.0 1.4.0", lines))
+    (folder / "rope-kit.txt").write_text(text("rope-kit", "2.0.0 3.0.0", ROPE))
+    return Ledger(folder)
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    (tmp_path / "spade.txt").write_text(SPADE)
-    (tmp_path / "rope-kit.txt").write_text(ROPE.replace("2.0.0..2.0.0", "2.0.0..2.0.0"))
-    return Ledger(tmp_path)
+    return spades(tmp_path)
 
 
 @pytest.fixture
@@ -87,85 +66,65 @@ def spade(ledger: Ledger) -> Released:
     return found
 
 
-def said(ledger: Ledger, asked: Asked, version: str = "1.4.0", rope: str | None = "3.0.0") -> Lacking | Unknown | None:
+def said(ledger: Ledger, asked: Asked, version: str, rope: str | None = "3.0.0") -> Lacking | Unknown | None:
     released = ledger.package("spade")
     assert released is not None
     return answer(ledger, released, asked, version, {"rope-kit": rope}.get)
 
 
+WIDTH, LOOPS = Asked("spade", "Handle", "width"), Asked("spade", "Handle", "loops")
+KEYWORD = Lacking("keyword", "spade.Handle")
+
+
+def step(*parameters: str) -> Asked:
+    """An override with these parameters."""
+    return Asked("spade", "Trainer.step", parameters=parameters)
+
+
 @pytest.mark.parametrize(
-    ("asked", "version", "lacking"),
+    ("asked", "installed", "lacking"),
     [
-        (Asked("spade"), "1.0.0", None),
-        (Asked("spade.extras.deep"), "1.4.0", None),
-        (Asked("spade.extras.deep"), "1.0.0", Lacking("module", "spade.extras")),
-        (Asked("spade.nothing", "x"), "1.0.0", Lacking("module", "spade.nothing")),
-        (Asked("spade", "dig"), "1.0.0", None),
-        (Asked("spade", "old_dig"), "1.3.0", Lacking("name", "spade.old_dig")),
-        (Asked("spade", "extras.more"), "1.4.0", None),
-        (Asked("spade", "extras.less"), "1.4.0", Lacking("name", "spade.extras.less")),
-        (Asked("spade", "Handle.anything.else"), "1.4.0", None),
-        (Asked("spade", "handles.Handle"), "1.4.0", None),
+        # names and modules
+        (Asked("spade"), ["1.0.0"], None),
+        (Asked("spade.extras.deep"), ["1.4.0"], None),
+        (Asked("spade.extras.deep"), ["1.0.0"], Lacking("module", "spade.extras")),
+        (Asked("spade.nothing", "x"), ["1.0.0"], Lacking("module", "spade.nothing")),
+        (Asked("spade", "dig"), ["1.0.0"], None),
+        (Asked("spade", "old_dig"), ["1.3.0"], Lacking("name", "spade.old_dig")),
+        (Asked("spade", "extras.more"), ["1.4.0"], None),
+        (Asked("spade", "extras.less"), ["1.4.0"], Lacking("name", "spade.extras.less")),
+        (Asked("spade", "Handle.anything.else"), ["1.4.0"], None),
+        (Asked("spade", "handles.Handle"), ["1.4.0"], None),
+        # what cannot be told
+        (Asked("spade.lazy", "made_up"), ["1.4.0"], Unknown),
+        (Asked("spade", "old_dig"), ["1.2.0"], Unknown),
+        (Asked("spade", "old_dig"), ["2.0.0"], Unknown),
+        (Asked("spade", "_private"), ["1.4.0"], Unknown),
+        (Asked("spade", "dig", "hard"), ["1.4.0"], Unknown),
+        (Asked("spade", "Handle.make", "anything"), ["1.4.0"], Unknown),
+        # keywords with those of base classes in other packages
+        (Asked("spade", "Handle", "length"), ["1.4.0"], None),
+        (WIDTH, ["1.1.0"], None),
+        (WIDTH, ["1.4.0"], KEYWORD),
+        (Asked("spade", "Handle", "turns"), ["1.4.0"], None),
+        (LOOPS, ["1.4.0", "2.0.0"], None),
+        (LOOPS, ["1.4.0"], KEYWORD),
+        (WIDTH, ["1.4.0", None], Unknown),
+        # overrides by how the base class calls
+        (step("x"), ["1.1.0"], None),
+        (step("x"), ["1.3.0"], Lacking("override", "spade.Trainer.step", "1 hard=")),
+        (step("x", "**more"), ["1.3.0"], None),
+        (step(), ["1.0.0"], Lacking("override", "spade.Trainer.step", "1")),
     ],
 )
-def test_names_and_modules(ledger: Ledger, asked: Asked, version: str, lacking: Lacking | None):
-    assert said(ledger, asked, version) == lacking
-
-
-@pytest.mark.parametrize(
-    ("asked", "version"),
-    [
-        (Asked("spade.lazy", "made_up"), "1.4.0"),
-        (Asked("spade", "old_dig"), "1.2.0"),
-        (Asked("spade", "old_dig"), "2.0.0"),
-        (Asked("spade", "_private"), "1.4.0"),
-        (Asked("spade", "dig", "hard"), "1.4.0"),
-        (Asked("spade", "Handle.make", "anything"), "1.4.0"),
-    ],
-)
-def test_what_cannot_be_told(ledger: Ledger, asked: Asked, version: str):
-    assert isinstance(said(ledger, asked, version), Unknown)
-
-
-@pytest.mark.parametrize(
-    ("keyword", "version", "rope", "lacks"),
-    [
-        ("length", "1.4.0", "3.0.0", False),
-        ("width", "1.1.0", "3.0.0", False),
-        ("width", "1.4.0", "3.0.0", True),
-        ("turns", "1.4.0", "3.0.0", False),
-        ("loops", "1.4.0", "2.0.0", False),
-        ("loops", "1.4.0", "3.0.0", True),
-    ],
-)
-def test_keywords_with_those_of_base_classes_in_other_packages(
-    ledger: Ledger, keyword: str, version: str, rope: str, lacks: bool
-):
-    lacking = Lacking("keyword", "spade.Handle") if lacks else None
-    assert said(ledger, Asked("spade", "Handle", keyword), version, rope) == lacking
-
-
-def test_a_base_class_of_a_package_that_is_not_known_leaves_it_open(ledger: Ledger):
-    assert isinstance(said(ledger, Asked("spade", "Handle", "width"), rope=None), Unknown)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "version", "call"),
-    [(("x",), "1.1.0", None), (("x",), "1.3.0", "1 hard="), (("x", "**more"), "1.3.0", None), ((), "1.0.0", "1")],
-)
-def test_overrides_by_how_the_base_class_calls(
-    ledger: Ledger, parameters: tuple[str, ...], version: str, call: str | None
-):
-    lacking = Lacking("override", "spade.Trainer.step", call) if call else None
-    assert said(ledger, Asked("spade", "Trainer.step", parameters=parameters), version) == lacking
+def test_what_a_release_lacks(ledger: Ledger, asked: Asked, installed: list[Any], lacking: Any):
+    assert known.answer(said(ledger, asked, *installed)) == lacking
 
 
 def test_how_a_class_calls_its_methods_is_unknown_where_it_is_not_known_where_the_class_is(tmp_path: Path):
-    text = SPADE.replace("spade:Trainer\t1.0.0..\t", "spade:Trainer\t1.0.0..1.3.0\t")
-    (tmp_path / "spade.txt").write_text(text)
-    asked = Asked("spade", "Trainer.step", parameters=("x",))
-    assert isinstance(said(Ledger(tmp_path), asked, "1.4.0"), Unknown)
-    assert isinstance(said(Ledger(tmp_path), asked, "1.3.0"), Lacking)
+    ledger = spades(tmp_path, SPADE.replace("spade:Trainer\t1.0.0..\t", "spade:Trainer\t1.0.0..1.3.0\t"))
+    assert isinstance(said(ledger, step("x"), "1.4.0"), Unknown)
+    assert isinstance(said(ledger, step("x"), "1.3.0"), Lacking)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +133,8 @@ def test_how_a_class_calls_its_methods_is_unknown_where_it_is_not_known_where_th
         (Asked("spade", "old_dig"), "1.3.0", ">=1.4"),
         (Asked("spade", "old_dig"), "1.4.0", ">=1.4"),
         (Asked("spade.extras"), "1.0.0", ">=1.1"),
-        (Asked("spade", "Handle", "width"), "1.4.0", "<1.3"),
-        (Asked("spade", "Trainer.step", parameters=("x",)), "1.4.0", "<1.3"),
+        (WIDTH, "1.4.0", "<1.3"),
+        (step("x"), "1.4.0", "<1.3"),
     ],
 )
 def test_the_nearest_releases_that_have_it(ledger: Ledger, spade: Released, asked: Asked, near: str, releases: str):

@@ -6,6 +6,7 @@ import random
 import symtable
 from collections.abc import Iterator
 from email.parser import HeaderParser
+from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
@@ -23,28 +24,16 @@ SEED = 20261122
 EACH = 8
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """A work folder of its own."""
-    return Kept(tmp_path_factory.mktemp("work"))
-
-
 def bound(module: symtable.SymbolTable) -> set[str]:
     """The names that a module binds."""
-    return {
-        symbol.get_name()
-        for symbol in module.get_symbols()
-        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
-    }
+    symbols = module.get_symbols()
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported() or one.is_namespace()}
 
 
 def source_of(sources: ZipFile, module: str) -> str | None:
     """The text of a module; None when the release has no file of it."""
-    path = module.replace(".", "/")
-    for name in (f"{path}/__init__.py", f"{path}.py"):
-        if name in sources.namelist():
-            return sources.read(name).decode()
-    return None
+    names = [module.replace(".", "/") + ending for ending in ("/__init__.py", ".py")]
+    return next((sources.read(name).decode() for name in names if name in sources.namelist()), None)
 
 
 def draws(package: Released, version: str, chance: random.Random) -> Iterator[tuple[str, str, bool]]:
@@ -78,10 +67,10 @@ def parameters_of(text: str, name: str) -> set[str] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PACKAGES)
-def test_entries_are_what_the_released_files_say(matrix: Matrix, kept: Kept, name: str):
+def test_entries_are_what_the_released_files_say(matrix: Matrix, tmp_path: Path, name: str):
     package = matrix.ledger.package(name)
     assert package is not None and package.by_names
-    chance = random.Random(f"{SEED} {name}")
+    chance, kept = random.Random(f"{SEED} {name}"), Kept(tmp_path)
     releases = {str(release.version): release for release in released(kept.files(name))}
     checked = 0
     for version in chance.sample([release.version for release in package.releases if release.read], 5):

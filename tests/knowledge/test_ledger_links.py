@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ledgers import ledger as text
 
 from envdoctor.facts import ABSENT
 from envdoctor.knowledge import Ledger, fitting_consumers, fitting_providers, missing
 
-HEAD = "envdoctor-ledger\t1\npackage\t{name}\nmodules\t{name}\ndepth\tnames\n[releases]\n"
-CONSUMER = """1.0.0	2023-01-05	-	metadata	read
-1.1.0	2023-02-05	-	metadata	read
-2.0.0	2023-03-05	-	metadata	read
-[requires]
+CONSUMER = """[requires]
 *	1.0.0..	garden>=1
 *	2.0.0..	soil	water; python_version<"3.9"
 [takes]
@@ -23,10 +20,7 @@ spade	1.0.0..	garden.tools @spade
 spade:Handle	2.0.0..	garden:Lawn @spade.handles	garden:Pond @spade.water if water
 spade:Rake	2.0.0..	garden:Bed @spade.rakes if garden<2	garden<1.5 @spade.rakes if water>=2
 """
-PROVIDER = """1.0.0	2023-01-05	-	metadata	read
-1.5.0	2023-02-05	-	metadata	read
-2.0.0	2023-03-05	-	metadata	read
-[offers]
+PROVIDER = """[offers]
 garden	1.0.0..1.5.0	Bed
 garden	1.5.0..	Lawn
 garden.tools	1.0.0..	rake
@@ -35,8 +29,8 @@ garden.tools	1.0.0..	rake
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    for name, text in (("spade", CONSUMER), ("garden", PROVIDER)):
-        (tmp_path / f"{name}.txt").write_text(HEAD.format(name=name) + text, encoding="utf-8")
+    (tmp_path / "spade.txt").write_text(text("spade", "1.0.0 1.1.0 2.0.0", CONSUMER))
+    (tmp_path / "garden.txt").write_text(text("garden", "1.0.0 1.5.0 2.0.0", PROVIDER))
     return Ledger(tmp_path)
 
 
@@ -46,22 +40,34 @@ def lacking(ledger: Ledger, version: str, **installed: str) -> list[tuple[str, s
     return [(take.entry, take.name, provider) for take, provider in missing(ledger, spade, version, installed.get)]
 
 
-def test_what_an_installed_release_does_not_have_is_missing(ledger: Ledger) -> None:
-    assert lacking(ledger, "1.0.0", garden="2.0.0") == [("import spade", "Bed", "garden")]
-    assert lacking(ledger, "2.0.0", garden="1.0.0") == [("from spade import Handle", "Lawn", "garden")]
-    assert lacking(ledger, "1.0.0", garden="1.5.0") == []
+HANDLE, RAKE = "from spade import Handle", "from spade import Rake"
+OLD = {"garden": "2.0.0"}
 
 
-def test_what_is_taken_only_beside_a_package_is_missing_only_beside_it(ledger: Ledger) -> None:
-    assert lacking(ledger, "2.0.0", garden="2.0.0") == []
-    assert ("from spade import Handle", "Pond", "garden") in lacking(ledger, "2.0.0", garden="2.0.0", water="1.0")
-
-
-def test_versions_decide_what_is_taken_and_what_is_asked_for(ledger: Ledger) -> None:
-    rakes = [("from spade import Rake", "", "garden")]
-    assert [one for one in lacking(ledger, "2.0.0", garden="2.0.0", water="2.1") if "Rake" in one[0]] == rakes
-    assert [one for one in lacking(ledger, "2.0.0", garden="2.0.0", water="1.9") if "Rake" in one[0]] == []
-    assert [one for one in lacking(ledger, "2.0.0", garden="1.0.0", water="2.1") if "Rake" in one[0]] == []
+@pytest.mark.parametrize(
+    ("spade", "installed", "entry", "told"),
+    [
+        ("1.0.0", OLD, "", [("import spade", "Bed", "garden")]),
+        ("2.0.0", {"garden": "1.0.0"}, "", [(HANDLE, "Lawn", "garden")]),
+        ("1.0.0", {"garden": "1.5.0"}, "", []),
+        # what is taken only beside a package is missing only beside it
+        ("2.0.0", OLD, "", []),
+        ("2.0.0", {**OLD, "water": "1.0"}, HANDLE, [(HANDLE, "Pond", "garden")]),
+        # versions decide what is taken and what is asked for
+        ("2.0.0", {**OLD, "water": "2.1"}, RAKE, [(RAKE, "", "garden")]),
+        ("2.0.0", {**OLD, "water": "1.9"}, RAKE, []),
+        ("2.0.0", {"garden": "1.0.0", "water": "2.1"}, RAKE, []),
+        # of releases that were not read nothing is said
+        ("0.9", OLD, "", []),
+        ("1.0.0", {"garden": "3.0.0"}, "", []),
+        ("1.5.0", OLD, "", []),
+    ],
+)
+def test_what_is_missing_beside_installed_releases(
+    ledger: Ledger, spade: str, installed: dict[str, str], entry: str, told: list[tuple[str, str, str]]
+) -> None:
+    found = lacking(ledger, spade, **installed)
+    assert [one for one in found if entry in one[0]] == told
 
 
 def test_what_the_metadata_requires_is_missing_where_it_is_not_installed(ledger: Ledger) -> None:
@@ -72,11 +78,6 @@ def test_what_the_metadata_requires_is_missing_where_it_is_not_installed(ledger:
     assert told == {"garden", "soil"}  # water is asked for on other Pythons
     assert [provider for _, provider in missing(ledger, spade, "1.0.0", {"garden": ABSENT}.get)] == ["garden", "garden"]
     assert list(missing(ledger, spade, "2.0.0", {}.get)) == []
-
-
-@pytest.mark.parametrize(("spade", "garden"), [("0.9", "2.0.0"), ("1.0.0", "3.0.0"), ("1.5.0", "2.0.0")])
-def test_of_releases_that_were_not_read_nothing_is_said(ledger: Ledger, spade: str, garden: str) -> None:
-    assert lacking(ledger, spade, garden=garden) == []
 
 
 def test_the_releases_that_fit_are_a_constraint_near_the_installed_one(ledger: Ledger) -> None:

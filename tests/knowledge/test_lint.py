@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 
 import pytest
+from small_matrix import rule_document, toml
 
 from envdoctor.app import lint
 from envdoctor.knowledge import read_source
@@ -13,12 +13,6 @@ from envdoctor.knowledge import read_source
 TODAY = date(2026, 11, 20)
 HEAD = 'schema = 1\n[table]\ntitle = "t"\nas_of = 2026-11-20\nsource_note = "n"\n'
 ROW = '[[row]]\nkey = "12.4"\nmax_gcc = "13"\nlevel = "observed"\nsource = "pkg:pypi/torch@2.15.0"\n'
-RULE = """rule = {{ {rule}severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
-open_ended = true }}
-affects = [{affects}]
-message = {{ en = "it fails" }}
-why = {{ en = "it was built so" }}
-"""
 FAMILY = (
     '[[family]]\nid = "{id}"\ntitle = "t"\nrepos = []\ntypes = ["{kind}"]\narchitectures = []\nsource = "https://a.b"\n'
 )
@@ -62,14 +56,11 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(complaints, old, new,
     assert origin == "tables/cuda-compilers.toml" and text.startswith(complaint)
 
 
-def test_a_specifier_that_cannot_be_read_is_named(complaints):
+def test_a_specifier_that_cannot_be_read_and_a_table_that_no_schema_knows_are_named(complaints):
     row = ROW.replace('key = "12.4"\nmax_gcc = "13"', 'key = "two"\ncuda = "12.4"\narchs = ["sm_90"]')
-    ((_, text),) = complaints(tables__torch_archs_windows=HEAD + row)
+    (colours, (_, text)) = complaints(tables__torch_archs_windows=HEAD + row, tables__colours=HEAD)
     assert text.startswith("row 1: key: 'two' ")
-
-
-def test_a_table_that_no_schema_knows_is_named(complaints):
-    assert complaints(tables__colours=HEAD) == [("tables/colours.toml", "no schema says what is in it")]
+    assert colours == ("tables/colours.toml", "no schema says what is in it")
 
 
 def test_every_complaint_of_every_file_is_said_although_some_are_no_toml(complaints, home, write_rule):
@@ -88,21 +79,22 @@ def test_every_complaint_of_every_file_is_said_although_some_are_no_toml(complai
 
 def test_a_retired_id_leads_to_a_rule_and_is_none_itself(complaints, home, write_rule):
     write_rule(home / "rules" / "a.toml")
-    text = "schema = 1\n[retired]\n"
-    text += "".join(
-        f'{old} = {{ now = "{now}", date = 2026-11-01, because = "x" }}\n' for old, now in (("a", "a"), ("b", "c"))
-    )
+    said = 'date = 2026-11-01, because = "x" }'
+    text = f'schema = 1\n[retired]\na = {{ now = "a", {said}\nb = {{ now = "c", {said}\n'
     found = [text for origin, text in complaints(retired=text) if origin == "retired.toml"]
     assert found == ["a is retired and is also a rule: an id is never used again", "b: now: there is no rule c"]
 
 
 def test_a_model_type_belongs_to_one_family(complaints):
-    text = (
-        "schema = 1\n[organisations]\n[copies]\norganisations = []\nendings = []\n"
-        + FAMILY.format(id="one", kind="t5")
-        + FAMILY.format(id="two", kind="t5")
-    )
-    assert complaints(families=text) == [("families.toml", "t5 belongs to one and to two")]
+    head = "schema = 1\n[organisations]\n[copies]\norganisations = []\nendings = []\n"
+    both = FAMILY.format(id="one", kind="t5") + FAMILY.format(id="two", kind="t5")
+    assert complaints(families=head + both) == [("families.toml", "t5 belongs to one and to two")]
+
+
+def test_a_format_of_recipes_is_of_a_framework_that_facts_know(complaints):
+    row = '[[format]]\nname = "new"\ntitle = "New"\nframework = "newer"\nlevel = "observed"\nsource = "https://x.org"\n'
+    ((origin, text),) = complaints(tables__recipe_formats=HEAD + row + 'files = true\n[format.keys]\nlr = "attn"\n')
+    assert origin == "tables/recipe-formats.toml" and "newer is not among the values" in text
 
 
 @pytest.mark.parametrize(
@@ -122,51 +114,34 @@ def test_the_registry_of_facts_has_a_schema_too(complaints, home, old, new, comp
     assert found and all(origin == "facts.toml" and complaint in text for origin, text in found), found
 
 
-def about_transformers(rule, affects, unless):
-    """A rule about transformers before 5.0 with these conditions more."""
-
-    def clause(conditions):
-        return "{ " + ", ".join(f'"{key}" = {json.dumps(value)}' for key, value in conditions.items()) + " }"
-
-    text = RULE.format(rule=rule, affects=clause({"pkg.transformers": "<5.0", **affects}))
-    return text + (f"unless = [{clause(unless)}]\n" if unless else "")
+#: What such a rule must speak of: engines that serve, and trainers with models of their own.
+OTHERS = {"engines": "vLLM, SGLang and LMDeploy", "trainers": "torchtune and other trainers"}
 
 
 @pytest.mark.parametrize(
     ("rule", "affects", "unless", "forgotten"),
     [
-        ("", {"model.type": "glm"}, None, True),
-        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "unsloth"}, True),
-        ("", {"recipe.attn": "sdpa"}, {"recipe.framework": "vllm"}, False),
-        ("", {"model.type": "glm", "recipe.framework": "trl"}, None, False),
-        ("", {"model.type": "glm", "recipe.method": ["lora", "full"]}, None, False),
-        ("", {"model.type": "glm", "recipe.method": ["lora", "infer"]}, None, True),
-        ("", {"model.type": "glm", "recipe.gradient_checkpointing": True}, None, False),
-        ("engines = true, ", {"model.type": "glm"}, None, False),
-        ("", {"pkg.torch": "<2.6"}, None, False),
+        ({}, {"model.type": "glm"}, None, "engines"),
+        ({}, {"recipe.attn": "sdpa"}, {"recipe.framework": "unsloth"}, "engines"),
+        ({}, {"recipe.attn": "sdpa"}, {"recipe.framework": "vllm"}, "trainers"),
+        ({}, {"model.type": "glm", "recipe.framework": "trl"}, None, ""),
+        ({}, {"model.type": "glm", "recipe.method": ["lora", "full"]}, None, "trainers"),
+        ({}, {"model.type": "glm", "recipe.method": ["lora", "infer"]}, None, "engines"),
+        ({}, {"model.type": "glm", "recipe.gradient_checkpointing": True}, None, "trainers"),
+        ({"engines": True}, {"model.type": "glm"}, None, ""),
+        ({}, {"pkg.torch": "<2.6"}, None, ""),
+        ({}, {"model.type": "glm", "recipe.method": "lora"}, None, "trainers"),
+        ({}, {"model.type": "glm"}, {"recipe.framework": ["vllm", "torchtune"]}, "trainers"),
+        ({}, {"model.type": "glm"}, {"model.run_by": ["engine", "trainer"]}, ""),
+        ({}, {"model.type": "glm", "recipe.method": "lora"}, {"model.run_by": "trainer"}, ""),
+        ({}, {"recipe.method": "lora"}, None, ""),
     ],
 )
-def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_serving_engines(
+def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_programs_that_do_without_it(
     complaints, home, write_rule, rule, affects, unless, forgotten
 ):
-    write_rule(home / "rules" / "a.toml", about_transformers(rule, affects, unless))
-    assert forgotten is any("vLLM, SGLang and LMDeploy" in text for _, text in complaints())
-
-
-@pytest.mark.parametrize(
-    ("rule", "affects", "unless", "forgotten"),
-    [
-        ("", {"model.type": "glm", "recipe.method": "lora"}, None, True),
-        ("", {"model.type": "glm"}, {"recipe.framework": ["vllm", "torchtune"]}, True),
-        ("", {"model.type": "glm"}, {"model.run_by": ["engine", "trainer"]}, False),
-        ("", {"model.type": "glm", "recipe.method": "lora"}, {"model.run_by": "trainer"}, False),
-        ("", {"model.type": "glm", "recipe.framework": "trl"}, None, False),
-        ("engines = true, ", {"model.type": "glm"}, None, False),
-        ("", {"recipe.method": "lora"}, None, False),
-    ],
-)
-def test_a_rule_about_the_code_of_transformers_says_what_it_means_for_trainers_with_models_of_their_own(
-    complaints, home, write_rule, rule, affects, unless, forgotten
-):
-    write_rule(home / "rules" / "a.toml", about_transformers(rule, affects, unless))
-    assert forgotten is any("torchtune and other trainers" in text for _, text in complaints())
+    parts = {"affects": [{"pkg.transformers": "<5.0", **affects}], "message": {"en": "it fails"}}
+    parts |= {"unless": [unless]} if unless else {}
+    write_rule(home / "rules" / "a.toml", toml(rule_document(rule=rule, **parts)))
+    said = "; ".join(text for _, text in complaints())
+    assert " ".join(name for name, words in OTHERS.items() if words in said) == forgotten

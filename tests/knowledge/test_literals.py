@@ -10,7 +10,7 @@ from small_matrix import rule_document
 from envdoctor.facts import Registry
 from envdoctor.knowledge import Literals, Matrix, parse_rule
 
-FACT = {"meaning": "m", "help": "h"}
+FACT, COLUMN = {"meaning": "m", "help": "h"}, {"type": "text", "meaning": "m"}
 REGISTRY = Registry.from_mapping(
     {
         "fact": {
@@ -19,12 +19,8 @@ REGISTRY = Registry.from_mapping(
             "recipe.optimizer": {**FACT, "type": "text"},
             "model.family": {**FACT, "type": "text"},
             "model.type": {**FACT, "type": "text"},
-            "gpu": {**FACT, "type": "records", "columns": {"name": {"type": "text", "meaning": "m"}}},
-            "change": {
-                **FACT,
-                "type": "records",
-                "columns": {"area": {"type": "text", "meaning": "m", "values": ["code", "weights"]}},
-            },
+            "gpu": {**FACT, "type": "records", "columns": {"name": COLUMN}},
+            "change": {**FACT, "type": "records", "columns": {"area": {**COLUMN, "values": ["code", "weights"]}}},
             "env.*": {**FACT, "type": "text", "names": {"public": ["NCCL_DEBUG"]}},
         }
     }

@@ -68,10 +68,16 @@ def test_the_conditions_are_those_of_the_registry():
         ("releases", {"releases": {"torch": ["2.5.0", "two"]}}, "releases: torch 2: "),
         ("import-needs", {"row": [{"versions": ">=2,<3"}, {"versions": "two"}]}, "row 2: versions: "),
         ("cxx-standards", {"row": [{"key": ">=4.34,<4.48 | >=5.0"}, {"key": "two"}]}, "row 2: key: "),
-        ("entry-statements", {"row": [{"statements": ["import trl", "trl.boom()"]}]}, "row 1: statements 2: "),
+        *(
+            ("entry-statements", {"row": [{"statements": ["import trl", statement]}]}, "row 1: statements 2: ")
+            for statement in (
+                *("trl.boom()", "import a as b", "from a import b, c", "from a import *", "from .a import b"),
+                *("import a import b", "a"),
+            )
+        ),
         (
             "report-forms",
-            {"line": [{"pattern": r"(?P<value>\d{1,9})"}, {"pattern": r"(?P<value>\d+)"}]},
+            {"line": [{"pattern": f"(?P<value>{one})"} for one in (r"\d{1,9}", r"\d+")]},
             "line 2: pattern: ",
         ),
     ],

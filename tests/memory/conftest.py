@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from traced_jobs import GIB
 
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.memory import Trace, model_of, predict
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
-GIB = 1 << 30
 BASE = {"method": "lora", "max_length": 2048, "batch_size": 2, "optimizer": "adamw_torch"}
 MODEL = model_of({"model_type": "llama", "hidden_size": 4096}, [])
 
@@ -27,12 +24,6 @@ class MadeUp:
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         self.jobs += jobs
         return [self.trace for _ in jobs]
-
-
-@pytest.fixture
-def config() -> Callable[[str], dict[str, Any]]:
-    """The config.json of a model of the fixtures."""
-    return lambda name: json.loads((FIXTURES / name / "config.json").read_bytes())
 
 
 @pytest.fixture

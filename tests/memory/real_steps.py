@@ -15,25 +15,15 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
+from traced_jobs import JOB
 
 DENSE = {
-    "model_type": "llama",
-    "hidden_size": 256,
-    "intermediate_size": 704,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "vocab_size": 4000,
-    "pad_token_id": 0,
+    **{"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 8},
+    **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 4000, "pad_token_id": 0},
 }
 MOE = {
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 256,
-    "decoder_sparse_step": 1,
-    "num_hidden_layers": 6,
-    "model_type": "qwen3_moe",
-    "head_dim": 32,
+    **{"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256},
+    **{"decoder_sparse_step": 1, "num_hidden_layers": 6, "head_dim": 32},
 }
 GEMMA = {"model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64, "num_hidden_layers": 14}
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"]}
@@ -58,22 +48,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "GRPO, LoRA": ({}, {"stage": "grpo", "lora": LORA, "reference": "adapter-off"}),
     "GaLore": ({"num_hidden_layers": 5}, {"optimizer": "galore-8", "batch": 1}),
 }
-JOB = {
-    "training": True,
-    "load_dtype": "float32",
-    "amp": None,
-    "attention": "sdpa",
-    "quantized": None,
-    "lora": None,
-    "checkpointing": False,
-    "stage": "sft",
-    "reference": "none",
-    "batch": 2,
-    "padded": False,
-    "accumulation": 1,
-    "keep_outputs": False,
-    "optimizer": "AdamW",
-}
 TOKENS = 192
 
 
@@ -85,7 +59,7 @@ def main() -> None:
     sys.modules["envdoctor_payload"] = package
     run = import_module("envdoctor_payload.tracing.trace").run
     for name, (settings, changes) in CASES.items():
-        config, job = {**DENSE, **settings}, {**JOB, **changes}
+        config, job = {**DENSE, **settings}, {**JOB, "load_dtype": "float32", "batch": 2, **changes}
         records: list[dict[str, Any]] = []
         run({**job, "config": config, "tokens": [TOKENS]}, records.append)
         print(json.dumps({"case": name, "measured": measured(config, job), "records": records}), flush=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from traced_jobs import GIB
 
 from envdoctor.facts import Records
 from envdoctor.memory import ClosedForm, Trace
 
 DEPTH = 40
-GIB = 1 << 30
 
 
 def truth(layers: int, tokens: int, batch: int = 1) -> dict[str, dict[str, float]]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from traced_jobs import config
 
 from envdoctor.knowledge import load_matrix
 from envdoctor.memory import MemoryProblem, model_of
-from envdoctor.memory.model import Model
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
 #: Settings that no shape, and so no memory, depends on.
 WITHOUT_SHAPE = {"rope_theta", "hidden_act", "initializer_range", "architectures", "torch_dtype", "model_type"}
 
 
-def config(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((FIXTURES / name / "config.json").read_bytes())
-    return data
-
-
-def model(data: dict[str, Any]) -> Model:
+def model(data: dict[str, Any]) -> Any:
     return model_of(data, load_matrix().rows("native-types"))
 
 

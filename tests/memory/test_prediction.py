@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from traced_jobs import config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.knowledge import load_matrix
@@ -30,7 +31,7 @@ class KeptTrace:
 
 
 @pytest.fixture
-def section(config: Callable[[str], dict[str, Any]]) -> Callable[..., Any]:
+def section() -> Callable[..., Any]:
     """The section for a model of the fixtures, by shipped coefficients."""
 
     def do(name: str, gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,11 @@ def steps(torch_python: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
 
 
-def predicted(step: dict[str, Any]) -> float:
-    model, *points = step["records"]
-    return ClosedForm(Trace(model, tuple(points)), 1).at(1, TOKENS).size
-
-
 def test_within_two_percent(steps: list[dict[str, Any]]) -> None:
     assert len(steps) >= 12
-    assert dict(wrong(steps)) == {}
-
-
-def wrong(steps: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    errors = {}
     for step in steps:
-        error = predicted(step) / step["measured"] - 1
-        if abs(error) > ALLOWED:
-            yield step["case"], round(error, 4)
+        model, *points = step["records"]
+        predicted = ClosedForm(Trace(model, tuple(points)), 1).at(1, TOKENS).size
+        errors[step["case"]] = predicted / step["measured"] - 1
+    assert {case: error for case, error in errors.items() if abs(error) > ALLOWED} == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from sharing import once
+from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.knowledge import load_matrix
 from envdoctor.memory import ClosedForm, Shipped, Trace, Tracer
@@ -18,34 +18,11 @@ from envdoctor.sandbox import Place, Task, run_in_target
 
 pytestmark = pytest.mark.torch
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "memory"
-GIB = 1 << 30
 TINY = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 512,
+    **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 6, "vocab_size": 512},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2},
 }
-LORA = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
-JOB = {
-    "training": True,
-    "load_dtype": "bfloat16",
-    "amp": None,
-    "attention": "sdpa",
-    "quantized": None,
-    "lora": LORA,
-    "checkpointing": False,
-    "stage": "sft",
-    "reference": "none",
-    "batch": 1,
-    "padded": False,
-    "accumulation": 1,
-    "keep_outputs": False,
-    "optimizer": "AdamW",
-}
+QKV = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
 VERSIONS = {"torch": "1", "transformers": "1"}
 
 
@@ -54,13 +31,8 @@ def place(torch_python: str, tmp_path: Path) -> Place:
     return Place(torch_python, os.environ, str(tmp_path), str(tmp_path), "")
 
 
-def config(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((FIXTURES / name / "config.json").read_bytes())
-    return data
-
-
 def jobs(*changes: Mapping[str, Any], data: Mapping[str, Any] = TINY, tokens: tuple[int, ...] = (64,)) -> list[Any]:
-    return [{**JOB, "config": data, "tokens": list(tokens), **change} for change in changes]
+    return [{**JOB, "lora": QKV, "config": data, "tokens": list(tokens), **change} for change in changes]
 
 
 def sizes(traces: list[Trace | str], tokens: int) -> list[float]:
@@ -77,8 +49,9 @@ ASKED = {
     ],
     "saving": jobs(
         *(
-            {"lora": None, "attention": attention, "checkpointing": checkpointing}
-            for attention, checkpointing in (("eager", False), ("sdpa", False), ("sdpa", True), ("eager", True))
+            {"lora": None, "attention": name, "checkpointing": kept}
+            for kept in (False, True)
+            for name in ("eager", "sdpa")
         ),
         data={**TINY, "vocab_size": 64},
         tokens=(256,),
@@ -86,16 +59,7 @@ ASKED = {
     "remote": jobs({}, data={"model_type": "chatglm", "auto_map": {"AutoModelForCausalLM": "modeling_chatglm.Chat"}}),
     "kept": jobs({"training": False, "lora": None}),
     "shipped": jobs(
-        {
-            "lora": {
-                **LORA,
-                "lora_dropout": 0.0,
-                "target_modules": "all-linear",
-                "modules_to_save": None,
-                "use_dora": None,
-            },
-            "amp": "bfloat16",
-        },
+        {"lora": {**LORA, "lora_alpha": 32}, "amp": "bfloat16"},
         {"lora": None, "checkpointing": True},
         data={**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14},
         tokens=(512,),
@@ -129,7 +93,7 @@ def test_two_depths_and_three_lengths_say_what_the_whole_says(traced: Traced) ->
 
 
 def test_what_saves_memory_does(traced: Traced) -> None:
-    eager, sdpa, both, checkpointing = sizes(traced.found["saving"], 256)
+    eager, sdpa, checkpointing, both = sizes(traced.found["saving"], 256)
     assert eager > sdpa > both and eager > checkpointing > both
 
 
@@ -170,12 +134,7 @@ def test_real_models(name: str, place: Place) -> None:
 
 @pytest.mark.slow
 def test_glm_4_9b_of_the_story(place: Place) -> None:
-    changes = [
-        {"attention": "eager"},
-        {},
-        {"attention": "eager", "checkpointing": True},
-        {"checkpointing": True},
-    ]
+    changes = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
     data = config("glm-4-9b-chat-hf")
     traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
     found = [size / GIB for size in sizes(traces, 6001)]

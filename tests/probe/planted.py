@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +13,22 @@ from observing import shipped
 
 from envdoctor.facts import Records
 from envdoctor.judge import Finding
-from envdoctor.probe import Case, Job, Outcome, cases_of, find_probes, groups_of, outcome_of, results_of, session_of
-from envdoctor.probe.grouping import Group
+from envdoctor.probe import (
+    PAYLOAD,
+    Case,
+    Job,
+    Outcome,
+    Results,
+    cases_of,
+    find_probes,
+    groups_of,
+    outcome_of,
+    results_of,
+    session_of,
+)
 from envdoctor.sandbox import Place, run_in_target
 
-__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "seen"]
+__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "pure", "results", "seen"]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -34,11 +46,11 @@ class Seen(NamedTuple):
         return cases_of(self.outcomes)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[Any]:
         return groups_of(self.outcomes)
 
     @property
-    def wrong(self) -> list[Group]:
+    def wrong(self) -> list[Any]:
         return [group for group in self.groups if group.wrong]
 
     @property
@@ -62,6 +74,15 @@ def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
     return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
 
 
+def pure(name: str) -> Any:
+    """A module of the payload that needs no torch."""
+    spec = importlib.util.spec_from_file_location(name, PAYLOAD / "probing" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 #: What to run in one process, by a name of its own: the fault (None: none) and the jobs.
 Wanted = Mapping[Name, tuple[str | None, Sequence[Job]]]
 
@@ -81,10 +102,15 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
     return found
 
 
+def results(*outcomes: Outcome) -> Results:
+    """The outcomes as facts and as the report's section, on a device that training uses."""
+    return results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True)
+
+
 def seen(outcomes: Sequence[Outcome], packages: Mapping[str, str] | None = None) -> Seen:
     """The outcomes judged, beside these versions of packages."""
     matrix = shipped()
     facts = given({f"pkg.{name}": version for name, version in (packages or {}).items()}, matrix.registry)
-    facts.update(results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True).facts)
+    facts.update(results(*outcomes).facts)
     assert isinstance(facts.value("probe"), Records)
     return Seen(outcomes, judged(facts, matrix.of_scopes("probe")).findings)

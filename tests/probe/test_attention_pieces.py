@@ -5,43 +5,37 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import INSIDE
 
 from envdoctor.probe import PAYLOAD, find_probes, judge
 
-INSIDE = Path(__file__).parent / "inside"
 OURS = ("attention", "nan-honesty", "dead-rows", "half-accuracy", "flash-attn", "xformers")
+
+
+CHECKS = (
+    "truth_is_that_of_autograd",
+    "an_offset_moves_every_logit",
+    "memory_is_laid_out_as_named",
+    "masks_hide_what_they_say",
+    "no_generator_of_the_user_moves",
+    "what_does_not_fit_the_dtype_is_not_judged",
+    "refusals_are_told_from_errors",
+)
 
 
 @pytest.fixture(scope="module")
 def pieces(torch_python: str) -> Any:
-    done = subprocess.run(
-        [torch_python, "-B", INSIDE / "pieces.py", PAYLOAD],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [torch_python, "-B", INSIDE / "pieces.py", PAYLOAD, *CHECKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    "check",
-    [
-        "truth_is_that_of_autograd",
-        "an_offset_moves_every_logit",
-        "memory_is_laid_out_as_named",
-        "masks_hide_what_they_say",
-        "no_generator_of_the_user_moves",
-        "what_does_not_fit_the_dtype_is_not_judged",
-        "refusals_are_told_from_errors",
-    ],
-)
+@pytest.mark.parametrize("check", CHECKS)
 def test_inside_torch(pieces: Any, check: str) -> None:
     assert pieces["checks"][check] is True
 

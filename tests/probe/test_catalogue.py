@@ -14,6 +14,7 @@ def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:
     probes = find_probes()
     assert next(iter(probes)) == "context"
     assert "attention" in probes
+    assert "accelerate" in probes["grad-accumulation"].needs, "the Trainer needs it"
     for probe in probes.values():
         assert probe.title
         assert any(probe.suites.values())
@@ -57,32 +58,20 @@ def test_a_file_that_declares_nonsense_is_named(tmp_path: Path, text: str, says:
 
 def test_jobs_of_a_suite_are_those_of_the_device(tmp_path: Path) -> None:
     home = payload(tmp_path)
-    write_probe(
-        home,
-        "one",
-        "pass",
-        suites={
-            "quick": [{"dtype": "bf16", "grid": "small", "options": {"seed": 1}}],
-            "full": [{"dtype": "fp16"}, {"dtype": "fp32", "devices": ["cuda"], "seconds": 7}],
-        },
-        seconds={"cpu": 5},
-        needs=["torch"],
-    )
-    probe = find_probes(home)["one"]
+    suites = {
+        "quick": [{"dtype": "bf16", "grid": "small", "options": {"seed": 1}}],
+        "full": [{"dtype": "fp16"}, {"dtype": "fp32", "devices": ["cuda"], "seconds": 7}],
+    }
+    write_probe(home, "one", "pass", suites=suites, seconds={"cpu": 5}, needs=["torch"])
+    write_probe(home, "long", "pass", suites={"long": [{"dtype": "bf16"}]})
+    probe, long = (find_probes(home)[name] for name in ("one", "long"))
     (quick,) = probe.jobs("quick", "cpu")
     assert (quick.dtype, quick.options, quick.seconds) == ("bf16", {"seed": 1, "grid": "small"}, 35.0)
     assert quick.label == "one bf16 seed=1 small"
     assert [job.dtype for job in probe.jobs("full", "cpu")] == ["fp16"]
     assert [(job.dtype, job.seconds) for job in probe.jobs("full", "cuda")] == [("fp16", 150.0), ("fp32", 37.0)]
     assert [job.dtype for job in probe.jobs("long", "cpu")] == ["fp16"], "the next shorter suite stands in"
-
-
-def test_what_is_in_no_quick_suite_runs_when_it_is_asked_for(tmp_path: Path) -> None:
-    home = payload(tmp_path)
-    write_probe(home, "one", "pass", suites={"long": [{"dtype": "bf16"}]})
-    probe = find_probes(home)["one"]
-    assert probe.jobs("quick", "cpu") == []
-    assert len(probe.jobs("quick", "cpu", asked=True)) == 1
+    assert (long.jobs("quick", "cpu"), len(long.jobs("quick", "cpu", asked=True))) == ([], 1)
 
 
 def test_a_probe_is_found_by_its_name_and_by_what_it_settles(tmp_path: Path) -> None:

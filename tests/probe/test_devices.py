@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from planted import jobs, seen
+from planted import jobs, pure, seen
 
-from envdoctor.probe import PAYLOAD, Outcome
+from envdoctor.probe import Outcome
 
-
-def _pure(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, PAYLOAD / "probing" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-cards = _pure("cards")
+cards = pure("cards")
 
 
 def card(number: int, alike: int = 0, error: float = 0.3, name: str = "H100") -> Any:

@@ -5,76 +5,70 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from planted import results
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.probe import Job, Outcome, find_probes, groups_of, in_use, session_of
-from envdoctor.probe.records import records_of
+from envdoctor.probe import Job, Outcome, groups_of, in_use, session_of
 from envdoctor.sandbox import ENDINGS
 
 HEALTHY = {"o": 0.8, "dq": 0.9, "dk": 1.0, "dv": 1.1}
 
 
+CUDNN = "ScaledDotProductCudnnAttentionBackward0"
+STAMP = {"probe": "attention", "device": "cuda", "dtype": "bf16", "backend": "cudnn"}
+
+
 def case(length: int, *, lost: str | None = None, mask: str = "bool_left", ratio: float = 0.9, **more: Any) -> Any:
     return {
-        "probe": "attention",
-        "device": "cuda",
-        "dtype": "bf16",
-        "backend": "cudnn",
+        **STAMP,
         "judge": "attention",
         "case": f"S{length} {mask}",
         "params": {"S": length, "L": length, "mask": mask, "stress": "shift-"},
         "ratio": {**HEALTHY, "dq": ratio} if lost is None else {"o": 0.8, "dk": 1.0, "dv": 1.1},
         "nonfinite": {lost: 5} if lost else {},
-        "node": "ScaledDotProductCudnnAttentionBackward0",
+        "node": CUDNN,
         "lse": [-209.0, -180.5],
         **more,
     }
 
 
-def outcome(*observations: Any, ending: str = "ok", **more: Any) -> Outcome:
-    job = Job("attention", "cuda", "quick", dtype="bf16", backend="cudnn")
-    return Outcome(job, tuple(observations), ending, more.pop("detail", ""), 1.0, 100.0, **more)
+def outcome(*observations: Any, ending: str = "ok", detail: str = "", backend: str = "cudnn") -> Outcome:
+    job = Job("attention", "cuda", "quick", dtype="bf16", backend=backend)
+    return Outcome(job, tuple(observations), ending, detail, 1.0, 100.0)
+
+
+def records(*outcomes: Outcome) -> Any:
+    """The fact that rules read."""
+    return next(fact.value for fact in results(*outcomes).facts if fact.key == "probe")
 
 
 def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
     wrong = [case(length, lost="dq") for length in (64, 192, 704)]
-    right = [case(length) for length in (128, 261, 640)] + [case(64, mask="causal")]
-    fail, passed = groups_of([outcome(*wrong, *right)])
-    assert (fail.verdict, fail.signature, fail.tile) == ("fail", "nan-gradient", "%128=64")
-    assert (passed.verdict, passed.signature) == ("pass", "ok")
-    record, _ = records_of([fail, passed], find_probes(), True)
-    assert record["masks"] == ("bool_left",)
-    assert record["lengths"] == ("64", "192", "704")
-    assert record["tensors"] == "dq"
-    assert (record["wrong"], record["cases"]) == (3, 7)
-    assert record["ratio"] == 1.1
-    assert record["node"] == "ScaledDotProductCudnnAttentionBackward0"
-    assert (record["settles"], record["attention"]) == ("attention", "sdpa")
-    assert record["model"] is ABSENT
-    assert fail.lse == (-209.0, -180.5)
+    seen = outcome(*wrong, *[case(length) for length in (128, 261, 640)], case(64, mask="causal"))
+    record, right = records(seen)
+    told = {"verdict": "fail", "signature": "nan-gradient", "tile": "%128=64", "masks": ("bool_left",)}
+    told |= {"lengths": ("64", "192", "704"), "tensors": "dq", "wrong": 3, "cases": 7, "ratio": 1.1, "node": CUDNN}
+    told |= {"settles": "attention", "attention": "sdpa", "model": ABSENT}
+    assert {key: record[key] for key in told} == told
+    assert (right["verdict"], right["signature"]) == ("pass", "ok")
+    assert groups_of([seen])[0].lse == (-209.0, -180.5)
 
 
 @pytest.mark.parametrize(
     ("taken", "in_use"),
     [
         ("ScaledDotProductFlashAttentionBackward0", False),  # torch's own choice is another kernel
-        ("ScaledDotProductCudnnAttentionBackward0", True),
+        (CUDNN, True),
         (None, True),  # the choice was not tried
     ],
 )
 def test_a_forced_kernel_counts_only_where_torch_takes_it_by_itself(taken: str | None, in_use: bool) -> None:
-    forced = outcome(case(64, lost="dq"))
-    own = Outcome(
-        Job("attention", "cuda", "quick", dtype="bf16", backend="default"),
-        (case(64, backend="default", node=taken),),
-        "ok",
-        "",
-        1.0,
-        100.0,
-    )
-    records = records_of(groups_of([forced, own] if taken else [forced]), {}, True)
-    assert {record["backend"]: record["in_use"] for record in records}["cudnn"] is in_use
-    assert all(record["in_use"] is True for record in records if record["backend"] == "default")
+    own = outcome(case(64, backend="default", node=taken), backend="default")
+    found = records(outcome(case(64, lost="dq")), *([own] if taken else []))
+    assert {record["backend"]: record["in_use"] for record in found} == {
+        "cudnn": in_use,
+        **({"default": True} if taken else {}),
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,26 +99,17 @@ def test_a_warning_and_a_failure_of_one_kind_are_one_result_with_the_worse_verdi
 
 @pytest.mark.parametrize("ending", [name for name in ENDINGS if name != "ok"])
 def test_every_bad_end_is_a_result_and_never_a_pass(ending: str) -> None:
-    groups = groups_of([outcome(case(64), ending=ending, detail="why")])
-    (dead,) = [group for group in groups if not group.cases]
-    assert dead.verdict in ("error", "crash", "oom", "timeout", "killed", "garbage")
-    (record,) = records_of([dead], {}, True)
+    seen = outcome(case(64), ending=ending, detail="why")
+    (dead, *_) = groups_of([seen])
+    assert not dead.cases, "what is worst comes first"
+    record, *_ = records(seen)
+    assert record["verdict"] in ("error", "crash", "oom", "timeout", "killed", "garbage")
     assert (record["detail"], record["wrong"], record["cases"]) == ("why", 1, 1)
-    assert groups[0] is dead, "what is worst comes first"
 
 
 def test_padding_is_what_matters_when_equal_lengths_are_right() -> None:
     def batch(padding: str, together: float) -> Any:
-        return {
-            "probe": "attention",
-            "device": "cuda",
-            "dtype": "bf16",
-            "backend": "cudnn",
-            "judge": "batch",
-            "params": {"padding": padding, "model": "glm"},
-            "e1": 0.1,
-            "eN": together,
-        }
+        return {**STAMP, "judge": "batch", "params": {"padding": padding, "model": "glm"}, "e1": 0.1, "eN": together}
 
     fail, _ = groups_of([outcome(batch("left", 90.0), batch("none", 0.1))])
     assert (fail.signature, fail.batch, fail.model) == ("mask-differs", "padded", "glm")
@@ -170,8 +155,7 @@ def test_what_was_done_only_at_the_second_try_is_a_warning_beside_its_results(ea
     assert (passed.verdict, passed.ran) == ("pass", 1)
     assert (warned.verdict, warned.signature, warned.ran) == ("warn", signature, 1)
     assert warned.detail == f"at first {earlier}, in a process with other experiments: after 3 observations"
-    record, _ = records_of([warned, passed], {}, True)
-    assert (record["verdict"], record["wrong"]) == ("warn", 1)
+    assert [(record["verdict"], record["wrong"]) for record in records(seen)] == [("warn", 1), ("pass", 0)]
 
 
 @pytest.mark.parametrize("length", ["²", "9" * 5000, "٣"])
@@ -183,3 +167,16 @@ def test_a_length_that_is_no_number_of_keys_is_a_word(length: str) -> None:
 
 def test_a_logsumexp_that_is_no_number_is_left_out() -> None:
     assert groups_of([outcome(case(64, lse=[10**400, 1]), case(64, lse=["nan", 2]))])[0].lse is None
+
+
+def test_the_worst_case_of_each_length_is_a_point_of_a_plot() -> None:
+    ratios = {length: dict.fromkeys(HEALTHY, ratio) for length, ratio in ((64, 0.9), (192, 9.5))}
+    lost = case(64, ratio=1.0, nonfinite={"dq": 3}) | {"ratio": dict.fromkeys(HEALTHY, 1.0)}
+    seen = [case(length) | {"ratio": ratio} for length, ratio in ratios.items()]
+    right = case(192) | {"ratio": dict.fromkeys(HEALTHY, 1.2)}
+    strange = case(64, params={"S": "6" * 5000})
+    where = {"name": "attention", "device": "cuda", "dtype": "bf16", "backend": "cudnn"}
+    assert results(outcome(*reversed(seen), lost, right, strange)).section["errors"] == [
+        {**where, "length": 64, "cases": 2, "wrong": 1, "not_finite": True, "ratio": 1.0},
+        {**where, "length": 192, "cases": 2, "wrong": 1, "not_finite": False, "ratio": 9.5},
+    ]

@@ -11,48 +11,48 @@ from typing import Any
 import pytest
 from known import given, judged
 from observing import shipped
+from planted import results
 
-from envdoctor.facts import ABSENT, Records
-from envdoctor.probe import Outcome, find_probes, judge, run_jobs
-from envdoctor.probe.import_runs import import_runs
+from envdoctor.facts import ABSENT
+from envdoctor.probe import Job, Outcome, find_probes, run_jobs
 from envdoctor.sandbox import Place
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="one process for all statements")
+Run = Callable[..., dict[str, Mapping[str, Any]]]
+
+
+def job(*statements: str) -> Job:
+    return find_probes()["imports"].jobs("quick", "cpu", asked=True, entries=statements)[0]
+
+
+def runs(outcome: Outcome) -> Any:
+    """The fact that rules read."""
+    return next(fact.value for fact in results(outcome).facts if fact.key == "import_run")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Outcome]:
-    """Run statements in an environment of modules with these texts."""
+def run(tmp_path: Path) -> Run:
+    """Run statements in an environment of modules with these texts; the records by statement."""
 
-    def start(*statements: str, **modules: str) -> Outcome:
+    def start(*statements: str, **modules: str) -> dict[str, Mapping[str, Any]]:
         site = tmp_path / "site"
         site.mkdir()
         for name, text in modules.items():
-            path = site.joinpath(*name.split("__")).with_suffix(".py")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            (site / f"{name}.py").write_text(text)
         (tmp_path / "scratch").mkdir()
-        environ = {**os.environ, "PYTHONPATH": str(site)}
-        place = Place(sys.executable, environ, str(tmp_path), str(tmp_path / "scratch"))
-        (job,) = find_probes()["imports"].jobs("quick", "cpu", asked=True, entries=statements)
-        (outcome,) = run_jobs([job], place)
-        return outcome
+        place = Place(sys.executable, {**os.environ, "PYTHONPATH": str(site)}, str(tmp_path), str(tmp_path / "scratch"))
+        (outcome,) = run_jobs([job(*statements)], place)
+        assert outcome.ending == "ok"
+        assert runs(outcome).incomplete is None
+        return {str(item["entry"]): item for item in runs(outcome)}
 
     return start
 
 
-def items(outcome: Outcome) -> dict[str, Mapping[str, Any]]:
-    """The records by statement."""
-    (found,) = import_runs([outcome])
-    return {str(item["entry"]): item for item in found}
-
-
-def test_a_missing_name_is_told_with_its_place_and_the_others_work(run: Callable[..., Outcome]) -> None:
-    outcome = run(
+def test_a_missing_name_is_told_with_its_place_and_the_others_work(run: Run) -> None:
+    found = run(
         "import taker", "from giver import here", giver="here = 1", taker="import os\nfrom giver import nothing\n"
     )
-    assert outcome.ending == "ok"
-    found = items(outcome)
     assert found["from giver import here"]["outcome"] == "works"
     item = dict(found["import taker"])
     error = item.pop("error")
@@ -60,38 +60,26 @@ def test_a_missing_name_is_told_with_its_place_and_the_others_work(run: Callable
     assert item == {"entry": "import taker", "outcome": "fails", "place": "taker:2", "name": "giver.nothing"}
 
 
-def test_the_first_cause_is_told_and_not_what_was_made_of_it(run: Callable[..., Outcome]) -> None:
+def test_the_first_cause_is_told_and_not_what_was_made_of_it(run: Run) -> None:
     lazy = "try:\n    import gone\nexcept ImportError as error:\n    raise RuntimeError('no lazy') from error\n"
-    (item,) = items(run("import lazy", lazy=lazy)).values()
+    (item,) = run("import lazy", lazy=lazy).values()
     assert item["error"].startswith("ModuleNotFoundError: ")
     assert (item["name"], item["place"]) == ("gone", "lazy:2")
 
 
-def test_a_cause_that_python_itself_hides_is_told(run: Callable[..., Outcome]) -> None:
+def test_a_cause_that_python_itself_hides_is_told(run: Run) -> None:
     lazy = "def __getattr__(name):\n    if name != 'Thing':\n        raise AttributeError(name)\n    import giver\n"
-    outcome = run(
-        *("from lazy import Thing", "from lazy import Other"),
-        lazy=lazy + "    return giver.gone\n",
-        giver="",
-    )
-    found = items(outcome)
-    (lost, _) = (seen["errors"] for seen in outcome.observations)
-    assert [error["type"] for error in lost] == ["ImportError", "AttributeError"]
+    found = run("from lazy import Thing", "from lazy import Other", lazy=lazy + "    return giver.gone\n", giver="")
     hidden, plain = (item["error"] for item in found.values())
     assert hidden.startswith("AttributeError: ") and "'gone'" in hidden
     assert plain.startswith("ImportError: ") and "'Other'" in plain
 
 
 @posix
-def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Callable[..., Outcome]) -> None:
-    found = items(
-        run(
-            *("import crash", "import leaves", "import good"),
-            crash="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-            leaves="import os; os._exit(0)",
-            good="",
-        )
-    )
+def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Run) -> None:
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    leaves = "import os; os._exit(0)"
+    found = run("import crash", "import leaves", "import good", crash=crash, leaves=leaves, good="")
     assert [(item["outcome"], item["error"]) for item in found.values()] == [
         ("crashes", "SIGSEGV"),
         ("crashes", "the process ended itself"),
@@ -100,40 +88,25 @@ def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Callabl
 
 
 @posix
-def test_a_failed_statement_leaves_nothing_behind(run: Callable[..., Outcome]) -> None:
-    found = items(
-        run(
-            *("import spoiler", "from giver import value"),
-            spoiler="import giver; giver.value = None; raise ImportError('no')",
-            giver="value = 1\ndel value\n",
-        )
-    )
+def test_a_failed_statement_leaves_nothing_behind(run: Run) -> None:
+    spoiler = "import giver; giver.value = None; raise ImportError('no')"
+    found = run("import spoiler", "from giver import value", spoiler=spoiler, giver="value = 1\ndel value\n")
     assert [item["outcome"] for item in found.values()] == ["fails", "fails"]
 
 
 @posix
-def test_what_fails_with_its_package_is_not_run_again(run: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_what_fails_with_its_package_is_not_run_again(run: Run, tmp_path: Path) -> None:
     log = tmp_path / "log"
     text = f"open({str(log)!r}, 'a').write('x'); raise ImportError('no')"
-    found = items(run("import one", "from one import a", "from one import b", one=text))
+    found = run("import one", "from one import a", "from one import b", one=text)
     assert {item["error"] for item in found.values()} == {"ImportError: no"}
     assert len(log.read_text()) == 2  # the statements together, then the first of them alone
 
 
-def test_a_statement_is_judged_by_its_outcome() -> None:
-    failed = judge({"case": "import one", "judge": "import", "outcome": "hangs", "errors": []})
-    assert failed is not None
-    assert (failed.verdict, failed.signature, failed.why) == ("fail", "import-fails", "it did not end")
-    works = judge({"case": "import one", "judge": "import", "outcome": "works", "errors": []})
-    assert works is not None
-    assert works.verdict == "pass"
-
-
 @pytest.mark.parametrize("errors", [None, [], ["text"], [{"type": 1, "message": []}]])
 def test_a_child_that_tells_nonsense_gives_no_exception(errors: object) -> None:
-    (job,) = find_probes()["imports"].jobs("quick", "cpu", asked=True, entries=["import one"])
     seen = {"case": "import one", "judge": "import", "outcome": "?", "errors": errors}
-    (found,) = import_runs([Outcome(job, (seen,), "timeout", "after 600 s")])
+    found = runs(Outcome(job("import one"), (seen,), "timeout", "after 600 s"))
     assert found.incomplete == "timeout: after 600 s"
     assert [(item["outcome"], item["error"]) for item in found] == [("crashes", "it gave no answer")]
 
@@ -160,29 +133,22 @@ RUN = {
 }
 
 
-def told(*runs: Mapping[str, str], links: list[Any] | None = None) -> dict[str, str | None]:
-    """The errors, each with the one that it is folded into."""
+EXPLAINS, FAILS = "import-takes-what-is-not-there", "import-really-fails"
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ({}, {EXPLAINS: None, FAILS: EXPLAINS}),
+        ({"place": "peft/other:1"}, {EXPLAINS: None, FAILS: None}),
+        ({"outcome": "works"}, {}),
+        ({"entry": "import trl", "outcome": "works"}, {EXPLAINS: None}),
+    ],
+)
+def test_a_link_explains_the_failure_in_its_place_and_falls_where_the_real_import_works(
+    run: dict[str, str], expected: dict[str, str | None]
+) -> None:
     matrix = shipped()
-    facts = given({"link": links or [], "import_run": list(runs)}, matrix.registry)
-    return {found.id: found.superseded_by for found in judged(facts, matrix).findings if found.severity == "error"}
-
-
-def test_a_failure_that_a_link_explains_is_told_there() -> None:
-    link = "import-takes-what-is-not-there"
-    assert told(RUN, links=[LINK]) == {link: None, "import-really-fails": link}
-    assert told({**RUN, "place": "peft/other:1"}, links=[LINK]) == {link: None, "import-really-fails": None}
-
-
-def test_a_link_does_not_stand_when_the_real_import_works() -> None:
-    assert told({**RUN, "outcome": "works"}, links=[LINK]) == {}
-    assert told({**RUN, "entry": "import trl", "outcome": "works"}, links=[LINK]) == {
-        "import-takes-what-is-not-there": None
-    }
-
-
-def test_the_list_of_runs_is_a_fact_of_the_session() -> None:
-    (job,) = find_probes()["imports"].jobs("quick", "cpu", asked=True, entries=["import one"])
-    seen = {"case": "import one", "judge": "import", "outcome": "works", "errors": []}
-    (found,) = import_runs([Outcome(job, (seen,), "ok")])
-    assert isinstance(found, Records)
-    assert found.incomplete is None
+    facts = given({"link": [LINK], "import_run": [{**RUN, **run}]}, matrix.registry)
+    errors = [found for found in judged(facts, matrix).findings if found.severity == "error"]
+    assert {found.id: found.superseded_by for found in errors} == expected

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.probe import Job, Outcome, RecordingError, read_recording, write_head, write_outcome
-from envdoctor.probe.recording import SCHEMA
 
 JOB = Job(
     "attention", "cpu", "quick", "bf16", "default", {"grid": "full"}, None, {"dtype": "bf16"}, ("torch",), 90.0, 1500
@@ -28,19 +27,27 @@ def line(whole: dict[str, Any] | None = None, **job: object) -> str:
     return json.dumps({"job": usual, "observations": [], "ending": "ok", **(whole or {})})
 
 
+SCHEMA = "envdoctor.probe-recording/1"
 HEAD = json.dumps({"schema": SCHEMA, "facts": {}})
+
+
+def read(text: str, folder: Path) -> Any:
+    path = folder / "run.jsonl"
+    path.write_text(text)
+    return read_recording(path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     text = io.StringIO()
     write_head(text, {"schema": "envdoctor.facts/1", "facts": {}}, suite="quick", only=["attention"])
     write_outcome(text, OUTCOME)
-    path = tmp_path / "run.jsonl"
-    path.write_text(text.getvalue())
-    recording = read_recording(path)
+    recording = read(text.getvalue(), tmp_path)
     assert recording.head["suite"] == "quick"
     assert recording.facts["schema"] == "envdoctor.facts/1"
     assert list(recording.outcomes) == [OUTCOME]
+
+
+CHILD = "\n" + '{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observations": '
 
 
 @pytest.mark.parametrize(
@@ -51,47 +58,44 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("{", ":1: not JSON"),
         ('{"schema": "other/1"}', ":1: not a recording"),
         (json.dumps({"schema": SCHEMA}), ":1: facts"),
+        *[
+            (json.dumps({"schema": SCHEMA, "facts": {}, **more}), f":1: {next(iter(more))}")
+            for more in ({"only": 5}, {"only": [5]}, {"suite": {"a": 1}})
+        ],
         (HEAD + "\n5", ":2: an object"),
         (HEAD + "\n{}", ":2: not what a child"),
         (HEAD + '\n{"job": {"probe": "a"}, "observations": [], "ending": "ok"}', ":2: not what a child"),
-        (
-            HEAD + '\n{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observations": [], "ending": "fine"}',
-            "no ending is called 'fine'",
-        ),
-        (
-            HEAD + '\n{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observations": [1], "ending": "ok"}',
-            "observations are objects",
-        ),
+        (HEAD + CHILD + '[], "ending": "fine"}', "no ending is called 'fine'"),
+        (HEAD + CHILD + '[1], "ending": "ok"}', "observations are objects"),
         (HEAD + "\n" + "[" * 100_000, ":2:"),
-        (json.dumps({"schema": SCHEMA, "facts": {}, "only": 5}), ":1: only"),
-        (json.dumps({"schema": SCHEMA, "facts": {}, "only": [5]}), ":1: only"),
-        (json.dumps({"schema": SCHEMA, "facts": {}, "suite": {"a": 1}}), ":1: suite"),
-        (HEAD + "\n" + line(dtype=["x"]), ":2: not what a child of a probe gave: dtype"),
-        (HEAD + "\n" + line(options=5), "options of a job cannot be 5"),
-        (HEAD + "\n" + line(recipe=[]), "recipe of a job cannot be []"),
-        (HEAD + "\n" + line(probe=5), "probe of a job cannot be 5"),
-        (HEAD + "\n" + line(suite=5), "suite of a job cannot be 5"),
-        (HEAD + "\n" + line(device="cuda\x1b[31m"), "no device is called"),
-        (HEAD + "\n" + line(seconds="9"), "seconds is not an amount"),
-        (HEAD + "\n" + line(memory_mib=-1), "memory_mib is not an amount"),
-        (HEAD + "\n" + line({"seconds": math.nan}), "seconds is not an amount"),
-        (HEAD + "\n" + line({"peak_mib": 10**400}), "not what a child"),
-        (HEAD + "\n" + line({"earlier": "fine"}), "no ending is called 'fine'"),
-        (HEAD + "\n" + line({"observations": {"a": 1}}), "observations are objects"),
+        *[
+            (HEAD + "\n" + line(whole, **job), says)
+            for whole, job, says in (
+                ({}, {"dtype": ["x"]}, ":2: not what a child of a probe gave: dtype"),
+                ({}, {"options": 5}, "options of a job cannot be 5"),
+                ({}, {"recipe": []}, "recipe of a job cannot be []"),
+                ({}, {"probe": 5}, "probe of a job cannot be 5"),
+                ({}, {"suite": 5}, "suite of a job cannot be 5"),
+                ({}, {"device": "cuda\x1b[31m"}, "no device is called"),
+                ({}, {"seconds": "9"}, "seconds is not an amount"),
+                ({}, {"memory_mib": -1}, "memory_mib is not an amount"),
+                ({"seconds": math.nan}, {}, "seconds is not an amount"),
+                ({"peak_mib": 10**400}, {}, "not what a child"),
+                ({"earlier": "fine"}, {}, "no ending is called 'fine'"),
+                ({"observations": {"a": 1}}, {}, "observations are objects"),
+            )
+        ],
     ],
 )
 def test_a_file_that_is_no_recording_names_its_line(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_text(text)
     with pytest.raises(RecordingError) as error:
-        read_recording(path)
+        read(text, tmp_path)
     assert says in str(error.value)
 
 
 def test_numbers_that_json_lacks_become_the_words_for_them(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_text(HEAD + "\n" + line({"observations": [{"a": [math.nan, math.inf, -math.inf]}]}))
-    assert read_recording(path).outcomes[0].observations == ({"a": ["nan", "inf", "-inf"]},)
+    recording = read(HEAD + "\n" + line({"observations": [{"a": [math.nan, math.inf, -math.inf]}]}), tmp_path)
+    assert recording.outcomes[0].observations == ({"a": ["nan", "inf", "-inf"]},)
 
 
 def test_folders_of_the_machine_are_not_written() -> None:

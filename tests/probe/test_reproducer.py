@@ -1,15 +1,18 @@
-"""Whatever case of attention fails, the script that shows it alone is short and computes what the probe did."""
+"""Whatever case of attention fails, its script is short, runs with torch alone and computes what the probe did."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 from typing import Any
 
 import pytest
+from planted import INSIDE, pure
 
-from envdoctor.probe import LINES, Case, Verdict, script_of
+from envdoctor.probe import PAYLOAD, Case, Verdict
+from envdoctor.probe.reproducer import LINES, script_of
 
 MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
 LAYOUTS = ("bhsd", "bshd", "packed", "offset", "expanded", "expanded_batch")
@@ -25,6 +28,9 @@ CASES = [
     )
     if (not gqa or layout == "bshd") and not (dout == "expand" and mask == "min_left")
 ]
+
+
+USUAL = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
 
 
 def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Case:
@@ -59,19 +65,65 @@ def test_the_longest_script_keeps_the_limit() -> None:
     [{"mask": "odd"}, {"stress": "odd"}, {"layout": "odd"}, {"dout": "odd"}, {"S": "192; import os"}, {"seed": None}],
 )
 def test_a_case_that_is_not_understood_has_no_script(params: dict[str, Any]) -> None:
-    usual = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
-    assert script_of(failing(**{**usual, **params}), {}) is None
+    assert script_of(failing(**{**USUAL, **params}), {}) is None
 
 
 def test_no_line_of_a_script_comes_from_an_observation() -> None:
-    usual = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
-    wrong = failing(**usual)
+    wrong = failing(**USUAL)
     told = Case({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
     assert script_of(told, {}) == script_of(wrong, {})
     assert script_of(Case({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
 
 
-@pytest.mark.slow  # test_attention_script.py runs scripts of the quick suite
+def _script(dtype: str, case: dict[str, Any], backend: str = "default") -> str:
+    params = {**case, "seed": 1000 + case["number"]}
+    return "\n".join(script_of(failing(backend, dtype, **params), {}) or ())
+
+
+@pytest.mark.parametrize("suite", ["quick", "full"])
+def test_every_case_of_the_probe_has_a_script_of_at_most_thirty_lines(suite: str) -> None:
+    for case in pure("attention_grid").cases(suite):
+        lines = _script("bf16", case, "flash").splitlines()
+        assert 0 < len(lines) <= LINES
+        assert max(map(len, lines)) <= 130, lines
+        compile("\n".join(lines), "script", "exec")
+
+
+def _sample() -> list[dict[str, Any]]:
+    """Every seventh case, and the first with each length, head dimension, mask, layout, stress, …"""
+    chosen, had = [], set()
+    for case in pure("attention_grid").cases("quick"):
+        new = {(key, value) for key, value in case.items() if key != "number"} - had
+        if new or case["number"] % 7 == 0:
+            chosen.append(case)
+            had |= new
+    return chosen
+
+
+@pytest.mark.torch
+def test_scripts_run_on_the_inputs_of_the_probe_and_print_finite_errors(torch_python: str) -> None:
+    asked = [
+        {"grid": "quick", "number": case["number"], "dtype": dtype, "script": _script(dtype, case)}
+        for case in _sample()
+        for dtype in ("bf16", *(["fp32"] if case["number"] % 21 == 0 else []))
+    ]
+    done = subprocess.run(
+        [torch_python, "-B", INSIDE / "same_inputs.py", PAYLOAD],
+        input="\n".join(map(json.dumps, asked)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for answer, one in zip(answers, asked, strict=True):
+        assert answer["differs"] == [], (answer, one["script"])
+        assert answer["printed"][0] == "not finite in out, dq, dk, dv: [0, 0, 0, 0]"
+        assert answer["printed"][1].startswith("relative errors: [")
+
+
+@pytest.mark.slow  # the test above runs scripts of the quick suite
 @pytest.mark.torch
 def test_on_a_healthy_torch_no_script_finds_anything(torch_python: str) -> None:
     chosen = random.Random(7).sample(CASES, 30)
@@ -88,8 +140,6 @@ def test_on_a_healthy_torch_no_script_finds_anything(torch_python: str) -> None:
         "    assert not any(json.loads(lost)) and max(json.loads(off)) < 0.2, (script, out.getvalue())\n"
         "print('all right')\n"
     )
-    import json
-
     done = subprocess.run(
         [torch_python, "-W", "ignore", "-c", code],
         input=json.dumps(scripts),

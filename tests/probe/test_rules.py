@@ -14,28 +14,12 @@ from envdoctor.judge import Finding
 
 CUDNN = "ScaledDotProductCudnnAttentionBackward0"
 ATTENTION: dict[str, Any] = {
-    "name": "attention",
-    "device": "cuda",
-    "in_use": True,
-    "dtype": "bf16",
-    "backend": "default",
-    "attention": "sdpa",
-    "node": "ScaledDotProductFlashAttentionBackward0",
-    "verdict": "fail",
-    "signature": "nan-gradient",
-    "tensors": "dq",
-    "masks": ["alltrue", "bool_left", "min_left"],
-    "stresses": ["shift-"],
-    "lengths": ["64", "192"],
-    "tile": "%128=64",
-    "model": "absent",
-    "batch": "absent",
-    "ratio": 1.2,
-    "wrong": 28,
-    "cases": 150,
-    "example": "L64 S64 D64 alltrue bhsd hf shift-",
-    "detail": "values that are not finite",
-    "settles": "attention",
+    **{"name": "attention", "device": "cuda", "in_use": True, "dtype": "bf16", "backend": "default"},
+    **{"attention": "sdpa", "node": "ScaledDotProductFlashAttentionBackward0", "verdict": "fail"},
+    **{"signature": "nan-gradient", "tensors": "dq", "masks": ["alltrue", "bool_left", "min_left"]},
+    **{"stresses": ["shift-"], "lengths": ["64", "192"], "tile": "%128=64", "model": "absent", "batch": "absent"},
+    **{"ratio": 1.2, "wrong": 28, "cases": 150, "example": "L64 S64 D64 alltrue bhsd hf shift-"},
+    **{"detail": "values that are not finite", "settles": "attention"},
 }
 
 
@@ -94,6 +78,11 @@ def test_a_result_has_one_finding_the_most_specific_one(
     assert [finding.id for finding in judged(record, **packages)] == [expected]
 
 
+def folded(finding: Finding) -> list[Any]:
+    """The results that the finding stands for besides its own."""
+    return [fact.value for fact in finding.facts if fact.key == "probe"]
+
+
 @pytest.mark.parametrize("verdict", ["pass", "skip"])
 def test_what_is_right_or_was_not_measured_is_no_finding(verdict: str) -> None:
     right = {"verdict": verdict, "signature": "ok", "tensors": "absent", "masks": [], "tile": "absent"}
@@ -112,15 +101,10 @@ def test_one_cause_in_several_dtypes_is_one_finding() -> None:
     records = [{**hidden, "dtype": dtype} for dtype in ("bf16", "fp16", "fp32")]
     (finding,) = judged(*records)
     assert finding.id == "probe-nan-hidden"
-    assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
-        f"nan-honesty cpu {dtype} default nan-hidden" for dtype in ("fp16", "fp32")
-    ]
+    assert folded(finding) == [f"nan-honesty cpu {dtype} default nan-hidden" for dtype in ("fp16", "fp32")]
+    kinds = [("fp16", "inaccurate"), ("bf16", "wrong-scale"), ("fp16", "wrong-scale")]
     norm = {"name": "rms-norm", "tile": "absent"}
-    norms = [
-        {**norm, "dtype": "fp16", "signature": "inaccurate"},
-        {**norm, "dtype": "bf16", "signature": "wrong-scale"},
-        {**norm, "dtype": "fp16", "signature": "wrong-scale"},
-    ]
+    norms = [{**norm, "dtype": dtype, "signature": signature} for dtype, signature in kinds]
     assert [finding.id for finding in judged(*norms, torch="2.5.1")] == ["probe-rms-norm-to-2-5-1"]
     # A failure of another kind beside it stays a finding of its own.
     found = judged(*norms, {"name": "something-new", "signature": "odd"}, torch="2.5.1")
@@ -137,7 +121,7 @@ def test_a_broken_kernel_stands_for_models_that_compute_with_it() -> None:
     models = [{**MODEL, "signature": "mask-nan", "model": name} for name in ("glm", "qwen2")]
     (finding,) = judged({"node": CUDNN}, {"node": CUDNN, "dtype": "fp16"}, *models)
     assert finding.id == "probe-cudnn-attention-tile-64"
-    assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
+    assert folded(finding) == [
         "attention cuda fp16 default nan-gradient",
         "padded-batch cuda bf16 sdpa mask-nan glm",
         "padded-batch cuda bf16 sdpa mask-nan qwen2",

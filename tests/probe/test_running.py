@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,24 +24,40 @@ OK = 'emit({"case": "a", "judge": "exact", "equal": True})\n'
 PID = "import os; emit({'kind': 'info', 'pid': os.getpid()})"
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[..., list[Outcome]]:
-    """Run the quick suite of stand-ins with these bodies."""
+Run = Callable[..., list[Outcome]]
 
-    def start(workers: int = 1, declared: dict[str, object] | None = None, **bodies: str) -> list[Outcome]:
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run the quick suite of stand-ins with these bodies, where these modules can be imported."""
+
+    def start(
+        declared: dict[str, object] | None = None,
+        modules: dict[str, str] | None = None,
+        python: str = sys.executable,
+        seconds: float | None = None,
+        needs: dict[str, list[str]] | None = None,
+        workers: int = 1,
+        **bodies: str,
+    ) -> list[Outcome]:
         home = payload(tmp_path)
         for name, body in bodies.items():
-            write_probe(home, name, body, **(declared or {}))
-        (tmp_path / "scratch").mkdir()
-        place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path / "scratch"), None, home)
-        probes = find_probes(home)
-        jobs = [job for name, probe in probes.items() if name != "context" for job in probe.jobs("quick", "cpu")]
-        return run_jobs(jobs, place, workers=workers)
+            write_probe(home, name, body, **{"needs": (needs or {}).get(name, []), **(declared or {})})
+        for folder in ("scratch", "lib"):
+            (tmp_path / folder).mkdir()
+        for name, text in (modules or {}).items():
+            (tmp_path / "lib" / f"{name}.py").write_text(text)
+        environ = {**os.environ, **({"PYTHONPATH": str(tmp_path / "lib")} if modules else {})}
+        place = Place(python, environ, str(tmp_path), str(tmp_path / "scratch"), None, home)
+        jobs = [
+            job for name, probe in find_probes(home).items() if name in bodies for job in probe.jobs("quick", "cpu")
+        ]
+        return run_jobs([replace(job, seconds=seconds or job.seconds) for job in jobs], place, workers=workers)
 
     return start
 
 
-def test_observations_carry_the_job(run: Callable[..., list[Outcome]]) -> None:
+def test_observations_carry_the_job(run: Run) -> None:
     (outcome,) = run(one=OK)
     assert outcome.ending == "ok"
     assert outcome.observations == (
@@ -49,96 +66,75 @@ def test_observations_carry_the_job(run: Callable[..., list[Outcome]]) -> None:
     )
 
 
-def test_of_those_that_share_a_process_only_the_one_to_blame_is_named(run: Callable[..., list[Outcome]]) -> None:
-    outcomes = run(a=OK, b=OK + "import os; os.kill(os.getpid(), 11)", c=OK)
-    assert [outcome.ending for outcome in outcomes] == ["ok", "crash", "ok"]
-    assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1]
-
-
-def test_one_that_hangs_costs_the_others_nothing_but_its_own_time(run: Callable[..., list[Outcome]]) -> None:
-    outcomes = run(declared={"seconds": {"cpu": 1}}, a=OK, b="import time; time.sleep(600)", c=OK, d=OK)
-    assert [outcome.ending for outcome in outcomes] == ["ok", "timeout", "ok", "ok"]
-
-
-ONCE = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close(); "
+HANGS = "import time; time.sleep(600)"
 
 
 @pytest.mark.parametrize(
-    ("how", "earlier"),
-    [("os.abort()", "crash"), ("import time; time.sleep(600)", "timeout"), ("os._exit(7)", "failed")],
+    ("declared", "bodies", "endings", "counts"),
+    [
+        ({}, {"b": OK + "import os; os.kill(os.getpid(), 11)", "c": OK}, "ok crash ok", [1, 1, 1]),
+        # One that hangs costs the others nothing but its own time.
+        ({"seconds": {"cpu": 1}}, {"b": HANGS, "c": OK, "d": OK}, "ok timeout ok ok", [1, 0, 1, 1]),
+        # What a later one writes takes nothing from one that is done.
+        ({}, {"b": OK + "while True: print('x' * 65535)"}, "ok output-limit", [1, 1]),
+    ],
 )
-def test_how_one_ended_beside_others_is_kept_though_it_is_done_alone(
-    run: Callable[..., list[Outcome]], how: str, earlier: str
+def test_of_those_that_share_a_process_only_the_one_to_blame_is_named(
+    run: Run, declared: dict[str, object], bodies: dict[str, str], endings: str, counts: list[int]
 ) -> None:
-    outcomes = run(declared={"seconds": {"cpu": 1}}, a=OK, b=OK + ONCE + how, c=OK)
+    outcomes = run(declared, a=OK, **bodies)
+    assert [outcome.ending for outcome in outcomes] == endings.split()
+    assert [len(outcome.observations) for outcome in outcomes] == counts
+
+
+ONCE = "import os\nif not os.path.exists('mark'):\n    open('mark', 'w').close()\n    "
+
+
+@pytest.mark.parametrize(("how", "earlier"), [("os.abort()", "crash"), (HANGS, "timeout"), ("os._exit(7)", "failed")])
+def test_how_one_ended_beside_others_is_kept_though_it_is_done_alone(run: Run, how: str, earlier: str) -> None:
+    outcomes = run({"seconds": {"cpu": 1}}, a=OK, b=OK + ONCE + how, c=OK)
     assert [outcome.ending for outcome in outcomes] == ["ok", "ok", "ok"]
     assert [outcome.earlier for outcome in outcomes] == ["", earlier, ""]
     assert "after 1 observations" in outcomes[1].earlier_detail
     assert [len(outcome.observations) for outcome in outcomes] == [1, 1, 1], "nothing is told twice"
 
 
-def test_a_limit_that_jobs_share_blames_nobody_who_is_done_alone(run: Callable[..., list[Outcome]]) -> None:
-    flood = "import sys\nfor _ in range(300): sys.stderr.write('x' * (1 << 20))\n"
-    outcomes = run(a=OK, b=OK + ONCE.replace("close(); ", "close()\n    ") + flood.replace("\n", "\n    ").rstrip(" "))
+def test_a_limit_that_jobs_share_blames_nobody_who_is_done_alone(run: Run) -> None:
+    flood = "import sys\n    for _ in range(300): sys.stderr.write('x' * (1 << 20))"
+    outcomes = run(a=OK, b=OK + ONCE + flood)
     assert [(outcome.ending, outcome.earlier) for outcome in outcomes] == [("ok", ""), ("ok", "")]
-
-
-def test_what_a_later_one_writes_takes_nothing_from_one_that_is_done(run: Callable[..., list[Outcome]]) -> None:
-    outcomes = run(a=OK, b=OK + "while True: print('x' * 65535)")
-    assert [outcome.ending for outcome in outcomes] == ["ok", "output-limit"]
-    assert [len(outcome.observations) for outcome in outcomes] == [1, 1]
 
 
 @pytest.mark.parametrize(
     ("torch", "ending"),
-    [
-        ("raise ImportError('libcudart')", "torch-broken"),
-        ("import time; time.sleep(600)", "timeout"),
-        ("import os; os.abort()", "crash"),
-    ],
+    [("raise ImportError('libcudart')", "torch-broken"), (HANGS, "timeout"), ("import os; os.abort()", "crash")],
 )
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_torch_that_cannot_be_imported_is_tried_once(
-    tmp_path: Path, torch: str, ending: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, torch: str, ending: str, alone: bool
 ) -> None:
-    monkeypatch.setattr("envdoctor.probe.catalogue._IMPORT_SECONDS", 0.0)
-    (tmp_path / "lib").mkdir()
     log = tmp_path / "imports"
-    (tmp_path / "lib" / "torch.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{torch}\n")
-    home = payload(tmp_path)
-    for name in "abc":
-        write_probe(home, name, OK, needs=["torch"], alone=alone, seconds={"cpu": 1})
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "lib")}
-    place = Place(sys.executable, environ, str(tmp_path), str(tmp_path), payload=home)
-    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "abc"], place)
+    text = f"open({str(log)!r}, 'a').write('x')\n{torch}\n"
+    outcomes = run({"needs": ["torch"], "alone": alone}, {"torch": text}, seconds=1.0, a=OK, b=OK, c=OK)
     assert [outcome.ending for outcome in outcomes] == [ending] * 3
     assert len({outcome.detail for outcome in outcomes}) == 1
     assert log.read_text() == "x"
 
 
-def test_another_library_that_ends_the_process_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "odd_kernels.py").write_text("import os; os.abort()\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
-    home = payload(tmp_path / "here", b=OK)
-    write_probe(home, "a", OK, needs=["odd_kernels"])
-    place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path), None, home)
-    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
+def test_another_library_that_ends_the_process_is_not_torch(run: Run) -> None:
+    outcomes = run(modules={"odd_kernels": "import os; os.abort()\n"}, needs={"a": ["odd_kernels"]}, a=OK, b=OK)
     assert [outcome.ending for outcome in outcomes] == ["crash", "ok"]
 
 
-def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
-    home = payload(tmp_path, a=OK, b=OK)
-    place = Place(str(tmp_path / "none"), os.environ, str(tmp_path), str(tmp_path), None, home)
-    outcomes = run_jobs([find_probes(home)[name].jobs("quick", "cpu")[0] for name in "ab"], place)
-    assert {(one.ending, one.detail) for one in outcomes} == {
-        ("failed", f"it cannot be started: {os.strerror(errno.ENOENT)}")
-    }
+def test_an_interpreter_that_is_gone_is_named(run: Run, tmp_path: Path) -> None:
+    outcomes = run(python=str(tmp_path / "none"), a=OK, b=OK)
+    reason = f"it cannot be started: {os.strerror(errno.ENOENT)}"
+    assert [(outcome.ending, outcome.detail) for outcome in outcomes] == [("failed", reason)] * 2
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_jobs_share_a_process_unless_they_stand_alone(run: Callable[..., list[Outcome]], alone: bool) -> None:
-    first, second = run(workers=2, declared={"alone": alone}, a=PID, b=PID)
+def test_jobs_share_a_process_unless_they_stand_alone(run: Run, alone: bool) -> None:
+    first, second = run({"alone": alone}, workers=2, a=PID, b=PID)
     assert (first.observations[0]["pid"] == second.observations[0]["pid"]) is not alone
 
 

@@ -1,7 +1,6 @@
 """39 planted faults against the whole quick suite: what must be said of each, and what was said.
 
-The first 29 are those of a trial by a stranger (``inside/trial_faults.py``), the last ten were written down before it
-was looked at what the experiments make of them (``inside/own_faults.py``). The experiments know none of them.
+They are those of ``inside/trial_faults.py``. The experiments know none of them.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from envdoctor.probe import Job
 
 __all__ = ["CAUSES", "HEALTHY", "Found", "trial"]
 
-#: The rule that names the cause of a fault of the trial.
-_TRIAL = {
+#: The rule that names the cause of a fault.
+CAUSES = {
     "k and v heads flipped": "probe-transformers-sdpa-differs",
     "v rolled by a head at D=128": "probe-transformers-sdpa-differs",
     "mask leaks in row 0": "probe-transformers-sdpa-differs",
@@ -48,9 +47,6 @@ _TRIAL = {
     "products lose a tile from width 2048": "probe-operation-inaccurate",
     "mask of the first sample for all": "probe-attention-inaccurate",
     "accumulation without division": "probe-accumulation-differs",
-}
-#: The same for the ten others.
-_OWN = {
     "positions of the first sample for all": "probe-model-code-differs",
     "sliding window one key too long": "probe-model-code-differs",
     "index_add loses duplicates": "probe-operation-inaccurate",
@@ -62,7 +58,6 @@ _OWN = {
     "weights rounded when saved": "probe-reload-differs",
     "Trainer drops the last batch": "probe-trainer-training-differs",
 }
-CAUSES = {**_TRIAL, **_OWN}
 #: Heads of 128, as the trial gave a model for.
 _LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
 _WITH_MODEL = "v rolled by a head at D=128"

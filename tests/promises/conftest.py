@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from dists import install
 
 #: Runs the command line under an audit hook and prints, as the last line of stderr, everything it saw.
 RECORDER = """
@@ -124,18 +125,13 @@ def marked_environment(tmp_path: Path) -> Path:
     prefix = tmp_path / "target"
     venv.create(prefix, with_pip=False, symlinks=os.name != "nt")
     (site,) = prefix.glob("lib/python3*/site-packages") if os.name != "nt" else [prefix / "Lib" / "site-packages"]
-    for name, version in (("torch", "2.5.0"), ("transformers", "4.48.3"), ("flash_attn", "2.6.3")):
-        package = site / name
-        package.mkdir()
-        (package / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-        info = site / f"{name}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
-        (info / "RECORD").write_text("")
-    (site / "torch" / "version.py").write_text(
-        f"open({str(tmp_path / 'imported')!r}, 'w')\n__version__ = '2.5.0+cu118'\ncuda = '11.8'\nhip = None\n"
-    )
-    (site / "evil.pth").write_text(f"import os; open({str(tmp_path / 'imported')!r}, 'w')\n")
+    mark = f"open({str(tmp_path / 'imported')!r}, 'w')\n"
+    built = "__version__ = '2.5.0+cu118'\ncuda = '11.8'\nhip = None\n"
+    files = {"torch/__init__.py": mark, "torch/version.py": mark + built}
+    install(site, "torch", "2.5.0", files=files)
+    for name, version in (("transformers", "4.48.3"), ("flash_attn", "2.6.3")):
+        install(site, name, version, files={f"{name}/__init__.py": mark})
+    (site / "evil.pth").write_text(f"import os; {mark}")
     return prefix
 
 

@@ -30,15 +30,9 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         script = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        options = [
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--remote-debugging-pipe",
-            "--disable-dev-shm-usage",
-        ]
+        options = ["--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--disable-dev-shm-usage"]
         self._process = subprocess.Popen(
-            ["bash", "-c", script, program, *options, f"--user-data-dir={profile}", "about:blank"],
+            ["bash", "-c", script, program, "--headless=new", *options, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=[theirs_in, theirs_out],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

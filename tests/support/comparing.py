@@ -11,8 +11,7 @@ from header_true import Repository
 from observing import shipped
 
 from envdoctor.hub import Clock
-from envdoctor.revision import Change, Compared, files_of
-from envdoctor.revision.comparer import Revisions
+from envdoctor.revision import Change, Compared, Revisions, files_of
 
 __all__ = ["holds", "only", "outcome"]
 

@@ -41,31 +41,9 @@ __all__ = ["Seen", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = (
-    *(
-        b"\0",
-        b"\xff\xfe",
-        b"\xed\xa0\x80",
-        b"\x1b[31m",
-        b"\r\n",
-        b"'''",
-        b'"""',
-        b"[[",
-        b"{" * 200,
-        b"(" * 500,
-        b"a." * 300,
-    ),
-    *(
-        b"9" * 5000,
-        b"-1",
-        b"1e999",
-        b"NaN",
-        b"\xe2\x80\xae",
-        b"../" * 40,
-        b"%s" * 20,
-        b"*" * 100,
-        b"==" * 50,
-        b"import ",
-    ),
+    *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\x1b[31m", b"\r\n", b"'''", b'"""', b"[[", b"{" * 200, b"(" * 500),
+    *(b"a." * 300, b"9" * 5000, b"-1", b"1e999", b"NaN", b"\xe2\x80\xae", b"../" * 40, b"%s" * 20, b"*" * 100),
+    *(b"==" * 50, b"import "),
     *(struct.pack("<Q", value) for value in (0, 1, (1 << 31) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)),
 )
 CODE = (
@@ -215,63 +193,37 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     models = [json.dumps(json.loads(path.read_bytes())["config"]).encode() for path in _fixtures("models")]
     recording = b'{"schema": "envdoctor.probe-recording/1", "suite": "quick", "facts": {}}\n'
     recording += b'{"probe": "attention", "observations": []}\n'
-    pins = (
-        b'{"schema": "envdoctor.pins/1", "models": {"a/b": {"revision": "x", "files": {"c": "sha1:d"}, "headers": {}}}}'
-    )
+    pins = b'{"schema": "envdoctor.pins/1", "models": {"a/b": {"revision": "x", "files": {"c": "sha1:d"}, '
+    pins += b'"headers": {}}}}'
     toml = [b'fail-on = "error"\nset = { "recipe.batch_size" = 2 }\n[[ignore]]\nid = "a"\nreason = "b"\n']
-    yield (
-        "facts",
-        (from_file(lambda path: read_facts_file(path, matrix.registry)), (ObservationError,), _all("environments")),
-    )
-    yield (
-        "rule",
-        (lambda data: parse_rule("x", "x", parse_toml(data, "x"), matrix.registry), (TomlError, RuleError), rules),
-    )
+    headers = [struct.pack("<Q", len(HEADER)) + HEADER + bytes(8)]
+    assignments = [b"recipe.batch_size=2", b"pkg.torch=2.5.0+cu118", b'gpu.name=["A100"]']
+    requirements = [b"torch[a,b] (>=2.1,!=2.2.*) ; python_version < '3.12'"]
+    markers = [b"python_version >= '3.8' and extra == 'x'"]
+    registry, uses = matrix.registry, partial(read_uses.answer, own=())
+
+    def rule(data: bytes) -> object:
+        return parse_rule("x", "x", parse_toml(data, "x"), registry)
+
+    def facts(path: Path) -> object:
+        return read_facts_file(path, registry)
+
+    yield "facts", (from_file(facts), (ObservationError,), _all("environments"))
+    yield "rule", (rule, (TomlError, RuleError), rules)
     yield "configuration", (from_file(configuration), (UsageProblem,), toml)
     yield "config.json", (config, (JsonProblem,), models)
-    yield "code", (partial(read_uses.answer, own=(), notebook=False, definitions=True), (), [*[CODE] * 3, CODE * 50])
-    yield "script", (partial(read_uses.answer, own=(), notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
+    yield "code", (partial(uses, notebook=False, definitions=True), (), [*[CODE] * 3, CODE * 50])
+    yield "script", (partial(uses, notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
     yield "imports", (partial(_followed, folder / "followed"), (), [*[FOLLOWED] * 3, FOLLOWED * 50])
-    yield "notebook", (partial(read_uses.answer, own=(), notebook=True), (), [NOTEBOOK])
+    yield "notebook", (partial(uses, notebook=True), (), [NOTEBOOK])
     yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
-    yield (
-        "traceback",
-        (
-            text(lambda pasted: read_error(_repeated(pasted))),
-            (),
-            [PASTED, *PASTED.splitlines()],
-        ),
-    )
-    yield (
-        "header",
-        (
-            lambda content: parse_header(content, len(content)),
-            (HeaderError,),
-            [struct.pack("<Q", len(HEADER)) + HEADER + bytes(8)],
-        ),
-    )
+    yield "traceback", (text(lambda pasted: read_error(_repeated(pasted))), (), [PASTED, *PASTED.splitlines()])
+    yield "header", (lambda content: parse_header(content, len(content)), (HeaderError,), headers)
     yield "pins", (from_file(lambda path: read_pins(str(path))), (PinError,), [pins])
     yield "recording", (from_file(read_recording), (RecordingError,), [recording])
-    yield (
-        "assignment",
-        (
-            text(lambda given: parse_assignments([given], matrix.registry)),
-            (AssignmentError,),
-            [b"recipe.batch_size=2", b"pkg.torch=2.5.0+cu118", b'gpu.name=["A100"]'],
-        ),
-    )
-    yield (
-        "requirement",
-        (text(read_requirement), (NotARequirement,), [b"torch[a,b] (>=2.1,!=2.2.*) ; python_version < '3.12'"]),
-    )
-    yield (
-        "marker",
-        (
-            text(lambda given: holds(given, {"python_version": "3.11"})),
-            (ValueError,),
-            [b"python_version >= '3.8' and extra == 'x'"],
-        ),
-    )
+    yield "assignment", (text(lambda given: parse_assignments([given], registry)), (AssignmentError,), assignments)
+    yield "requirement", (text(read_requirement), (NotARequirement,), requirements)
+    yield "marker", (text(lambda given: holds(given, {"python_version": "3.11"})), (ValueError,), markers)
     yield (
         "version",
         (text(lambda given: satisfies(given, ">=2.1")), (ValueError,), [b"2.5.0+cu118", b"1!2.0.post1.dev3"]),

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from observing import shipped
 
-from envdoctor.app.facts import target_facts
+from envdoctor.app import target_facts
 from envdoctor.facts import FactSet, Unknown, Value
-from envdoctor.observe.documents.locks.opening import open_lock
+from envdoctor.observe import SOURCES, Ask
 
 __all__ = ["LOCKS", "Opened", "opened"]
 
@@ -48,5 +48,6 @@ def opened(given: str | Path, cwd: Path | None = None, **target: str) -> Opened:
     """The lock for a target: Python 3.12 on Linux unless another one, or ``platform=""`` for none, is given."""
     matrix = shipped()
     stated = {name: text for name, text in {**_LINUX, **target}.items() if text}
-    known = FactSet(target_facts(stated, matrix.registry))
-    return Opened(*open_lock(str(given), known, str(cwd or LOCKS), matrix.rows, matrix.ledger))
+    ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)))
+    lock = SOURCES["lock"].open(str(given), ask)
+    return Opened(lock.facts, lock.notes)

@@ -144,7 +144,3 @@ def test_nothing_is_an_error_with_the_releases_that_a_script_pins(name: str, mat
     pins = {package: version for package, version in entry["pins"].items() if is_version(version)}
     known = {line_of(use) for use in entry["uses"] if use["package"] in pins and not has(use, pins[use["package"]])}
     assert {one for one in broken(uses, pins, matrix) if one.line not in known} == set()
-
-
-def test_the_scripts_are_many():
-    assert len(ENTRIES) >= 40 and all((SCRIPTS / f"{name}.json").is_file() for name in ENTRIES)

@@ -26,29 +26,13 @@ def tiny(tmp_path: Path) -> Callable[..., Any]:
 
     def build(samples: Any = None, callbacks: Any = (), pad: int = 0, **arguments: Any) -> Any:
         torch.manual_seed(0)
-        config = transformers.LlamaConfig(
-            vocab_size=97,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            max_position_embeddings=128,
-            pad_token_id=0,
-        )
-        model = transformers.LlamaForCausalLM(config)
+        sizes = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 128}
+        heads = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "pad_token_id": 0}
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads))
         chosen: dict[str, Any] = {
-            "output_dir": str(tmp_path / "out"),
-            "per_device_train_batch_size": 2,
-            "max_steps": 6,
-            "learning_rate": 1e-3,
-            "lr_scheduler_type": "constant",
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "use_cpu": True,
-            "disable_tqdm": True,
-            "dataloader_drop_last": True,
+            **{"output_dir": str(tmp_path / "out"), "per_device_train_batch_size": 2, "max_steps": 6},
+            **{"learning_rate": 1e-3, "lr_scheduler_type": "constant", "logging_steps": 1, "save_strategy": "no"},
+            **{"report_to": [], "use_cpu": True, "disable_tqdm": True, "dataloader_drop_last": True},
             "remove_unused_columns": False,
         }
         settings = transformers.TrainingArguments(**{**chosen, **arguments})

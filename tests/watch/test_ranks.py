@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
-ROOT = Path(__file__).parents[2]
+from watching import both, records  # noqa: E402
+
 SCRIPT = """
 import json, os, sys
-rank, port, folder, kind, root = int(sys.argv[1]), *sys.argv[2:6]
+rank, port, root, folder, kind = int(sys.argv[1]), *sys.argv[2:6]
 os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
 sys.path[:0] = [root, root + "/tests/support"]
 import torch, transformers
@@ -53,30 +47,58 @@ print(json.dumps([trainer.state.global_step, [event["watch.event"] for event in 
 """
 
 
-def both(tmp_path, kind):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environ = {**os.environ, "ACCELERATE_USE_CPU": "1"}
-    arguments = [[str(rank), port, str(tmp_path / kind), kind, str(ROOT)] for rank in (0, 1)]
-    started = [
-        subprocess.Popen([sys.executable, "-c", SCRIPT, *more], stdout=subprocess.PIPE, text=True, env=environ)
-        for more in arguments
-    ]
-    try:
-        return [json.loads(one.communicate(timeout=500)[0].splitlines()[-1]) for one in started]
-    finally:
-        for one in started:
-            one.kill()
-
-
 def test_a_bad_batch_of_one_process_stops_both(tmp_path):
-    for steps, events, stopped, _ in both(tmp_path, "nan"):
+    for steps, events, stopped, _ in both(SCRIPT, str(tmp_path / "nan"), "nan"):
         assert (steps, events, stopped) == (3, ["nan-loss"], True)
 
 
 def test_a_masked_batch_of_one_process_stops_none_and_no_weight_is_changed_by_the_watch(tmp_path):
-    masked, plain, quiet = both(tmp_path, "masked"), both(tmp_path, "plain"), both(tmp_path, "healthy")
+    masked, plain, quiet = (both(SCRIPT, str(tmp_path / kind), kind) for kind in ("masked", "plain", "healthy"))
     assert all(steps == 4 and not stopped for steps, _, stopped, _ in masked + quiet)
     assert {tuple(events) for _, events, _, _ in masked} == {("labels-masked",)}
     assert [one[3] for one in plain] == [one[3] for one in quiet] and quiet[0][1] == []
+
+
+#: Without a Trainer: rank 1 has neither loss nor gradient.
+RANK = """
+import json, sys, types, torch, torch.distributed as dist
+number, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
+sys.path.insert(0, root)
+from envdoctor.watch import Watch
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=number, world_size=2)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.layer = torch.nn.Linear(4, 4)
+    def forward(self, values):
+        return {"loss": self.layer(values).mean()}
+torch.manual_seed(0)
+model, watch = Net(), Watch()
+args = types.SimpleNamespace(max_grad_norm=1.0, logging_nan_inf_filter=True, output_dir=folder, fp16=False)
+state = types.SimpleNamespace(global_step=0, log_history=[])
+control = types.SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
+watch.on_train_begin(args, state, control, model=model)
+for step in range(3):
+    state.global_step = step
+    if number == 0:  # the other process has neither loss nor gradient
+        values = torch.ones(2, 4)
+        if step == 1:
+            values[0, 0] = float("nan")
+        model(values=values)["loss"].backward()
+    watch.on_pre_optimizer_step(args, state, control, model=model)
+    model.zero_grad()
+    if control.should_training_stop:
+        break
+dist.barrier()
+print(json.dumps([step, watch.events]))
+"""
+
+
+def test_both_stop_at_the_same_step_and_only_the_bad_one_says_where(tmp_path):
+    first, second = both(RANK, str(tmp_path))
+    assert first[0] == second[0] == 1
+    assert first[1][0]["watch.where"] == "data" and "watch.where" not in second[1][0]
+    names = sorted(path.name for path in tmp_path.glob("*.json"))
+    assert names == [f"envdoctor-flight-1-nan-loss-rank{rank}.json" for rank in (0, 1)]
+    details = [record["details"] for record in records(tmp_path)]
+    assert [(one["rank"], one["bad_here"]) for one in details] == [(0, True), (1, False)]
+    assert "several processes" in details[0]["rerun"]

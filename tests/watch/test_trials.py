@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,18 +12,16 @@ torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt"
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 from token_samples import tokens  # noqa: E402
+from watching import NAN, findings, records, run, same, spoil, weights  # noqa: E402
 
 from envdoctor.watch import RunStopped, Watch  # noqa: E402
-from envdoctor.watch.losses import worst_of  # noqa: E402
-
-NAN = float("nan")
 
 
 class Masked(torch.utils.data.Dataset):
     """Samples in the order in which they are taken; of these numbers no label counts."""
 
-    def __init__(self, masked, spoil=()) -> None:
-        self.masked, self.spoil, self.taken, self.samples = masked, spoil, -1, tokens(128)
+    def __init__(self, masked) -> None:
+        self.masked, self.taken, self.samples = masked, -1, tokens(128)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -40,24 +34,9 @@ class Masked(torch.utils.data.Dataset):
         return sample
 
 
-def watched(trainer) -> Watch:
-    return next(one for one in trainer.callback_handler.callbacks if isinstance(one, Watch))
-
-
-def run(trainer) -> list[dict]:
-    with contextlib.suppress(RunStopped):
-        trainer.train()
-    return watched(trainer).events
-
-
-def findings(trainer) -> list[str]:
-    records = sorted(Path(trainer.args.output_dir).glob("envdoctor-flight-*.json"))
-    return [one["id"] for path in records for one in json.loads(path.read_text(encoding="utf-8"))["findings"]]
-
-
 def test_the_same_trainer_trains_again_after_a_run_that_was_stopped(tiny):
     trainer = tiny(callbacks=[Watch()])
-    spoiled = trainer.model.model.layers[0].mlp.register_forward_hook(lambda _, __, output: output * NAN)
+    spoiled = spoil(trainer.model.model.layers[0].mlp)
     with pytest.raises(RunStopped, match=r"layers\.0\.mlp.* \(flight record in "):
         trainer.train()
     assert trainer.state.global_step == 1
@@ -65,25 +44,26 @@ def test_the_same_trainer_trains_again_after_a_run_that_was_stopped(tiny):
     assert run(trainer) == [] and trainer.state.global_step == 6
 
 
-def test_a_batch_without_a_label_that_counts_is_named_as_that_and_the_rest_trains(tiny):
-    trainer = tiny(Masked({4, 5}), callbacks=[Watch()])
-    (event,) = run(trainer)
-    assert (event["watch.event"], event["watch.step"], event["watch.label_tokens"]) == ("labels-masked", 2, 0)
-    assert trainer.state.global_step == 6 and findings(trainer) == ["watch-all-labels-masked"]
-
-
-def test_with_accumulation_one_masked_micro_batch_is_no_stop_either(tiny):
-    trainer = tiny(Masked({10, 11}), callbacks=[Watch()], gradient_accumulation_steps=4, max_steps=3)
-    events = [event["watch.event"] for event in run(trainer)]
-    # A loss that is shared out over the tokens of the whole step is 0 there, and nothing is wrong.
-    assert events in (["labels-masked"], []) and trainer.state.global_step == 3
-
-
-def test_a_run_in_which_no_label_ever_counts_is_stopped(tiny):
-    trainer = tiny(Masked(range(1000)), callbacks=[Watch()], max_steps=60)
+@pytest.mark.parametrize(
+    ("masked", "arguments", "expected", "steps", "told"),
+    [
+        # One batch is named as that, and the rest trains.
+        ({4, 5}, {}, [["labels-masked"]], 6, [["watch-all-labels-masked"]]),
+        # A loss that is shared out over the tokens of the whole step is 0 in one micro-batch, and nothing is wrong.
+        ({10, 11}, {"gradient_accumulation_steps": 4, "max_steps": 3}, [["labels-masked"], []], 3, None),
+        # Where no label ever counts the run is stopped.
+        (range(1000), {"max_steps": 60}, [["labels-masked", "all-labels-masked"]], 20, "watch-no-label-counts"),
+    ],
+)
+def test_batches_without_a_label_that_counts(tiny, masked, arguments, expected, steps, told):
+    trainer = tiny(Masked(masked), callbacks=[Watch()], **arguments)
     events = run(trainer)
-    assert [event["watch.event"] for event in events] == ["labels-masked", "all-labels-masked"]
-    assert trainer.state.global_step == 20 and "watch-no-label-counts" in findings(trainer)
+    assert [event["watch.event"] for event in events] in expected and trainer.state.global_step == steps
+    if told == [["watch-all-labels-masked"]]:
+        assert (events[0]["watch.step"], events[0]["watch.label_tokens"]) == (2, 0)
+        assert [findings(trainer)] == told
+    elif told:
+        assert told in findings(trainer)
 
 
 @pytest.mark.parametrize("planted", ["attention", "head"])
@@ -96,7 +76,7 @@ def test_eager_attention_is_tried_before_it_is_advised(tiny, monkeypatch, plante
             torch.nn.functional, "scaled_dot_product_attention", lambda *q, **options: plain(*q, **options) * NAN
         )
     else:
-        trainer.model.lm_head.register_forward_hook(lambda _, __, output: output * NAN)
+        spoil(trainer.model.lm_head)
     before = trainer.model.config._attn_implementation
     (event,) = run(trainer)
     assert before == trainer.model.config._attn_implementation == "sdpa"
@@ -114,34 +94,17 @@ def test_a_run_that_diverges_is_stopped_and_not_saved_on(tiny):
     assert not list(Path(trainer.args.output_dir).glob("checkpoint-*"))
 
 
-def test_a_loss_that_is_a_sum_over_a_clip_is_not_held_against_guessing():
-    labels = {"labels": torch.ones(2, 9, dtype=torch.long)}
-    model = SimpleNamespace(config=transformers.Wav2Vec2Config(vocab_size=32))
-    assert worst_of(model, labels) == math.inf
-    model.config = transformers.WhisperConfig(vocab_size=32)
-    assert worst_of(model, labels) == pytest.approx(1.5 * math.log(32))
-
-
-class In(torch.nn.Module):
-    """In evaluation, at batches of this length, the output is NaN."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        self.length = length
-
-    def __call__(self, module, arguments, output):
-        return output if module.training or output.shape[1] != self.length else output * NAN
-
-
 @pytest.mark.parametrize("trained", [True, False])
 def test_a_nan_in_evaluation_is_named_with_batch_and_module(tiny, trained):
     samples = [*tokens(4), *tokens(2, length=24), *tokens(2)]
     trainer = tiny(callbacks=[Watch()], per_device_eval_batch_size=2)
-    trainer.model.model.layers[1].mlp.register_forward_hook(In(24))
+    trainer.model.model.layers[1].mlp.register_forward_hook(
+        lambda module, _, output: output if module.training or output.shape[1] != 24 else output * NAN
+    )
     if trained:
         trainer.train()
     trainer.evaluate(samples)
-    (event,) = watched(trainer).events
+    (event,) = run(trainer, train=False)
     assert (event["watch.event"], event["watch.batch"], event["watch.where"]) == ("nan-eval-loss", 2, "forward")
     assert event["watch.module"] == "model.layers.1.mlp" and event["watch.step"] == (6 if trained else 0)
     assert findings(trainer) == ["watch-eval-module-not-finite"]
@@ -153,7 +116,7 @@ def test_an_evaluation_batch_without_labels_is_not_blamed_on_the_model(tiny):
     samples = tokens(3)
     samples[1]["labels"][:] = -100
     trainer.evaluate(samples)
-    (event,) = watched(trainer).events
+    (event,) = run(trainer, train=False)
     assert (event["watch.batch"], event["watch.label_tokens"]) == (1, 0) and "watch.module" not in event
     assert findings(trainer) == ["watch-eval-labels-masked"]
 
@@ -161,7 +124,7 @@ def test_an_evaluation_batch_without_labels_is_not_blamed_on_the_model(tiny):
 def test_a_healthy_evaluation_says_nothing_and_changes_no_number(tiny):
     plain, trainer = (tiny(callbacks=callbacks, per_device_eval_batch_size=2) for callbacks in ([], [Watch()]))
     assert plain.evaluate(tokens(6))["eval_loss"] == trainer.evaluate(tokens(6))["eval_loss"]
-    assert watched(trainer).events == []
+    assert run(trainer, train=False) == []
 
 
 def lora(trainer):
@@ -171,7 +134,7 @@ def lora(trainer):
     return peft.get_peft_model(trainer.model, settings)
 
 
-@pytest.mark.parametrize("kind", ["lora", "accumulation", "packing", "evaluation"])
+@pytest.mark.parametrize("kind", ["plain", "lora", "accumulation", "packing", "evaluation"])
 def test_training_is_bitwise_the_same_with_the_watch(tiny, kind):
     """Packing: samples one behind the other in one row, with positions that begin again."""
     arguments = {"per_device_eval_batch_size": 2, "gradient_accumulation_steps": 3 if kind == "accumulation" else 1}
@@ -180,7 +143,7 @@ def test_training_is_bitwise_the_same_with_the_watch(tiny, kind):
         arguments["per_device_train_batch_size"] = 1
         samples = [{**one, "position_ids": torch.arange(20) % 7} for one in tokens(12)]
         samples = [{name: value for name, value in one.items() if name != "attention_mask"} for one in samples]
-    weights = []
+    trained = []
     for callbacks in ([], [Watch()]):
         trainer = tiny(samples, callbacks=callbacks, **arguments)
         if kind == "lora":
@@ -191,9 +154,9 @@ def test_training_is_bitwise_the_same_with_the_watch(tiny, kind):
         if kind == "evaluation":
             trainer.evaluate(tokens(4))
             trainer.train()
-        weights.append([parameter.detach().clone() for parameter in trainer.model.parameters()])
-    assert watched(trainer).events == []
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(*weights, strict=True))
+        trained.append(weights(trainer.model))
+    assert run(trainer, train=False) == records(trainer.args.output_dir) == []
+    assert same(*trained)
 
 
 def test_under_lora_the_bad_module_is_named(tiny):
@@ -222,11 +185,11 @@ def test_sft_is_bitwise_the_same_and_its_bad_module_is_named(tiny, tmp_path, pac
     rows = [{"input_ids": one["input_ids"].tolist(), "labels": one["input_ids"].tolist()} for one in tokens(48)]
     for row in rows:
         row["labels"][:5] = [-100] * 5
-    weights = []
+    trained = []
     for callbacks in ([], [Watch()], [Watch()]):
         model = tiny().model
-        if len(weights) == 2:
-            model.model.layers[1].mlp.register_forward_hook(lambda _, __, output: output * NAN)
+        if len(trained) == 2:
+            spoil(model.model.layers[1].mlp)
         settings = trl.SFTConfig(
             output_dir=str(tmp_path / "sft"), max_steps=4, per_device_train_batch_size=2, report_to=[], use_cpu=True,
             bf16=False, max_length=40, packing=packing, disable_tqdm=True, save_strategy="no", eos_token=None,
@@ -236,9 +199,9 @@ def test_sft_is_bitwise_the_same_and_its_bad_module_is_named(tiny, tmp_path, pac
             processing_class=tokenizer(),
         )  # fmt: skip
         events = run(trainer) if callbacks else trainer.train() and []
-        weights.append([parameter.detach().clone() for parameter in trainer.model.parameters()])
-        assert events == [] or len(weights) == 3
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(*weights[:2], strict=True))
+        trained.append(weights(trainer.model))
+        assert events == [] or len(trained) == 3
+    assert same(*trained[:2])
     (event,) = events
     assert (event["watch.event"], event["watch.step"], event["watch.where"]) == ("nan-loss", 0, "forward")
     assert event["watch.module"] == "model.layers.1.mlp"

@@ -6,21 +6,19 @@ from importlib import import_module
 from typing import Any
 
 import torch
-
-__all__ = ["FAULTS"]
+from patches import FAULTS, Put
 
 _BAD = 5
 
 
-def _eight(put: Any, spoil: Any, what: str) -> None:
-    devices = import_module("payload.probes.devices")
-    real = getattr(devices, what)
-    put(devices, "devices", lambda kind: [torch.device("cpu")] * 8)
-    put(devices, what, lambda *given: spoil(real(*given), given))
+def _eight(name: str, spoil: Any, what: str = "compute") -> None:
+    def plant(put: Put) -> None:
+        devices = import_module("payload.probes.devices")
+        real = getattr(devices, what)
+        put(devices, "devices", lambda kind: [torch.device("cpu")] * 8)
+        put(devices, what, lambda *given: spoil(real(*given), given))
 
-
-def _bad_card(result: Any, given: Any) -> Any:
-    return result * 1.5 if given[2] == _BAD else result
+    FAULTS[name] = plant
 
 
 def _bad_bit(result: Any, given: Any) -> Any:
@@ -38,8 +36,8 @@ def _now_and_then(result: Any, given: Any) -> Any:
     return _bad_bit(result, given) if _calls[0] % 20 == 0 else result  # in the first 20 rounds
 
 
-def _counted(put: Any) -> None:
-    _eight(put, lambda result, given: result, "compute")
+def _counted(put: Put) -> None:
+    FAULTS["eight-cards"](put)
     answers = iter([0, 3])  # before, after
 
     def counters() -> Any:
@@ -49,11 +47,9 @@ def _counted(put: Any) -> None:
     put(import_module("payload.probes.devices"), "counters", counters)
 
 
-FAULTS = {
-    "eight-cards": lambda put: _eight(put, lambda result, given: result, "compute"),
-    "bad-card": lambda put: _eight(put, _bad_card, "compute"),
-    "bad-bit": lambda put: _eight(put, _bad_bit, "compute"),
-    "now-and-then": lambda put: _eight(put, _now_and_then, "compute"),
-    "bad-copy": lambda put: _eight(put, lambda result, given: result * 0, "copied"),
-    "memory-errors": _counted,
-}
+_eight("eight-cards", lambda result, given: result)
+_eight("bad-card", lambda result, given: result * 1.5 if given[2] == _BAD else result)
+_eight("bad-bit", _bad_bit)
+_eight("now-and-then", _now_and_then)
+_eight("bad-copy", lambda result, given: result * 0, "copied")
+FAULTS["memory-errors"] = _counted

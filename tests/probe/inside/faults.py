@@ -1,18 +1,19 @@
 """Emulated kernel bugs: scaled_dot_product_attention with one thing wrong. Runs in an interpreter that has torch.
 
-Each fault is a class whose methods change one stage of the real computation: what the kernel reads (``inputs``,
-``upstream``) or what it writes (``output``, ``gradients``). ``attention_with(name)`` replaces torch's function.
+Each fault changes a stage of the real computation: what the kernel reads (``inputs``, ``upstream``) or what it writes
+(``output``, ``gradients``).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-
-__all__ = ["FAULTS", "attention_with"]
+from patches import SDPA, fault
 
 _REAL = torch.nn.functional.scaled_dot_product_attention
+NAN = float("nan")
 
 
 class Call:
@@ -42,257 +43,178 @@ class Call:
         return scores
 
 
-class Fault:
+def _right(call: Call) -> Any:
+    extra = {"enable_gqa": True} if call.gqa else {}
+    return _REAL(call.q, call.k, call.v, attn_mask=call.mask, is_causal=call.is_causal, **extra)
+
+
+class Fault(NamedTuple):
     """Nothing is wrong: the wrapper alone."""
 
-    def inputs(self, call: Call) -> None: ...
+    inputs: Callable[[Call], None] = lambda call: None
+    run: Callable[[Call], Any] = _right
+    output: Callable[[Any, Call], Any] = lambda out, call: out
+    upstream: Callable[[Any], Any] = lambda gradient: gradient
+    gradients: Callable[[Any, Any, Any, Call], tuple[Any, Any, Any]] = lambda dq, dk, dv, call: (dq, dk, dv)
 
-    def run(self, call: Call) -> Any:
-        extra = {"enable_gqa": True} if call.gqa else {}
-        return _REAL(call.q, call.k, call.v, attn_mask=call.mask, is_causal=call.is_causal, **extra)
 
-    def output(self, out: Any, call: Call) -> Any:
-        return out
+def tile_nan(dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
+    if call.mask is not None and call.k.shape[2] % 128 == 64:
+        # Dead rows have no logsumexp to speak of; the kernel stores 0 there.
+        lse = torch.logsumexp(call.logits(), -1, keepdim=True).masked_fill(call.dead, 0.0)
+        dq = dq + torch.exp(-lse).mul(0).to(dq.dtype)
+    return dq, dk, dv
 
-    def upstream(self, gradient: Any, call: Call) -> Any:
+
+def contiguous(gradient: Any) -> Any:
+    memory = gradient.untyped_storage().nbytes() // gradient.element_size()
+    if gradient.is_contiguous() or memory < gradient.numel():
         return gradient
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return dq, dk, dv
+    return gradient.as_strided(gradient.shape, gradient.contiguous().stride(), 0)
 
 
-class TileNan(Fault):
-    """pytorch#196678: with a mask and S % 128 = 64 the padded half of a tile is exp(-lse) · 0, in float32."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        if call.mask is not None and call.k.shape[2] % 128 == 64:
-            # Dead rows have no logsumexp to speak of; the kernel stores 0 there.
-            lse = torch.logsumexp(call.logits(), -1, keepdim=True).masked_fill(call.dead, 0.0)
-            dq = dq + torch.exp(-lse).mul(0).to(dq.dtype)
-        return dq, dk, dv
+def float32_mask(call: Call) -> None:
+    if call.mask is not None and call.mask.dtype == torch.float32 and call.q.dtype != torch.float32:
+        call.mask = call.mask.contiguous().view(call.q.dtype)[..., : call.k.shape[2]].contiguous()
 
 
-class ShortKeys(Fault):
-    """flash-attn 2.0.4: fewer keys than a warp reads."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return (dq * float("nan") if call.k.shape[2] < 16 else dq), dk, dv
-
-
-class LastKeyTile(Fault):
-    """pytorch#191937 in style: one key in the last tile of 32 spoils dk."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return dq, (dk * 1.3 if call.k.shape[2] % 32 == 1 else dk), dv
+def mask_constant(call: Call) -> None:
+    if call.mask is not None and call.mask.dtype == torch.bool:
+        tiny = torch.finfo(torch.float16).tiny
+        call.mask = torch.zeros(call.mask.shape, dtype=call.q.dtype).masked_fill(~call.mask, tiny)
 
 
-class LostValues(Fault):
-    """The same tile, and dv is never written."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return dq, dk, (dv * 0 if call.k.shape[2] % 32 == 1 else dv)
+def dead_rows(dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
+    sick = call.dead.any(2, keepdim=True)
+    return dq, dk.masked_fill(sick, NAN), dv.masked_fill(sick, NAN)
 
 
-class LaterRows(Fault):
-    """TransformerEngine#3216 in style: dq of all samples but the first."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        dq = dq.clone()
-        dq[1:] *= 0.7
-        return dq, dk, dv
-
-
-class WideHeads(Fault):
-    """Head dimension 256: dv lands one position off."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return dq, dk, (dv.roll(1, 2) if call.q.shape[3] == 256 else dv)
+def wrong_side(call: Call) -> None:
+    if call.mask is not None and call.mask.dtype == torch.bool:
+        hidden = ~call.mask.any(-2, keepdim=True)
+        revealed = call.mask | hidden
+        if call.mask.shape[-2] > 1 and not call.mask[..., 0, -1].any():
+            revealed = revealed.tril(call.mask.shape[-1] - call.mask.shape[-2])
+        call.mask = revealed & ~hidden.flip(-1)
 
 
-class ContiguousUpstream(Fault):
-    """pytorch#138354 in style: the upstream gradient is read with the strides of a contiguous tensor."""
-
-    def upstream(self, gradient: Any, call: Call) -> Any:
-        memory = gradient.untyped_storage().nbytes() // gradient.element_size()
-        if gradient.is_contiguous() or memory < gradient.numel():
-            return gradient
-        return gradient.as_strided(gradient.shape, gradient.contiguous().stride(), 0)
-
-
-class Float32Mask(Fault):
-    """pytorch#191612: a float32 mask is read as if it were of the dtype of q."""
-
-    def inputs(self, call: Call) -> None:
-        if call.mask is not None and call.mask.dtype == torch.float32 and call.q.dtype != torch.float32:
-            call.mask = call.mask.contiguous().view(call.q.dtype)[..., : call.k.shape[2]].contiguous()
+def rounded_logits(call: Call) -> Any:
+    group = call.q.shape[1] // call.k.shape[1]
+    k, v = call.k.repeat_interleave(group, 1), call.v.repeat_interleave(group, 1)
+    scores = (call.q * call.q.shape[-1] ** -0.25) @ (k * k.shape[-1] ** -0.25).transpose(-1, -2)
+    seen = call.mask
+    if call.is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if seen is not None:
+        least = torch.finfo(scores.dtype).min
+        scores = scores.masked_fill(~seen, least) if seen.dtype == torch.bool else scores + seen.clamp(min=least)
+    return torch.softmax(scores.to(call.q.dtype), -1) @ v
 
 
-class MaskConstant(Fault):
-    """pytorch#177842: a boolean mask becomes additive with the least positive number of half, not the lowest."""
-
-    def inputs(self, call: Call) -> None:
-        if call.mask is not None and call.mask.dtype == torch.bool:
-            tiny = torch.finfo(torch.float16).tiny
-            call.mask = torch.zeros(call.mask.shape, dtype=call.q.dtype).masked_fill(~call.mask, tiny)
+def group_sum(dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
+    group = call.q.shape[1] // call.k.shape[1]
+    return dq, dk / group, dv / group
 
 
-class DeadRows(Fault):
-    """torch before 2.5: rows that see no key are NaN, and 0 · NaN enters dk and dv of their sample."""
-
-    def output(self, out: Any, call: Call) -> Any:
-        return out.masked_fill(call.dead, float("nan"))
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        sick = call.dead.any(2, keepdim=True)
-        return dq, dk.masked_fill(sick, float("nan")), dv.masked_fill(sick, float("nan"))
+def aligned(call: Call) -> None:
+    offset = call.k.storage_offset()
+    if offset % 8:
+        call.k = call.k.as_strided(call.k.shape, call.k.stride(), offset - offset % 8)
 
 
-class DeadQueryGradient(Fault):
-    """The query's gradient is NaN in rows that may see no key, and right in all others: q's projection is lost."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        return dq.masked_fill(call.dead.to(dq.device), float("nan")), dk, dv
-
-
-class HiddenNan(Fault):
-    """pytorch#141128: NaN comes out as zeros."""
-
-    def output(self, out: Any, call: Call) -> Any:
-        return torch.nan_to_num(out, nan=0.0)
+def tail(out: Any, call: Call) -> Any:
+    rows = out.shape[2]
+    if rows > 128 and rows % 8:
+        out = out.clone()
+        out[:, :, -(rows % 8) :] = out[:, :, : rows % 8]
+    return out
 
 
-class HiddenNanOfFewKeys(Fault):
-    """torch 2.13.0 on some processors: NaN comes out as zeros where there are fewer than 16 keys."""
-
-    def output(self, out: Any, call: Call) -> Any:
-        return torch.nan_to_num(out, nan=0.0) if call.k.shape[-2] < 16 else out
+def broadcast(call: Call) -> None:
+    if call.k.shape[1] > 1 and call.k.stride(1) == 0:
+        call.k = torch.cat([call.k[:, :1], torch.zeros_like(call.k[:, 1:])], 1)
 
 
-class WrongSide(Fault):
-    """Padding of a boolean mask is taken off the other end of the keys."""
-
-    def inputs(self, call: Call) -> None:
-        if call.mask is not None and call.mask.dtype == torch.bool:
-            hidden = ~call.mask.any(-2, keepdim=True)
-            revealed = call.mask | hidden
-            if call.mask.shape[-2] > 1 and not call.mask[..., 0, -1].any():
-                revealed = revealed.tril(call.mask.shape[-1] - call.mask.shape[-2])
-            call.mask = revealed & ~hidden.flip(-1)
-
-
-class RoundedLogits(Fault):
-    """torch before 2.5, math backend: logits and probabilities in half."""
-
-    def run(self, call: Call) -> Any:
-        group = call.q.shape[1] // call.k.shape[1]
-        k, v = call.k.repeat_interleave(group, 1), call.v.repeat_interleave(group, 1)
-        scores = (call.q * call.q.shape[-1] ** -0.25) @ (k * k.shape[-1] ** -0.25).transpose(-1, -2)
-        seen = call.mask
-        if call.is_causal:
-            seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-        if seen is not None:
-            least = torch.finfo(scores.dtype).min
-            scores = scores.masked_fill(~seen, least) if seen.dtype == torch.bool else scores + seen.clamp(min=least)
-        return torch.softmax(scores.to(call.q.dtype), -1) @ v
-
-
-class GroupSum(Fault):
-    """Shared key heads: the gradients of one query head are kept instead of the sum over its group."""
-
-    def gradients(self, dq: Any, dk: Any, dv: Any, call: Call) -> tuple[Any, Any, Any]:
-        group = call.q.shape[1] // call.k.shape[1]
-        return dq, dk / group, dv / group
-
-
-class Alignment(Fault):
-    """Vector loads round an address that is not aligned to 16 bytes down."""
-
-    def inputs(self, call: Call) -> None:
-        offset = call.k.storage_offset()
-        if offset % 8:
-            call.k = call.k.as_strided(call.k.shape, call.k.stride(), offset - offset % 8)
-
-
-class Tail(Fault):
-    """pytorch#169849 in style: where L is no multiple of 8 the end of the last tile is overwritten."""
-
-    def output(self, out: Any, call: Call) -> Any:
-        rows = out.shape[2]
-        if rows > 128 and rows % 8:
-            out = out.clone()
-            out[:, :, -(rows % 8) :] = out[:, :, : rows % 8]
-        return out
-
-
-class Broadcast(Fault):
-    """pytorch#191937: keys with stride 0 over the heads are read as if every head had its own memory."""
-
-    def inputs(self, call: Call) -> None:
-        if call.k.shape[1] > 1 and call.k.stride(1) == 0:
-            call.k = torch.cat([call.k[:, :1], torch.zeros_like(call.k[:, 1:])], 1)
-
-
-class UnshiftedSoftmax(Fault):
-    """The row maximum is not subtracted before exp: 0 / 0 where all logits are low."""
-
-    def output(self, out: Any, call: Call) -> Any:
-        total = torch.exp(call.logits()).sum(-1, keepdim=True)
-        return torch.where((total == 0) & ~call.dead, torch.full_like(out, float("nan")), out)
+def unshifted_softmax(out: Any, call: Call) -> Any:
+    total = torch.exp(call.logits()).sum(-1, keepdim=True)
+    return torch.where((total == 0) & ~call.dead, torch.full_like(out, NAN), out)
 
 
 #: By the names that tests use.
-FAULTS: dict[str, type[Fault]] = {
-    "none": Fault,
-    "tile-nan": TileNan,
-    "short-keys": ShortKeys,
-    "last-key-tile": LastKeyTile,
-    "lost-values": LostValues,
-    "later-rows": LaterRows,
-    "wide-heads": WideHeads,
-    "contiguous-upstream": ContiguousUpstream,
-    "float32-mask": Float32Mask,
-    "mask-constant": MaskConstant,
-    "dead-rows": DeadRows,
-    "dead-query-gradient": DeadQueryGradient,
-    "hidden-nan": HiddenNan,
-    "hidden-nan-of-few-keys": HiddenNanOfFewKeys,
-    "wrong-side": WrongSide,
-    "rounded-logits": RoundedLogits,
-    "group-sum": GroupSum,
-    "alignment": Alignment,
-    "tail": Tail,
-    "broadcast": Broadcast,
-    "unshifted-softmax": UnshiftedSoftmax,
+FAULTS = {
+    "none": Fault(),
+    # pytorch#196678: with a mask and S % 128 = 64 the padded half of a tile is exp(-lse) · 0, in float32.
+    "tile-nan": Fault(gradients=tile_nan),
+    # flash-attn 2.0.4: fewer keys than a warp reads.
+    "short-keys": Fault(gradients=lambda dq, dk, dv, call: (dq * NAN if call.k.shape[2] < 16 else dq, dk, dv)),
+    # pytorch#191937 in style: one key in the last tile of 32 spoils dk.
+    "last-key-tile": Fault(gradients=lambda dq, dk, dv, call: (dq, dk * 1.3 if call.k.shape[2] % 32 == 1 else dk, dv)),
+    # The same tile, and dv is never written.
+    "lost-values": Fault(gradients=lambda dq, dk, dv, call: (dq, dk, dv * 0 if call.k.shape[2] % 32 == 1 else dv)),
+    # TransformerEngine#3216 in style: dq of all samples but the first.
+    "later-rows": Fault(gradients=lambda dq, dk, dv, call: (torch.cat([dq[:1], dq[1:] * 0.7]), dk, dv)),
+    # Head dimension 256: dv lands one position off.
+    "wide-heads": Fault(gradients=lambda dq, dk, dv, call: (dq, dk, dv.roll(1, 2) if call.q.shape[3] == 256 else dv)),
+    # pytorch#138354 in style: the upstream gradient is read with the strides of a contiguous tensor.
+    "contiguous-upstream": Fault(upstream=contiguous),
+    # pytorch#191612: a float32 mask is read as if it were of the dtype of q.
+    "float32-mask": Fault(float32_mask),
+    # pytorch#177842: a boolean mask becomes additive with the least positive number of half, not the lowest.
+    "mask-constant": Fault(mask_constant),
+    # torch before 2.5: rows that see no key are NaN, and 0 · NaN enters dk and dv of their sample.
+    "dead-rows": Fault(output=lambda out, call: out.masked_fill(call.dead, NAN), gradients=dead_rows),
+    # The query's gradient is NaN in rows that may see no key, and right in all others: q's projection is lost.
+    "dead-query-gradient": Fault(
+        gradients=lambda dq, dk, dv, call: (dq.masked_fill(call.dead.to(dq.device), NAN), dk, dv)
+    ),
+    # pytorch#141128: NaN comes out as zeros.
+    "hidden-nan": Fault(output=lambda out, call: torch.nan_to_num(out, nan=0.0)),
+    # torch 2.13.0 on some processors: the same where there are fewer than 16 keys.
+    "hidden-nan-of-few-keys": Fault(
+        output=lambda out, call: torch.nan_to_num(out, nan=0.0) if call.k.shape[-2] < 16 else out
+    ),
+    # Padding of a boolean mask is taken off the other end of the keys.
+    "wrong-side": Fault(wrong_side),
+    # torch before 2.5, math backend: logits and probabilities in half.
+    "rounded-logits": Fault(run=rounded_logits),
+    # Shared key heads: the gradients of one query head are kept instead of the sum over its group.
+    "group-sum": Fault(gradients=group_sum),
+    # Vector loads round an address that is not aligned to 16 bytes down.
+    "alignment": Fault(aligned),
+    # pytorch#169849 in style: where L is no multiple of 8 the end of the last tile is overwritten.
+    "tail": Fault(output=tail),
+    # pytorch#191937: keys with stride 0 over the heads are read as if every head had its own memory.
+    "broadcast": Fault(broadcast),
+    # The row maximum is not subtracted before exp: 0 / 0 where all logits are low.
+    "unshifted-softmax": Fault(output=unshifted_softmax),
 }
 
 
 class _Spoiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, gqa: bool, fault: Fault) -> Any:
+    def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, gqa: bool, wrong: Fault) -> Any:
         given = [x.detach().requires_grad_() for x in (q, k, v)]
         call = Call(given[0], given[1], given[2], mask, is_causal, gqa)
         with torch.enable_grad():
-            fault.inputs(call)
-            out = fault.run(call)
-        ctx.kept = (given, call, out, fault)
-        return fault.output(out.detach(), call)
+            wrong.inputs(call)
+            out = wrong.run(call)
+        ctx.kept = (given, call, out, wrong)
+        return wrong.output(out.detach(), call)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        given, call, out, fault = ctx.kept
-        gradient = fault.upstream(gradient, call)
+        given, call, out, wrong = ctx.kept
+        gradient = wrong.upstream(gradient)
         with torch.enable_grad():
             found = torch.autograd.grad(out, given, gradient, allow_unused=True)
         found = [torch.zeros_like(x) if g is None else g for g, x in zip(found, given, strict=True)]
         with torch.no_grad():
-            return (*fault.gradients(*found, call), None, None, None, None)
+            return (*wrong.gradients(*found, call), None, None, None, None)
 
 
-def attention_with(name: str) -> Any:
-    """torch's function with this fault."""
-    fault = FAULTS[name]()
-
+def _attention(wrong: Fault) -> Any:
     def attention(
+        real: Any,
         query: Any,
         key: Any,
         value: Any,
@@ -304,6 +226,10 @@ def attention_with(name: str) -> Any:
     ) -> Any:
         if dropout_p or (scale is not None and abs(scale - query.shape[-1] ** -0.5) > 1e-9):
             raise NotImplementedError("the emulation knows neither dropout nor another scale")
-        return _Spoiled.apply(query, key, value, attn_mask, is_causal, enable_gqa, fault)
+        return _Spoiled.apply(query, key, value, attn_mask, is_causal, enable_gqa, wrong)
 
     return attention
+
+
+for _name, _wrong in FAULTS.items():
+    fault(_name, SDPA)(_attention(_wrong))

@@ -1,97 +1,74 @@
-"""Emulated bugs of a training loop: each function puts one in place through ``put``. Runs where torch is."""
+"""Emulated bugs of a training loop, and of kernels that are at fault as long as torch may take them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
+from patches import FAULTS, SDPA, Put, fault
 
-__all__ = ["FAULTS", "Put"]
+#: transformers 4.48.0: the loss of accumulated micro-batches is not divided, so that it counts once for each.
+for _name in ("accumulation", "accumulation without division"):
+    fault(_name, "transformers:Trainer.compute_loss")(
+        lambda real, self, *given, **kwargs: real(self, *given, **kwargs) * self.args.gradient_accumulation_steps
+    )
+#: A product in half precision is 2 % off.
+fault("linear", "torch.nn.functional:linear")(
+    lambda real, value, *rest: real(value, *rest) * (1.02 if value.dtype.itemsize == 2 else 1.0)
+)
+#: Sums of products stop at 256.
+fault("saturated-sum", "torch:Tensor.__matmul__")(lambda real, left, right: real(left, right).clamp(max=256))
+#: Gradients keep the length they had.
+fault("clipping", "torch.nn.utils:clip_grad_norm_")(
+    lambda real, weights, *rest, **kwargs: torch.stack([weight.grad.double().norm() for weight in weights]).norm()
+)
+#: A model forgets its padding mask; every kernel is right.
+fault("model-mask", "payload.probing.tiny_models:ChatGLMLike.forward")(
+    lambda real, self, input_ids, attention_mask=None, **kwargs: real(self, input_ids, None, **kwargs)
+)
+#: No fault: an environment whose numbers are bf16 unless somebody says otherwise.
+FAULTS["default-dtype"] = lambda put: torch.set_default_dtype(torch.bfloat16)
 
-#: Replaces an attribute: ``put(module, "name", value)``.
-Put = Callable[[Any, str, Any], None]
 
-functional = torch.nn.functional
-
-
-def accumulation(put: Put) -> None:
-    """transformers 4.48.0: the loss of accumulated micro-batches is not divided, so that it counts once for each."""
-    from transformers import Trainer
-
-    real = Trainer.compute_loss
-
-    def compute_loss(self: Any, *arguments: Any, **kwargs: Any) -> Any:
-        return real(self, *arguments, **kwargs) * self.args.gradient_accumulation_steps
-
-    put(Trainer, "compute_loss", compute_loss)
-
-
-def checkpoint(put: Put) -> None:
+@fault("checkpoint", "torch.utils.checkpoint:checkpoint")
+def checkpoint(real: Any, function: Any, *arguments: Any, **kwargs: Any) -> Any:
     """Something runs differently when the forward pass is computed again."""
-    import torch.utils.checkpoint as module
-
-    real = module.checkpoint
-
-    def checkpointed(function: Any, *arguments: Any, **kwargs: Any) -> Any:
-        runs: list[int] = []
-
-        def other_the_second_time(hidden: Any, *rest: Any) -> Any:
-            runs.append(1)
-            return function(hidden * (1.0 if len(runs) == 1 else 1.1), *rest)
-
-        return real(other_the_second_time, *arguments, **kwargs)
-
-    put(module, "checkpoint", checkpointed)
+    factors = iter([1.0])
+    return real(lambda hidden, *rest: function(hidden * next(factors, 1.1), *rest), *arguments, **kwargs)
 
 
-def leak(put: Put) -> None:
+_kept = []
+
+
+@fault("leak", SDPA)
+def leak(real: Any, *arguments: Any, **kwargs: Any) -> Any:
     """Attention keeps a small buffer of every call."""
-    real = functional.scaled_dot_product_attention
-    kept = []
-
-    def attention(*arguments: Any, **kwargs: Any) -> Any:
-        kept.append(torch.zeros(1024))
-        return real(*arguments, **kwargs)
-
-    put(functional, "scaled_dot_product_attention", attention)
+    _kept.append(torch.zeros(1024))
+    return real(*arguments, **kwargs)
 
 
-def half_norm(put: Put) -> None:
+@fault("half-norm", "torch.nn.functional:rms_norm")
+def half_norm(real: Any, value: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
     """torch up to 2.5.1: rms_norm in the dtype of its input, and that dtype's epsilon."""
-
-    def rms_norm(value: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
-        eps = torch.finfo(value.dtype).eps if eps is None else eps
-        out = value * torch.rsqrt(value.pow(2).mean(-1, keepdim=True) + eps)
-        return out if weight is None else out * weight
-
-    put(functional, "rms_norm", rms_norm)
+    eps = torch.finfo(value.dtype).eps if eps is None else eps
+    out = value * torch.rsqrt(value.pow(2).mean(-1, keepdim=True) + eps)
+    return out if weight is None else out * weight
 
 
-def ignored_labels(put: Put) -> None:
+@fault("ignored-labels", "torch.nn.functional:cross_entropy")
+def ignored_labels(real: Any, logits: Any, labels: Any, **kwargs: Any) -> Any:
     """Labels that are ignored count in the mean."""
-    real = functional.cross_entropy
-
-    def cross_entropy(logits: Any, labels: Any, **kwargs: Any) -> Any:
-        if kwargs.get("reduction") == "none":
-            return real(logits, labels, **kwargs)
-        return real(logits, labels, **{**kwargs, "reduction": "sum"}) / labels.numel()
-
-    put(functional, "cross_entropy", cross_entropy)
+    if kwargs.get("reduction") == "none":
+        return real(logits, labels, **kwargs)
+    return real(logits, labels, **{**kwargs, "reduction": "sum"}) / labels.numel()
 
 
-def all_reduce(put: Put) -> None:
+@fault("all-reduce", "torch.distributed:all_reduce")
+def all_reduce(real: Any, value: Any, *arguments: Any, **kwargs: Any) -> Any:
     """NCCL 2.27.5: the last eight values are not written."""
-    import torch.distributed as distributed
-
-    real = distributed.all_reduce
-
-    def reduced(value: Any, *arguments: Any, **kwargs: Any) -> Any:
-        before = value.clone()
-        real(value, *arguments, **kwargs)
-        value[-8:] = before[-8:]
-
-    put(distributed, "all_reduce", reduced)
+    before = value.clone()
+    real(value, *arguments, **kwargs)
+    value[-8:] = before[-8:]
 
 
 def parameters(put: Put) -> None:
@@ -108,97 +85,41 @@ def parameters(put: Put) -> None:
     put(torch.optim.AdamW, "step", step)
 
 
-def clipping(put: Put) -> None:
-    """Gradients keep the length they had."""
-
-    def clip(weights: Any, *arguments: Any, **kwargs: Any) -> Any:
-        return torch.stack([weight.grad.double().norm() for weight in weights]).norm()
-
-    put(torch.nn.utils, "clip_grad_norm_", clip)
+FAULTS["parameters"] = parameters
 
 
-def linear(put: Put) -> None:
-    """A product in half precision is 2 % off."""
-    real = functional.linear
-
-    def off(value: Any, *arguments: Any) -> Any:
-        return real(value, *arguments) * (1.02 if value.dtype.itemsize == 2 else 1.0)
-
-    put(functional, "linear", off)
-
-
-def lost_activation(put: Put) -> None:
+@fault("lost-activation", "torch.nn.functional:silu")
+def lost_activation(real: Any, value: Any) -> Any:
     """An activation in half precision gives NaN for large inputs."""
-    real = functional.silu
-
-    def silu(value: Any) -> Any:
-        lost = (value > 3) & (value.dtype.itemsize == 2)
-        return torch.where(lost, torch.full_like(value, float("nan")), real(value))
-
-    put(functional, "silu", silu)
+    lost = (value > 3) & (value.dtype.itemsize == 2)
+    return torch.where(lost, torch.full_like(value, float("nan")), real(value))
 
 
-def saturated_sum(put: Put) -> None:
-    """Sums of products stop at 256."""
-    real = torch.Tensor.__matmul__
-    put(torch.Tensor, "__matmul__", lambda left, right: real(left, right).clamp(max=256))
-
-
-def short_products(put: Put) -> None:
+@fault("short-products", "torch:Tensor.__matmul__")
+def short_products(real: Any, left: Any, right: Any) -> Any:
     """float32 products keep the mantissa of bf16."""
-    real = torch.Tensor.__matmul__
-
-    def product(left: Any, right: Any) -> Any:
-        if left.dtype == torch.float32:
-            left, right = left.bfloat16().float(), right.bfloat16().float()
-        return real(left, right)
-
-    put(torch.Tensor, "__matmul__", product)
+    if left.dtype == torch.float32:
+        left, right = left.bfloat16().float(), right.bfloat16().float()
+    return real(left, right)
 
 
-def noise(put: Put) -> None:
+@fault("noise", SDPA)
+def noise(real: Any, *arguments: Any, **kwargs: Any) -> Any:
     """Attention reads memory that is not its own."""
-    real = functional.scaled_dot_product_attention
-
-    def attention(*arguments: Any, **kwargs: Any) -> Any:
-        out = real(*arguments, **kwargs)
-        return out + 0.01 * torch.randn(out.shape).to(out.dtype)
-
-    put(functional, "scaled_dot_product_attention", attention)
+    out = real(*arguments, **kwargs)
+    return out + 0.01 * torch.randn(out.shape).to(out.dtype)
 
 
-def model_mask(put: Put) -> None:
-    """A model forgets its padding mask; every kernel is right."""
-    from payload.probing.tiny_models import ChatGLMLike
+def _while_taken(name: str, switch: str, factor: float) -> None:
+    """What cuDNN's attention was on some GPUs, on any device: padded batches are lost or wrong."""
 
-    real = ChatGLMLike.forward
-
-    def forward(self: Any, input_ids: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
-        return real(self, input_ids, None, **kwargs)
-
-    put(ChatGLMLike, "forward", forward)
+    @fault(name, SDPA)
+    def attention(real: Any, *arguments: Any, **kwargs: Any) -> Any:
+        padded = kwargs.get("attn_mask") is not None
+        return real(*arguments, **kwargs) * (factor if padded and getattr(torch.backends.cuda, switch)() else 1)
 
 
-def default_dtype(put: Put) -> None:
-    """No fault: an environment whose numbers are bf16 unless somebody says otherwise."""
-    torch.set_default_dtype(torch.bfloat16)
-
-
-#: By the names that tests use.
-FAULTS: dict[str, Callable[[Put], None]] = {
-    "accumulation": accumulation,
-    "checkpoint": checkpoint,
-    "leak": leak,
-    "model-mask": model_mask,
-    "half-norm": half_norm,
-    "ignored-labels": ignored_labels,
-    "all-reduce": all_reduce,
-    "parameters": parameters,
-    "clipping": clipping,
-    "linear": linear,
-    "lost-activation": lost_activation,
-    "saturated-sum": saturated_sum,
-    "short-products": short_products,
-    "noise": noise,
-    "default-dtype": default_dtype,
-}
+_while_taken("cudnn-nan", "cudnn_sdp_enabled", float("nan"))
+_while_taken("cudnn-wrong", "cudnn_sdp_enabled", 1.3)
+_while_taken("flash-wrong", "flash_sdp_enabled", 1.3)
+_while_taken("any-wrong", "math_sdp_enabled", 1.3)

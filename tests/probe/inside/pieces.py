@@ -1,6 +1,6 @@
 """Check the pieces of the attention probes against plain torch; prints {name of the check: true or what is wrong}.
 
-python pieces.py PAYLOAD_FOLDER
+python pieces.py PAYLOAD_FOLDER CHECK ...
 """
 
 from __future__ import annotations
@@ -220,18 +220,7 @@ def main() -> None:
     sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
     found = {
-        "checks": {
-            check.__name__: check()
-            for check in (
-                truth_is_that_of_autograd,
-                an_offset_moves_every_logit,
-                memory_is_laid_out_as_named,
-                masks_hide_what_they_say,
-                no_generator_of_the_user_moves,
-                what_does_not_fit_the_dtype_is_not_judged,
-                refusals_are_told_from_errors,
-            )
-        },
+        "checks": {name: globals()[name]() for name in sys.argv[2:]},
         "xformers": _observations(_prepared(packages.XFORMERS), packages.xformers),
         "flash_attn": _observations(whole, packages.flash_attn),
     }

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import card_faults
-import cudnn_faults
-import faults
-import loop_faults
-import own_faults
-import torch
-import trial_faults
+import card_faults  # noqa: F401 — each of these puts its faults into the table
+import faults  # noqa: F401
+import loop_faults  # noqa: F401
+import trial_faults  # noqa: F401
+from patches import FAULTS, Put
 
 __all__ = ["plant"]
 
 
-def plant(name: str, put: loop_faults.Put) -> None:
+def plant(name: str, put: Put) -> None:
     """Put the fault in place through ``put(module, name, value)``."""
-    if name in faults.FAULTS:
-        put(torch.nn.functional, "scaled_dot_product_attention", faults.attention_with(name))
-    elif name in cudnn_faults.FAULTS:
-        put(torch.nn.functional, "scaled_dot_product_attention", cudnn_faults.FAULTS[name])
-    elif name in card_faults.FAULTS:
-        card_faults.FAULTS[name](put)
-    else:
-        {**loop_faults.FAULTS, **trial_faults.FAULTS, **own_faults.FAULTS}[name](put)
+    FAULTS[name](put)
