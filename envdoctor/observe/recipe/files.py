@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
@@ -50,36 +50,61 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
 
 
 def _taken_apart(
-    path: str, name: str, cwd: str, formats: Formats, kinds: dict[str, str], *, seen: set[str]
+    path: str,
+    name: str,
+    cwd: str,
+    formats: Formats,
+    kinds: dict[str, str],
+    *,
+    seen: set[str],
+    words: Sequence[str | None] = (),
 ) -> Iterator[RecipeFile]:
+    """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
-    parts = with_formats(_parts(path, formats, kinds), formats)
-    if not parts:
-        known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
-        raise RecipeError(f"is no recipe of a framework that is known: {known}")
-    named = [(entry, place) for part, form in parts for entry, place in _named_files(part, form, formats)]
-    found: list[tuple[str, str, str]] = []
+    taken = _parts(path, formats, kinds, words)
+    parts = with_formats(taken, formats)
+    named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
+    started = {name: (place, words) for part in taken for name, place, words in _started(part)}
+    own = {part.program for part, form in parts if form.framework}
+    found: list[tuple[str, str, str, Sequence[str | None]]] = []
     missing: list[tuple[str, str, str]] = []
-    for other, place in dict(named).items():
+    for other, (place, behind) in {**named, **started}.items():
         there = _look_for(other, path, cwd)
-        if there is None:
+        if there is None and other not in own:
             missing.append((other, f"{name}:{place}", "is not there"))
-        elif there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, _shown(there, cwd), f"{name}:{place}"))
+        elif there is not None and there not in seen and len(seen) < _MOST_FILES:
+            found.append((there, _shown(there, cwd), f"{name}:{place}", behind))
     later: list[RecipeFile] = []
-    for there, other, place in found:
+    for there, other, place, behind in found:
         try:
-            later += _taken_apart(there, other, cwd, formats, kinds, seen=seen)
+            later += _taken_apart(there, other, cwd, formats, kinds, seen=seen, words=behind)
         except RecipeError as error:
-            missing.append((other, place, str(error)))
+            if other not in own:
+                missing.append((other, place, str(error)))
+    if not parts and not later:
+        _refuse(missing, formats)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
 
 
-def _parts(path: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
+def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoReturn:
+    """Raise :class:`RecipeError` for a file that says nothing of a run."""
+    if missing:
+        raise RecipeError(f"names {missing[0][0]}, which {missing[0][2]}")
+    known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
+    raise RecipeError(f"is no recipe of a framework that is known: {known}")
+
+
+def _started(part: Part) -> Iterator[tuple[str, str, Sequence[str | None]]]:
+    """The script of one's own that a command starts, with its line and the words behind it."""
+    if part.line and part.program.endswith(".py"):
+        yield part.program, part.line, part.words
+
+
+def _parts(path: str, formats: Formats, kinds: Mapping[str, str], words: Sequence[str | None] = ()) -> list[Part]:
     content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
-        return python_calls(content, path.endswith(".ipynb"))
+        return python_calls(content, path.endswith(".ipynb"), words)
     text = text_of(content, RecipeError)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
@@ -110,13 +135,13 @@ def command_parts(text: str, formats: Formats, kinds: Mapping[str, str]) -> list
     return [_unfolded(part) for part in parts_of_script(text, is_program, takes)]
 
 
-def python_calls(content: bytes, notebook: bool = False) -> list[Part]:
-    """The calls of a Python script or notebook. Raises :class:`RecipeError`."""
+def python_calls(content: bytes, notebook: bool = False, words: Sequence[str | None] = ()) -> list[Part]:
+    """The calls of a Python script or notebook that is started with these words. Raises :class:`RecipeError`."""
     from envdoctor.sandbox.child import own_python, run_child
 
     child = run_child(
         own_python("envdoctor.observe.recipe.reading.calls"),
-        (b"n" if notebook else b"p") + content,
+        json.dumps({"notebook": notebook, "words": words}).encode() + b"\n" + content,
         seconds=20.0,
         memory_mib=1024,
         output_limit=16 << 20,

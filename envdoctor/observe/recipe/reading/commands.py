@@ -67,7 +67,8 @@ def _parts(words: Sequence[_Word], is_program: Callable[[str], bool], takes: Tak
             name, rest = longer, rest[1:]
         if at > 0:
             yield Part(_base(words[0].text), options_of(words[1:at], takes))
-        yield Part(name, options_of(rest, takes))
+        behind = tuple(None if one.computed else one.text for one in rest)
+        yield Part(name, options_of(rest, takes), str(word.line), behind)
         return
 
 
