@@ -46,6 +46,7 @@ class _Clause(NamedTuple):
 _NO = _Clause(False, {})
 #: Why a condition on a fact that was assumed is open.
 _GUESSED = "it is assumed, not known"
+_NOT_PLAIN = "not a plain release"
 #: What most rules come to.
 _PASSED = Outcome(False)
 
@@ -167,10 +168,8 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
         if verdict.holds is True and not verdict.from_base and not verdict.guessed:
             return _PASSED  # whatever else is unknown: the exception holds
         if verdict.holds is not False:
-            doubtful = dict.fromkeys(verdict.guessed, _GUESSED)
-            open_exceptions.update(
-                verdict.missing or doubtful | dict.fromkeys(verdict.from_base, "not a plain release")
-            )
+            guesses = dict.fromkeys(verdict.guessed, _GUESSED)
+            open_exceptions.update(verdict.missing or guesses or dict.fromkeys(verdict.from_base, _NOT_PLAIN))
         if assumed and _clause(exception, given).holds is None:
             exception_keys.update(condition[0] for condition in exception)
     holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]

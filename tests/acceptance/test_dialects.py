@@ -1,0 +1,107 @@
+"""The run of story 4 (torch 2.5.0, GLM-4, two samples a batch) in whatever way a person writes it."""
+
+from __future__ import annotations
+
+import pytest
+
+FACTS = {
+    "pkg.torch": "2.5.0+cu118",
+    "pkg.transformers": "4.48.0",
+    "pkg.trl": "0.13.0",
+    "gpu.name": ["NVIDIA H100 80GB HBM3"],
+}
+MODEL = "THUDM/glm-4-9b-chat-hf"
+RULE = "torch-2-5-0-glm4-batch-nan"
+LOAD = f"""import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+MODEL = "{MODEL}"
+model = AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.bfloat16)
+"""
+#: Each way: the file that is given, and the others beside it. ``BATCH`` is the batch size.
+WAYS = {
+    "hf.yaml": {"": f"model_name_or_path: {MODEL}\nper_device_train_batch_size: BATCH\noutput_dir: x\nbf16: true\n"},
+    "llamafactory.yaml": {
+        "": f"model_name_or_path: {MODEL}\nstage: sft\nfinetuning_type: lora\nlora_target: all\ndataset: a\n"
+        "template: glm4\nper_device_train_batch_size: BATCH\noutput_dir: x\n"
+    },
+    "axolotl.yaml": {
+        "": f"base_model: {MODEL}\ndatasets:\n  - path: x/y\n    type: alpaca\nmicro_batch_size: BATCH\nadapter: lora\n"
+    },
+    "swift.sh": {"": f"swift sft --model {MODEL} --dataset x --per_device_train_batch_size BATCH --train_type lora"},
+    "trl.sh": {
+        "": f"trl sft --model_name_or_path {MODEL} --dataset_name x/y --per_device_train_batch_size BATCH --output_dir x"
+    },
+    "sft.py": {
+        "": LOAD + "from trl import SFTConfig, SFTTrainer\n"
+        "SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=BATCH, output_dir='x')).train()\n"
+    },
+    "trainer.py": {
+        "": LOAD + "args = TrainingArguments('x', per_device_train_batch_size=BATCH)\nTrainer(model, args).train()\n"
+    },
+    "a loop.py": {
+        "": LOAD + "loader = torch.utils.data.DataLoader([], batch_size=BATCH)\n"
+        "for batch in loader:\n    model(**batch).loss.backward()\n"
+    },
+    "a class.py": {
+        "": "from dataclasses import dataclass\n@dataclass\nclass Config:\n    batch: int = BATCH\nconfig = Config()\n"
+        + LOAD
+        + "def main(c):\n    args = TrainingArguments('x', per_device_train_batch_size=c.batch)\n"
+        "    Trainer(model, args).train()\nif __name__ == '__main__':\n    main(config)\n"
+    },
+    "argparse.sh": {
+        "": "accelerate launch --num_processes 1 train.py --bs BATCH\n",
+        "train.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--bs', type=int, default=7)\n"
+        "a = p.parse_args()\n" + LOAD + "args = TrainingArguments('x', per_device_train_batch_size=a.bs)\n"
+        "Trainer(model, args).train()\n",
+    },
+    "classes of arguments.sh": {
+        "": "BS=BATCH\ntorchrun --nproc_per_node 1 train.py --output_dir x --per_device_train_batch_size $BS\n",
+        "train.py": LOAD + "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(model, args).train()\n",
+    },
+    "click.sh": {
+        "": "deepspeed train.py --bs=BATCH\n",
+        "train.py": "import click\n" + LOAD + "@click.command()\n@click.option('--bs', default=7)\ndef main(bs):\n"
+        "    args = TrainingArguments('x', per_device_train_batch_size=bs)\n    Trainer(model, args).train()\nmain()\n",
+    },
+    "fire.sh": {
+        "": "python train.py --bs BATCH\n",
+        "train.py": "import fire\n" + LOAD + "def main(bs=7):\n"
+        "    args = TrainingArguments('x', per_device_train_batch_size=bs)\n    Trainer(model, args).train()\n"
+        "fire.Fire(main)\n",
+    },
+}
+
+
+@pytest.fixture
+def answered(run, facts_file, tmp_path):
+    """Judges a way with a batch size: whether story 4 is named, and the exit code."""
+
+    def judged(way: str, batch: int) -> tuple[bool, int]:
+        for name, text in WAYS[way].items():
+            (tmp_path / (name or way)).write_text(text.replace("BATCH", str(batch)))
+        answer = run("check", "--facts", facts_file(FACTS), "--recipe", way, "--format", "json", cwd=tmp_path)
+        return any(finding["id"] == RULE for finding in answer.json["findings"]), answer.code
+
+    return judged
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_samples_are_named_and_one_is_not(answered, way):
+    assert answered(way, 2) == (True, 1)
+    assert answered(way, 1)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("accelerate launch train.py --bs 2", "run.sh:1 names train.py, which is not there"),
+        ("accelerate launch broken.py", "run.sh:1 names broken.py, which is not Python that can be parsed"),
+        ("python train.py --bs 2", "--recipe run.sh: names train.py, which is not there"),
+    ],
+)
+def test_a_script_that_cannot_be_read_is_said(run, facts_file, tmp_path, text, told):
+    (tmp_path / "run.sh").write_text(text)
+    (tmp_path / "broken.py").write_text("def (")
+    answer = run("check", "--facts", facts_file(FACTS), "--recipe", "run.sh", cwd=tmp_path)
+    assert told in answer.out + answer.err
