@@ -17,6 +17,8 @@ Takes = Callable[[str], str]
 _LARGEST = 128 << 10
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
+#: What whoever starts the script says.
+_ASKED = re.compile(r"\"?\$\{?(?:[1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
 _ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
 _HERE = re.compile(r"<<(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
 _STOPS = "\n;&|()"
@@ -25,13 +27,22 @@ _BEFORE = re.compile(
     r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
 )
 
+#: Programs that start the script which is named behind them.
+_STARTS = re.compile(
+    r"(?:i?python|pypy|accelerate|torchrun|deepspeed|composer|colossalai|srun|mpirun|mpiexec|horovodrun|ray|uv|poetry"
+    r"|pipenv|conda|mamba|coverage|nsys|ncu|numactl|taskset|stdbuf|timeout|nice|singularity|apptainer|docker)[\d.]*\Z"
+)
+_SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]+([^()`]*)\)")
+
 
 class _Word(NamedTuple):
-    """A word of a command and its line; ``computed``: a variable of which no value is known stands in it."""
+    """A word of a command and its line; ``computed``: a variable of which no value is known stands in it, ``asked``: it
+    is what somebody gives to the script itself."""
 
     text: str
     line: int
     computed: bool = False
+    asked: bool = False
 
 
 def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) -> list[Part]:
@@ -61,7 +72,8 @@ def _parts(words: Sequence[_Word], is_program: Callable[[str], bool], takes: Tak
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         name, rest = _base(words[at + module].text), words[at + module + 1 :]
         longer = f"{name} {rest[0].text}" if rest else ""
-        if not (module or name.endswith(".py") or is_program(name) or is_program(longer)):
+        script = name.endswith(".py") and (at == 0 or words[0].computed or _STARTS.match(_base(words[0].text)))
+        if not (module or script or is_program(name) or is_program(longer)):
             continue
         if is_program(longer):
             name, rest = longer, rest[1:]
@@ -159,7 +171,8 @@ class _Shell:
         while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
             word = words.pop(0)
             if (found := _NAME.match(word.text)) is not None:
-                self._assign(found, _split(word._replace(text=word.text[found.end() :])))
+                value = word._replace(text=word.text[found.end() :])
+                self._assign(found, _split(value) or [value] * value.computed)
         if words and words[0].text == "read" and self._here is not None:
             # read -r -d '' NAME <<EOF
             self.variables[words[-1].text] = self._here[1]
@@ -167,6 +180,8 @@ class _Shell:
         return words
 
     def _assign(self, name: re.Match[str], value: list[_Word]) -> None:
+        if name[1] in self.variables and any(word.asked for word in value):
+            return  # what stands above is what the script takes by itself
         before = self.variables.get(name[1], []) if name[3] else []
         self.variables[name[1]] = before + self._paid(value)
 
@@ -198,6 +213,9 @@ class _Shell:
         spread: list[_Word] = []
         while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
             char = self._peek()
+            if (asked := _ASKED.match(self._text, self._at)) is not None and (not parts or parts.endswith("=")):
+                self._skip(len(asked[0]))
+                return [_Word(parts, line, True, True)]
             if char == "\\":
                 self._skip(1)
                 if self._peek() != "\n":
@@ -214,6 +232,8 @@ class _Shell:
             elif char == '"':
                 text, unknown = self._quoted()
                 parts, computed = parts + text, computed or unknown
+            elif (total := self._sum()) is not None:
+                parts += total
             elif self._text.startswith("$(", self._at) or char == "`":
                 self._substitution()
                 computed = True
@@ -258,6 +278,8 @@ class _Shell:
                 self._skip(1)
                 text += "" if self._peek() == "\n" else self._peek()
                 self._skip(1)
+            elif (total := self._sum()) is not None:
+                text += total
             elif self._text.startswith("$(", self._at):
                 self._substitution()
                 computed = True
@@ -271,6 +293,22 @@ class _Shell:
                 self._skip(1)
         self._skip(1)
         return text, computed
+
+    def _sum(self) -> str | None:
+        """What ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
+        found = _SUM.match(self._text, self._at)
+        if found is None:
+            return None
+
+        def known(name: re.Match[str]) -> str:
+            value = self.variables.get(name[1] or name[2], [])
+            return value[0].text if len(value) == 1 and not value[0].computed else "?"
+
+        terms = re.sub(r"\$?\{(\w+)\}|\$?([A-Za-z_]\w*)", known, found[1] or found[2])
+        total = _whole(terms)
+        if total is not None:
+            self._skip(len(found[0]))
+        return total
 
     def _substitution(self) -> None:
         """Leave out ``$(…)`` or back quotes: what a command prints is not known."""
@@ -313,6 +351,31 @@ class _Shell:
     def _skip(self, count: int) -> None:
         self._line += self._text.count("\n", self._at, self._at + count)
         self._at += count
+
+
+def _whole(terms: str) -> str | None:
+    """A sum of whole numbers as a shell works it out; None for anything else."""
+    import ast
+
+    operators = {
+        ast.Add: int.__add__,
+        ast.Sub: int.__sub__,
+        ast.Mult: int.__mul__,
+        ast.Div: int.__floordiv__,
+        ast.Mod: int.__mod__,
+    }
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.BinOp) and type(node.op) in operators:
+            return operators[type(node.op)](value(node.left), value(node.right))
+        raise ValueError
+
+    try:
+        return str(value(ast.parse(terms.strip(), mode="eval").body)) if len(terms) < 200 else None
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return None
 
 
 def _split(word: _Word) -> list[_Word]:
