@@ -121,11 +121,13 @@ class Formats:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
 
     def _share(self, form: Format, entries: Sequence[Entry]) -> float:
-        """How much of the settings a format knows; a mark, which no other format has, counts as ten."""
+        """How much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing, without
+        one, where it knows less than a third of them."""
         marks = form.row.get("marks", ())
         known = self._count(form, entries)
         marked = {mark for entry in entries for mark in marks if fnmatchcase(entry.key.replace("-", "_"), mark)}
-        return known + 10 * len(marked) if marked or not form.row.get("marked_only") else 0
+        enough = marked or (3 * known >= len(entries) and not form.row.get("marked_only"))
+        return known + 10 * len(marked) if enough else 0
 
 
 def _format(row: Mapping[str, Any]) -> Format:
