@@ -8,6 +8,7 @@ from envdoctor.observe.recipe.reading.part import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = ("environment", "plain-training")
+_NUMBERS = {"1": "true", "0": "false"}
 
 
 class Meaning(NamedTuple):
@@ -19,7 +20,9 @@ class Meaning(NamedTuple):
     add: bool = False
 
     def word(self, written: str) -> str:
-        """What is meant by what is written."""
+        """What is meant by what is written; parsers of arguments take 1 for true."""
+        if written not in self.words and written in _NUMBERS and "true" in self.words:
+            written = _NUMBERS[written]
         if written in self.words:
             return self.words[written]
         return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from envdoctor.facts.registry import Registry
@@ -115,7 +116,7 @@ def _complete(
     for field in fields:
         adapters = field.startswith("lora_") and _value(said, "method") not in ("lora", "qlora")
         if field not in said and not adapters:
-            said.update(_default(statements, field, defaults, installed))
+            said.update(_own(statements, field, defaults) or _default(statements, field, defaults, installed))
     _compute(statements, "world_size", lambda each, nodes: each * nodes, "nproc", "nnodes")
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip
@@ -149,6 +150,17 @@ def _compute(statements: Statements, field: str, formula: Callable[..., int | fl
         origins = [statements.said[part].origin for part in parts]
         origin = next((origin for origin in origins if not origin.startswith("default ")), origins[0])
         statements.said[field] = statements.fact(field, formula(*values), origin)
+
+
+def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[str, Fact]:
+    """Unknown, where a key that no format has may say the field: a switch of the script's own."""
+    names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
+    for item in statements.keys if names else ():
+        if item["state"] == "unknown" and any(fnmatchcase(str(item["key"]), name) for name in names):
+            place = item["place"]
+            reason = Unknown(f"{item['key']}, an option of the script's own, may say it")
+            return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}
+    return {}
 
 
 def _default(

@@ -147,6 +147,8 @@ class Statements:
             raw = raw[0] if len(set(raw)) == 1 else ", ".join(raw)
         elif spec.type in ("text", "texts") and isinstance(raw, (bool, int, float)):
             raw = spelled(raw)
+        elif spec.type == "boolean" and raw in (0, 1):
+            raw = bool(raw)  # as the parsers of arguments read it
         value: Value = ABSENT
         try:
             value = raw if isinstance(raw, Unknown) else parse_value(spec, raw)

@@ -210,7 +210,7 @@ class Script:
     # expressions
 
     def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
-        """What the expression comes to; its calls are told."""
+        """Evaluate an expression; its calls are told."""
         self._step()
         method = getattr(self, f"_of_{type(node).__name__}", None)
         if method is not None:
