@@ -112,6 +112,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
 
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
+    typed = sources.model is not None
     try:
         environment = _environment(sources, matrix)
         request = Request(
@@ -138,7 +139,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code)
+    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
     return Gathered(facts, environment.target, tuple(notices), missed)
 
 

@@ -19,12 +19,19 @@ class Unjudged(NamedTuple):
 
 
 def unjudged(
-    facts: FactSet, target: Target, model: str | None, cut_short: str | None, code: Sequence[str] = ()
+    facts: FactSet,
+    target: Target,
+    model: str | None,
+    cut_short: str | None,
+    code: Sequence[str] = (),
+    *,
+    typed: bool = True,
 ) -> tuple[Unjudged, ...]:
     """Of an environment, and the model and the code that were asked for. Of a facts file nothing is missed: its reader
     knows it.
 
-    ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left.
+    ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left; ``typed``
+    that the user named the model, which a recipe names otherwise.
     """
     found = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
@@ -37,7 +44,7 @@ def unjudged(
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))
     if no_model := unknown_model(facts, model):
-        found.append(Unjudged(no_model, asked=True))
+        found.append(Unjudged(no_model, asked=typed))
     pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
     if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
         found.append(Unjudged(f"{model} and its pin: {pin.reason}", asked=True))

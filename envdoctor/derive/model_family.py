@@ -37,7 +37,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     repo, path, kind = value("model.repo"), value("model.path"), value("model.type")
     if all(isinstance(item, Unknown) for item in (repo, path, kind, value("model.architectures"))):
         return {}
-    names = _names(repo, path, matrix.part("families", "organisations"))
+    names = _names(repo, path, matrix)
     entries = matrix.rows("families", "family")
     family = _family(names, kind, value("model.architectures"), entries)
     copy = family is None and isinstance(repo, str)
@@ -77,13 +77,15 @@ def _no_family(kind: Value, called: Value, entries: Iterable[Mapping[str, Any]])
     return Derived(ABSENT, f"families.toml has no family for model type {kind}")
 
 
-def _names(repo: Value, path: Value, organisations: Mapping[str, str]) -> list[str]:
+def _names(repo: Value, path: Value, matrix: Matrix) -> list[str]:
     """The spellings to match: the repository with its organisation's present name, and a folder's bare name."""
+    organisations: Mapping[str, str] = matrix.part("families", "organisations")
     names: list[str] = []
     if isinstance(repo, str):
         organisation, slash, name = repo.rpartition("/")
         renamed = {old.lower(): new for old, new in organisations.items()}.get(organisation.lower(), organisation)
-        names.append(f"{renamed}{slash}{name}".lower())
+        bare = () if slash else matrix.part("families", "bare").get("organisations", ())
+        names += [f"{renamed}{slash}{name}".lower(), *(f"{one}/{name}".lower() for one in bare)]
     elif isinstance(path, str):
         names.append("*/" + path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower())
     return names
