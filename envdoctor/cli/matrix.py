@@ -112,8 +112,10 @@ def new(matrix: Path | None, name: str) -> int:
         )
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
         raise UsageProblem(f"{rule_id!r}: lower-case words joined by dashes are expected, x- first for a private rule")
-    path = new_rule(rule_id, matrix or loaded.home / "rules" / subject, loaded, today=date.today())
-    write_stdout(f"{clean(str(path))}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
+    folder = matrix or loaded.home / "rules" / subject
+    told = "" if folder.is_dir() else ", in a new folder"
+    path = new_rule(rule_id, folder, loaded, today=date.today())
+    write_stdout(f"{clean(str(path))}{told}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
     return 0
 
 

@@ -44,7 +44,7 @@ def test_a_date_is_the_last_commit_of_main_at_or_before_it(hub, repo, asked, tit
     [
         ("@2020-01-01", "revision-not-found", "its first is of 2023-10-27"),
         ("@2024-13-45", "revision-not-found", "2024-13-45"),
-        ("@9999-12-31T99:99", "usage", ""),
+        ("@9999-12-31T99:99", "usage", "9999-12-31T99:99"),
         ("@x", "revision-not-found", "x"),
         ("abcde", "revision-not-found", "2 commits of zai-org/tiny begin with abcde"),
     ],

@@ -59,7 +59,8 @@ def test_every_schema_is_of_a_file():
 
 
 def test_the_conditions_are_those_of_the_registry():
-    assert refresh_schema.TARGET.read_text(encoding="utf-8") == refresh_schema.conditions()
+    kept = refresh_schema.TARGET.read_text(encoding="utf-8")
+    assert kept == refresh_schema.conditions(), "run: python tools/refresh_schema.py"
 
 
 @pytest.mark.parametrize(
