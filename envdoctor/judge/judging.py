@@ -120,9 +120,9 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
-    own = _severity(rule, match)
+    own = _severity(rule, match, confidence)
     if own != rule.severity and rule.id not in policy.severities:
-        caveats = (*caveats, "a warning because of what is assumed, an error where it is so")
+        caveats = (*caveats, "a warning because of what is not known for sure, an error where it is so")
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
@@ -202,9 +202,9 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 
-def _severity(rule: Rule, match: Match) -> str:
-    """The rule's severity; nothing that rests on a guess is an error."""
-    guessed = any(not default for _, _, _, default in match.assumed)
+def _severity(rule: Rule, match: Match, confidence: str) -> str:
+    """The rule's severity; nothing that rests on a guess, or is only inferred, is an error: an error fails the run."""
+    guessed = any(not default for _, _, _, default in match.assumed) or confidence == CONFIDENCES[0]
     return "warning" if guessed and rule.severity == "error" else rule.severity
 
 
@@ -277,7 +277,7 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
-        if _severity(rule, match) == "error"
+        if _severity(rule, match, _confidence(rule, match, _reader(rule, match, facts, matrix.registry))[0]) == "error"
     ]
     said = _problems(applied, facts, matrix)
     folded = fold(applied)

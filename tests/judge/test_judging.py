@@ -83,7 +83,7 @@ FOUND: dict[str, Any] = {
             "guess": {
                 "confidence": "reported",
                 "severity": "warning",
-                "caveats": ("a warning because of what is assumed, an error where it is so",),
+                "caveats": ("a warning because of what is not known for sure, an error where it is so",),
                 "assumed": (Assumption("recipe.batch_size", "8", Text("most people do"), False),),
                 "facts": FACTS,
             },
@@ -188,7 +188,7 @@ def test_what_was_said_and_could_not_be_read_need_not_be_the_default(judged, fac
     [
         ({}, VENDOR, ["2.5.0a0+872d972e41.nv24.08", "base release"]),
         (EAGER, FACTS, ["recipe.attn"]),
-        (DOUBTED, VENDOR, ["base release", "recipe.attn", "a warning because of what is assumed"]),
+        (DOUBTED, VENDOR, ["base release", "recipe.attn", "a warning because of what is not known for sure"]),
     ],
 )
 def test_each_doubt_lowers_the_confidence_and_is_named(judged, parts, facts_given, words):
