@@ -74,12 +74,14 @@ def _judged(tree: Path, cases: Path) -> list[dict[str, Any]]:
 def judge_part(tree: str, cases: str, number: int) -> None:
     """Run in a child with the envdoctor of ``tree``: print the answers to every second case."""
     sys.path.insert(0, tree)
-    from envdoctor.derive import derive
-    from envdoctor.install import with_fixes
-    from envdoctor.judge import Policy, judge
+    # Modules, not doors: the other commit may have none.
+    from envdoctor.derive.running import derive
+    from envdoctor.install.fixes import with_fixes
     from envdoctor.judge.evaluate import evaluate
-    from envdoctor.knowledge import load_matrix
-    from envdoctor.observe import SCHEMA, facts_of_document
+    from envdoctor.judge.judging import judge
+    from envdoctor.judge.policy import Policy
+    from envdoctor.knowledge.matrix import load_matrix
+    from envdoctor.observe.documents.facts_file import SCHEMA, facts_of_document
 
     matrix = load_matrix()
     answers: list[dict[str, Any]] = []
