@@ -69,7 +69,7 @@ def check(
         scopes.append("drift")
     peak: MemorySection | None = None
     hint: list[Notice] = []
-    if any(True for _ in gathered.facts.below("recipe.")):
+    if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
         from envdoctor.app.memory import known_memory
 
         facts, peak = known_memory(gathered.facts, sources or Sources(), matrix)

@@ -120,7 +120,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
-    own = _severity(rule, match, confidence)
+    own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
         caveats = (*caveats, "a warning because of what is not known for sure, an error where it is so")
     assumed_keys = {entry[0] for entry in match.assumed}
@@ -202,10 +202,11 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 
-def _severity(rule: Rule, match: Match, confidence: str) -> str:
-    """The rule's severity; nothing that rests on a guess, or is only inferred, is an error: an error fails the run."""
-    guessed = any(not default for _, _, _, default in match.assumed) or confidence == CONFIDENCES[0]
-    return "warning" if guessed and rule.severity == "error" else rule.severity
+def _severity(rule: Rule, match: Match, confidence: str, policy: Policy) -> str:
+    """The rule's severity; an error that rests on a guess, or is less sure than the gate asks for, is a warning."""
+    guessed = any(not default for _, _, _, default in match.assumed)
+    unsure = guessed or CONFIDENCES.index(confidence) < CONFIDENCES.index(policy.fail_confidence)
+    return "warning" if unsure and rule.severity == "error" else rule.severity
 
 
 def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
@@ -277,12 +278,16 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
-        if _severity(rule, match, _confidence(rule, match, _reader(rule, match, facts, matrix.registry))[0]) == "error"
+        if _severity(rule, match, _sure(rule, match, facts, matrix), Policy()) == "error"
     ]
     said = _problems(applied, facts, matrix)
     folded = fold(applied)
     causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
     return {problem: said[problem] for problem in causes}, said
+
+
+def _sure(rule: Rule, match: Match, facts: FactSet, matrix: Matrix) -> str:
+    return _confidence(rule, match, _reader(rule, match, facts, matrix.registry))[0]
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:

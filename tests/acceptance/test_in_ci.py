@@ -102,7 +102,7 @@ def test_the_images_are_built_and_stopped_by_commands_that_there_are(tmp_path: P
     )
     (tmp_path / "python3").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    for more, code in ((" --exit-zero", 0), (" --require recipe.attn", 3)):
+    for more, code in ((" --exit-zero", 0), (" --require model.path", 3)):
         words = line.replace("--recipe", f"--no-config{more} --python {sys.executable} --recipe", 1)
         words = words.replace('--python "$(command -v python3)" ', "", 1)
         environ = {**os.environ, "PATH": path}
