@@ -1,7 +1,7 @@
 """Write the table default-attention anew: python tools/refresh_attention.py [--work DIR] [TABLE]
 
-The first and the last release of each minor of transformers from 4.36 on is read on the package index: which attention a
-model class takes when nobody asks for one. Nothing is imported. What was read of a release is kept in DIR.
+The first and the last release of each minor of transformers from 4.36 on is read on the package index: which attention
+a model class takes when nobody asks for one. Nothing is imported. What was read of a release is kept in DIR.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ FIRST = Version("4.36")
 _CLASS = re.compile(r"^class \w+\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _SUPPORTS = re.compile(r"^    _supports_sdpa(?:: \w+)? = True", re.MULTILINE)
 #: Where a class swaps the attention that would be taken.
-_SWAPS = re.compile(r"def _(?:check_and_enable_sdpa|autoset_attn_implementation|check_and_adjust_attn_implementation)\b")
+_SWAPS = re.compile(
+    r"def _(?:check_and_enable_sdpa|autoset_attn_implementation|check_and_adjust_attn_implementation)\b"
+)
 
 
 def chosen(index: Index) -> list[str]:

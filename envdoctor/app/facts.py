@@ -250,15 +250,16 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
     from envdoctor.text.nearest import did_you_mean
 
     items: list[Mapping[str, Value]] = []
+    typed = fact.origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
     for item in fact.value if isinstance(fact.value, Records) else ():
         name = item.get("name")
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if isinstance(name, str) and known is None and "cc" not in item:
             if kind := other_accelerator(name):
                 told = "only GPUs of NVIDIA are known by their names; give"
-                raise UsageProblem(f"{fact.origin} gpu.name={name}: {told} --set machine.accelerators={kind}")
+                raise UsageProblem(f"{typed} {name}: {told} --set machine.accelerators={kind}")
             hint = did_you_mean(name, known_gpus(matrix), "give its compute capability too, e.g. --set gpu.cc=8.9")
-            raise UsageProblem(f"{fact.origin} gpu.name={name}: no GPU of that name is known; {hint}")
+            raise UsageProblem(f"{typed} {name}: no GPU of that name is known; {hint}")
         items.append({**item, "name": known.name} if known is not None else item)
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 

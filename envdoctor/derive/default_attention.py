@@ -94,7 +94,7 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
     if isinstance(installed, str):
         texts: Iterable[str] = [installed]
     elif isinstance(installed, Range):
-        texts = installed.releases
+        texts = map(str, installed.releases)
     else:
         texts = matrix.part("releases", "releases").get("transformers", ())
     releases = [release for release in map(_read, texts) if release is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.facts.values import Range, Records, Unknown, Value
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 
@@ -17,7 +17,7 @@ _UNKNOWN = Unknown("not known of this GPU")
 
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``gpu`` with ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to
-    itself: up to a tenth."""
+    itself: up to a tenth. A product that is sold in several sizes has a range of them."""
     gpus = value("gpu")
     if not isinstance(gpus, Records) or all(_is_known(gpu.get("memory_gib", _UNKNOWN)) for gpu in gpus):
         return {}
@@ -25,8 +25,11 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     for gpu in gpus:
         name = gpu.get("name", _UNKNOWN)
         known = gpu_named(name, matrix) if isinstance(name, str) else None
-        if known is not None and known.memory is not None and not _is_known(gpu.get("memory_gib", _UNKNOWN)):
-            gpu = {**gpu, "memory_gib": known.memory}
+        if known is not None and not _is_known(gpu.get("memory_gib", _UNKNOWN)):
+            sizes = (known.memory,) if known.memory is not None else tuple(known.row.get("memory_gb", ()))
+            if sizes:
+                several = Range(" or ".join(map(str, sizes)), sizes)
+                gpu = {**gpu, "memory_gib": sizes[0] if len(sizes) == 1 else several}
         items.append(gpu)
     return {"gpu": Derived(Records(tuple(items), gpus.incomplete), "the GPUs that were found, table gpus")}
 

@@ -38,7 +38,8 @@ class Unknown:
 
 
 class Range(Unknown):
-    """A version of which only the ``specifiers`` are known (``>=0.15,<0.17``; none: whatever release is installed).
+    """A version of which only the ``specifiers`` are known (``>=0.15,<0.17``; none: whatever release is installed), or
+    a number that is one of several (``40 or 80``).
 
     ``releases`` are those that it may be, once the ledger was asked, with one before the first and behind the last
     where the range is open there; empty where no ledger knows them. To whom that says nothing, it is unknown.
@@ -46,7 +47,7 @@ class Range(Unknown):
 
     __slots__ = ("releases", "specifiers")
 
-    def __init__(self, specifiers: str, releases: tuple[str, ...] = ()) -> None:
+    def __init__(self, specifiers: str, releases: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"only known to be {specifiers}" if specifiers else "only known to be installed")
         self.specifiers = specifiers
         self.releases = releases

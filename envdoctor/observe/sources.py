@@ -4,6 +4,7 @@ A source gives an :class:`Environment`: facts that are known already, or the lay
 runs on this machine, so that what the machine says holds for it.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +53,10 @@ class Source(NamedTuple):
     open: Callable[[str | None, Ask], Environment]
 
 
+def _has_torch(layout: "Layout") -> bool:
+    return any(layout.files.is_folder(os.path.join(folder, "torch")) for folder in layout.site_packages)
+
+
 def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
         from envdoctor.observe.locate.layout import EnvironmentUnreadable
@@ -65,6 +70,9 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
         except ObservationError as error:
             error.usage = error.usage and bool(kind)
             raise
+        if not kind and any(True for _ in ask.given().below("pkg.")) and not _has_torch(layout):
+            note = f"only the packages of --set are judged: {layout.prefix} has no torch and was left out"
+            return Environment(Target("none", "", "--set"), True, FactSet(), None, (*layout.notes, note))
         target = Target(layout.kind, str(layout.prefix), layout.because)
         return Environment(target, layout.live, FactSet(), layout, layout.notes)
 

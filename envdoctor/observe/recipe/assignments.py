@@ -90,6 +90,9 @@ def _hint(key: str, registry: Registry) -> str:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
     known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
     listed = "`envdoctor matrix facts` lists them"
+    meant = sorted((one for one in known if one.endswith(f".{key}")), key=lambda one: not one.startswith("recipe."))
+    if meant:
+        return f"{key} is not a known fact; did you mean {meant[0]}?"
     return f"{key} is not a known fact; {did_you_mean(key, known, listed)}"
 
 
@@ -101,4 +104,5 @@ def _refused(spec: FactSpec, word: str, registry: Registry) -> str:
     listed = f"known are {', '.join(spec.values)}"
     if other is not None:
         return f"{word!r} is no value of it; did you mean {other.key}={word}?"
-    return f"{word!r} is no value of it; {did_you_mean(word, [*spec.values, *spec.spellings], listed)}"
+    near = did_you_mean(word.replace(" ", "_"), spec.values, listed, spec.spellings)
+    return f"{word!r} is no value of it; {near}"
