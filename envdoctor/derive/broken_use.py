@@ -186,7 +186,7 @@ class _Judged:
         reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        has, inherited = self._has(broken), None
+        has, inherited = self._has(broken, alone=True), None
         if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
             inherited = self._inherited(broken)
         if inherited is not None:
@@ -198,6 +198,7 @@ class _Judged:
             "what": broken.what,
             "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
             "has": inherited[2] if inherited is not None else has,
+            "fits": inherited[2] if inherited is not None else self._has(broken),
             "moved_to": self._moved_to(broken, "en"),
             "moved_to_zh": self._moved_to(broken, "zh"),
             "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
