@@ -248,11 +248,20 @@ class _Judged:
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):
-            return _told(broken.move, broken.kind, lang)
+            return _told(broken.move, broken.kind, lang) if self._is_there(broken, broken.move) else ABSENT
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
         return went_to(released, broken.what, broken.installed) or ABSENT
+
+    def _is_there(self, broken: _Broken, move: Move) -> bool:
+        """Whether the judged release has what took the keyword's place, as far as anybody knows."""
+        asked = broken.asked
+        if broken.kind != "keyword" or not (move.into or move.new.isidentifier()):
+            return True
+        new = Asked(asked.module, asked.name, move.new) if move.new else Asked(move.package, move.into, asked.keyword)
+        version = self._version(move.package)
+        return version is None or not isinstance(self._by_releases(move.package, new, version), Lacking)
 
     def _version(self, package: str) -> str | None:
         version = self._value(f"pkg.{package}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, spell
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, spell
 from envdoctor.install.builds import Build, no_build, torch_build, torch_build_for, torch_row
 from envdoctor.install.commands import Pin
 from envdoctor.install.remedy import Remedy, written
@@ -201,11 +201,12 @@ class Candidates(NamedTuple):
                 forbidden, tag = build.forbidden, build.tag
                 if build.cuda is not None:
                     facts.append(Fact("torch.cuda", build.cuda, "the fix", "given"))
+                    facts.append(Fact("torch.hip", ABSENT, "the fix", "given"))
             if forbidden:
                 return forbidden
-            facts.append(self._installed(name, exact))
+            facts.append(self._installed(name, exact, specifier))
         return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
 
-    def _installed(self, name: str, version: str | None) -> Fact:
-        value = Unknown("the installer chooses the release") if version is None else version
+    def _installed(self, name: str, version: str | None, specifier: str = "") -> Fact:
+        value = Range(specifier) if version is None else version
         return Fact(f"pkg.{name}", value, "the fix", "given")

@@ -7,7 +7,7 @@ from typing import Any
 from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.versions.dotted import compare, dotted
-from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds
+from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds, is_version, satisfies
 
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
@@ -33,8 +33,17 @@ def _for_all(kind: str, alternatives: list[Any], value: Range) -> Answer:
         return YES
     if all(alternative == "absent" for alternative in alternatives):
         return NO
-    answers = {answer(kind, alternatives, release) for release in value.releases}
+    releases = value.releases or (_around(alternatives, value.specifiers) if kind == "version" else ())
+    answers = {answer(kind, alternatives, release) for release in releases}
     return answers.pop() if len(answers) == 1 else OPEN
+
+
+def _around(alternatives: list[Any], specifiers: str) -> tuple[str, ...]:
+    """Versions of a range, one of each stretch in which every condition has one answer: the bounds, and beside them."""
+    operands = [operand for one in alternatives if isinstance(one, list) for _, operand in one]
+    bounds = [part.lstrip("<>=!~").removesuffix(".*") for part in (*operands, *specifiers.split(","))]
+    tried = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
+    return tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
 
 
 def _one(kind: str, alternative: Any, value: Value) -> Answer | None:

@@ -74,7 +74,7 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
     """The releases of a provider that have all that a version of the consumer takes of it, as a constraint
     (``transformers>=4.40,<5.0``): of several spans the one nearest to ``near``; None where there is none."""
     takes = [take for take in taken(consumer, version) if provider_of(ledger, take) is provider]
-    fits = [not any(lacks(provider, take, one) for take in takes) for one in provider.read]
+    fits = [all(_has(provider, take, one) is True for take in takes) for one in provider.read]
     return _nearest(provider, fits, near) if takes and not all(fits) else None
 
 
@@ -90,7 +90,7 @@ def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: R
             if provider_of(ledger, take) is provider:
                 key = take._replace(entry="", place="")
                 if key not in answers:
-                    answers[key] = not lacks(provider, take, version)
+                    answers[key] = _has(provider, take, version) is True
                 if not answers[key]:
                     return False
         return True
@@ -108,17 +108,21 @@ def provider_of(ledger: Ledger, take: Taken) -> Released | None:
 
 def lacks(provider: Released, take: Taken, version: Value) -> bool:
     """Whether a version of the provider certainly has not what is taken there, nor does without it."""
-    if not isinstance(version, str):
-        return False
+    return isinstance(version, str) and _has(provider, take, version) is False
+
+
+def _has(provider: Released, take: Taken, version: str) -> bool | None:
+    """Whether a version of the provider has what is taken there, or does without it; None where nobody can tell."""
     if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
-        return False
+        return True
     if take.wanted:
-        return satisfies(version, take.wanted.specifiers) is False
+        return satisfies(version, take.wanted.specifiers)
     parent, _, last = take.module.rpartition(".")
     if take.name:
-        return provider.offers(take.module, take.name, version) is False
-    found = provider.offers(parent, last, version) if parent else provider.exists(take.module, version)
-    return found is False
+        found = provider.offers(take.module, take.name, version)
+    else:
+        found = provider.offers(parent, last, version) if parent else provider.exists(take.module, version)
+    return found if isinstance(found, bool) else None
 
 
 def _meets(version: Value, need: Requirement) -> bool:

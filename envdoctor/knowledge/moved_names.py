@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Move(NamedTuple):
     """One row: ``releases`` of ``package`` have what is asked for. It is called ``new`` elsewhere: a module and a name
     (``evaluate:load``), another keyword, another member; empty when nothing took its place. ``new_package`` has it in
-    ``new_releases`` (empty: not told). ``write`` says by language what to write, where that is more than a name."""
+    ``new_releases`` (empty: not told). ``write`` says by language what to write, where that is more than a name; a
+    keyword of the same name that it speaks of is one of the class ``into``."""
 
     package: str
     releases: str
@@ -25,6 +26,7 @@ class Move(NamedTuple):
     new_releases: str
     write: Mapping[str, str]
     source: str
+    into: str = ""
 
     def has(self, version: str) -> bool | None:
         """Whether a version of the package has what is asked for; None for a text that is no version."""
@@ -82,6 +84,5 @@ def _of(rows: Iterable[Mapping[str, Any]], owners: Iterable[str], old: str) -> I
 def _move(row: Mapping[str, Any]) -> Move:
     new = row.get("new", "")
     package = row.get("new_package", row["package"] if new else "")
-    return Move(
-        row["package"], row["releases"], new, package, row.get("new_releases", ""), row.get("write", {}), row["source"]
-    )
+    new_releases, write, source = row.get("new_releases", ""), row.get("write", {}), row["source"]
+    return Move(row["package"], row["releases"], new, package, new_releases, write, source, row.get("into", ""))
