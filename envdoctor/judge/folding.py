@@ -12,7 +12,7 @@ from envdoctor.knowledge.rules import Rule
 
 
 class Applied(NamedTuple):
-    """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing."""
+    """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing that is more severe."""
 
     rule: Rule
     match: Match
@@ -29,9 +29,10 @@ def fold(applied: Sequence[Applied]) -> dict[int, int]:
         places.setdefault(one.rule.id, []).append(number)
     by: dict[int, int] = {}
     for number, one in enumerate(applied):
-        for folded in () if one.accepted else one.rule.supersedes:
+        for folded in one.rule.supersedes:
             for other in places.get(folded, ()):
-                if _one_record(one.item, applied[other].item):
+                lesser = not one.accepted or _severity(applied[other]) <= _severity(one)
+                if lesser and _one_record(one.item, applied[other].item):
                     by.setdefault(other, number)
     if any(one.rule.folds_into for one in applied):
         rests = _resting(applied)
@@ -64,12 +65,15 @@ def _one_record(item: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def _fold_into(by: dict[int, int], number: int, candidates: Iterator[int], applied: Sequence[Applied]) -> None:
-    """Fold into the first of the candidates that is at least as severe, and was not accepted."""
-    severity = SEVERITIES.index(applied[number].severity)
+    """Fold into the first of the candidates that is at least as severe."""
     for other in candidates:
-        if not applied[other].accepted and SEVERITIES.index(applied[other].severity) >= severity:
+        if _severity(applied[other]) >= _severity(applied[number]):
             by[number] = other
             return
+
+
+def _severity(one: Applied) -> int:
+    return SEVERITIES.index(one.severity)
 
 
 def _explaining(number: int, places: Mapping[str, Sequence[int]], applied: Sequence[Applied]) -> Iterator[int]:
@@ -92,7 +96,7 @@ def _resting(applied: Sequence[Applied]) -> dict[str, set[int]]:
     rests: dict[str, set[int]] = {}
     for number, one in enumerate(applied):
         packages = {key[4:] for key in one.match.keys if key.startswith("pkg.")}
-        for package in () if one.accepted else packages | _packages((one.match.item or {}).get("package")):
+        for package in packages | _packages((one.match.item or {}).get("package")):
             rests.setdefault(package, set()).add(number)
     return rests
 

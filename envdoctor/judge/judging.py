@@ -97,7 +97,9 @@ def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: 
     never makes the gate weaker."""
     gating = {number for number, finding in enumerate(findings) if fails_gate(finding, policy)}
     return gating | {
-        root for other, root in stands_for.items() if fails_gate(findings[other]._replace(superseded_by=None), policy)
+        root
+        for other, root in stands_for.items()
+        if fails_gate(findings[other]._replace(superseded_by=None, ignored=findings[root].ignored), policy)
     }
 
 
