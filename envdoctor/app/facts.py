@@ -118,6 +118,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         request = Request(
             environ=sources.environ,
             cwd=sources.folder(),
+            code=(*sources.code, *(name for name in sources.recipe if name.endswith(".py"))),
             platform=platform_name(),
             gpu=sources.gpu,
             rows=matrix.rows,

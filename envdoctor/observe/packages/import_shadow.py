@@ -35,7 +35,7 @@ def observe(request: Request) -> list[Fact]:
     origin, layout, dists = "the folders in front of the environment's own", request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
         return [Fact(key, Unknown("which folders are in front is known where the environment runs"), "", "environment")]
-    front = list(_in_front(layout, request.environ, request.cwd))
+    front = list(dict.fromkeys((*_of_scripts(request), *_in_front(layout, request.environ, request.cwd))))
     installed = _by_folder(dists) if front else {}
     items = [
         item
@@ -44,6 +44,13 @@ def observe(request: Request) -> list[Fact]:
         if (item := _shadow(kind, folder, row, installed, layout)) is not None
     ]
     return [Fact(key, Records(tuple(items), dists.incomplete), origin, "environment")]
+
+
+def _of_scripts(request: Request) -> Iterator[tuple[str, str]]:
+    """The folders of the scripts that are judged: where each is started from, its own folder comes first."""
+    for path in request.code:
+        place = os.path.normpath(os.path.join(request.cwd, path))
+        yield "working-directory", place if os.path.isdir(place) else os.path.dirname(place)
 
 
 def _in_front(layout: Layout, environ: Mapping[str, str], cwd: str) -> Iterator[tuple[str, str]]:
@@ -121,23 +128,36 @@ def _lacking(
     installed: _ByFolder,
     files: Files,
 ) -> dict[str, Value]:
-    """What an installed package takes from the module, where the one in front cannot have it: no module of that name in
-    its folder, no such word in its text, and nothing that makes names up. The texts are searched, never run."""
+    """What a script beside it, or an installed package, takes from the module, where the one in front cannot have it.
+
+    It has no module of that name in its folder, no such word in its text, and nothing that makes names up. The texts
+    are searched, never run."""
     there = {name for items in installed.values() for name in items}
     try:
         text = files.text(os.path.join(path, "__init__.py") if not path.endswith(".py") else path, _LIMIT)
     except OSError:
         return {}
     made_up = len(text) >= _LIMIT or re.search(r"import\s*\*|__getattr__|globals\(|exec\(|sys\.modules", text)
-    for taken in row.get("taken", ()) if not made_up else ():
-        if taken["by"] not in there or re.search(rf"\b{taken['name']}\b", text):
+    own = (
+        (name, f"from {row['module']} import {name}", script) for script, name in _named(row["module"], folder, files)
+    )
+    others = ((one["name"], one["by"], None) for one in row.get("taken", ()) if one["by"] in there)
+    through = {one["by"]: one.get("through", ()) for one in row.get("taken", ())}
+    for name, by, script in () if made_up else (*own, *others):
+        inside = "" if path.endswith(".py") else os.path.join(path, name)
+        if re.search(rf"\b{name}\b", text) or (inside and (files.is_folder(inside) or files.is_file(f"{inside}.py"))):
             continue
-        inside = "" if path.endswith(".py") else os.path.join(path, taken["name"])
-        if inside and (files.is_folder(inside) or files.is_file(f"{inside}.py")):
-            continue
-        script = _importing(taken["by"], taken.get("through", ()), folder, files)
-        return {"lacks": f"{row['module']}.{taken['name']}", "asked_by": taken["by"], "script": script}
+        user = script or _importing(by, through[by], folder, files)
+        return {"lacks": f"{row['module']}.{name}", "asked_by": by, "script": user}
     return {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
+
+
+def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
+    """The scripts of the folder, each with a name that it takes from the module."""
+    names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
+    for script in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
+        for taken in names.findall(files.text_or_empty(os.path.join(folder, script), _LIMIT)):
+            yield from ((script, one.split()[0]) for one in taken.split(",") if one.split())
 
 
 def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:

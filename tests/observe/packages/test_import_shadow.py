@@ -167,6 +167,7 @@ def test_a_line_of_a_pth_file_puts_an_old_checkout_first_a_folder_comes_behind(s
 LACKING = ("datasets.Dataset", "trl", "train.py")
 
 
+OWN = ("datasets.load_dataset", "from datasets import load_dataset", "train.py")
 NOTHING = (ABSENT, ABSENT, ABSENT)
 TRAINER = "from trl import SFTTrainer\n"
 
@@ -183,6 +184,10 @@ TRAINER = "from trl import SFTTrainer\n"
         ("x = 1\n", "import datasets\n", False, (*LACKING[:2], ABSENT)),
         ("x = 1\n", "from trl import ModelConfig\n", False, (*LACKING[:2], ABSENT)),
         ("x = 1\n", "# from trl import SFTTrainer\n", False, (*LACKING[:2], ABSENT)),
+        # what a script takes itself counts first
+        ("x = 1\n", "from datasets import load_dataset\n", False, OWN),
+        ("def load_dataset(): ...\n", "from datasets import load_dataset\n", False, (*LACKING[:2], ABSENT)),
+        ("x = 1\n", "from datasets import (Dataset, x)\n", "Dataset.py", NOTHING),
         # a package may have it as a module of its own
         ("x = 1\n", TRAINER, True, LACKING),
         ("x = 1\n", TRAINER, "Dataset.py", NOTHING),
