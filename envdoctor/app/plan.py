@@ -119,6 +119,9 @@ class _New:
         facts = collect_facts(self._judged, self._matrix).facts
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
+        self._judged = self._judged._replace(
+            assignments=(*self._judged.assignments, *(f"pkg.{name}=installed" for name in built))
+        )
         lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(self._asked)
         lines += [line for row in needs for line in others_asked(row, facts)]
         ways: list[dict[str, str]] = [{}]
