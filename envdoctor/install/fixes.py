@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Unknown
 from envdoctor.install.candidates import Candidates, is_about_a_record
 from envdoctor.install.commands import Place, for_place, place_of
 from envdoctor.install.remedy import Remedy, written
-from envdoctor.install.trial import Before, Objection, before, try_remedy
-from envdoctor.judge.evaluate import evaluate
+from envdoctor.install.trial import Before, Objection, before, is_lost, try_remedy
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
@@ -96,9 +94,7 @@ class _Trial(NamedTuple):
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
             return Objection("it would not be enough here")
-        outcome = evaluate(rule, after.facts, matrix.registry)
-        lost = [key for key in outcome.missing if not isinstance(self.now.facts.value(key), Unknown)]
-        if rule.each is None and outcome.holds is None and lost:
+        if is_lost(rule, self.now, after.facts):
             return Objection("whether it would be enough cannot be told")
         for standing, message in after.errors.items() if fix.get("cuda") else ():
             other = matrix.find(standing.rule_id)

@@ -8,9 +8,11 @@ from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.install.remedy import Remedy
+from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.rules import Rule
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -76,7 +78,20 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
     if broken is None and (odds := next(_at_odds(remedy, now, after), None)):
         broken = f"it would break a requirement: {odds[0]} asks for another {odds[1]}"
-    return After(after, errors_of(after, now.matrix)[0], broken)
+    errors = dict(errors_of(after, now.matrix)[0])
+    for problem, said in now.errors.items():
+        rule = now.matrix.find(problem.rule_id)
+        if problem not in errors and rule is not None and is_lost(rule, now, after):
+            errors[problem] = said
+    return After(after, errors, broken)
+
+
+def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
+    """Whether a change leaves it open if the rule applies, which was known before: then it counts as if it did."""
+    outcome = evaluate(rule, after, now.matrix.registry) if rule.each is None else None
+    if outcome is None or outcome.holds is not None:
+        return False
+    return any(not isinstance(now.facts.value(key), Unknown) for key in outcome.missing)
 
 
 def _at_odds(remedy: Remedy, now: Before, after: FactSet) -> Iterator[tuple[str, str]]:
