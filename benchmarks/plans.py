@@ -2,10 +2,10 @@
 
     python benchmarks/plans.py [--count 200] [--seed 1]
 
-Each case draws a release of each package of STACK, a GPU and a run; a case without an error is drawn again. Every first
-fix that is offered as a change, and the plan, is applied to the facts, which are derived and judged anew. Printed are the
-cases in which an error is left that the plan does not name, or a fix that does not end its own finding. What the real
-installer makes of plans is measured by fixes.py.
+Each case draws a release of each package of STACK, a machine and a run; one without an error is drawn again. Every
+first fix that is offered as a change, and the plan, is applied to the facts, which are derived and judged anew. Printed
+are the cases in which an error is left that the plan does not name, or a fix that does not end its own finding. What
+the real installer makes of plans is measured by fixes.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,19 @@ from envdoctor.install import with_fixes, with_plan
 from envdoctor.judge import Judgement, Policy, judge
 from envdoctor.knowledge import Matrix, load_matrix
 
-STACK = "torch transformers peft trl accelerate datasets tokenizers huggingface-hub numpy bitsandbytes pyarrow".split()
+STACK = [
+    "torch",
+    "transformers",
+    "peft",
+    "trl",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "huggingface-hub",
+    "numpy",
+    "bitsandbytes",
+    "pyarrow",
+]
 #: Releases of this day on are drawn from.
 SINCE = "2024-01-01"
 RUNS = {
