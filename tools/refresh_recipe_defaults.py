@@ -55,7 +55,8 @@ SOURCES = (
            ("TrainingArguments",), "4.26"),
     Source("transformers", "quantization", "transformers.BitsAndBytesConfig",
            r"transformers/utils/(quantization_config|bitsandbytes)\.py", ("BitsAndBytesConfig.__init__",), "4.30"),
-    Source("peft", "peft", "peft.LoraConfig", r"peft/tuners/lora(/config)?\.py|peft/(utils/)?config\.py", ("LoraConfig",)),
+    Source("peft", "peft", "peft.LoraConfig", r"peft/tuners/lora(/config)?\.py|peft/(utils/)?config\.py",
+           ("LoraConfig",)),
     *(Source("trl", "trl", f"trl.{name}Config", _TRL, (f"{name}Config",), "0.7") for name in
       ("SFT", "DPO", "GRPO", "KTO", "Reward", "PPO", "RLOO", "ORPO", "CPO", "OnlineDPO", "GKD", "Model")),
     Source("llamafactory", "llamafactory", "", r"llamafactory/hparams/\w+\.py",
@@ -99,8 +100,8 @@ class Wheel:
             return dict(self._arguments())
         if "." in name:
             kind, _, method = name.partition(".")
-            functions = self.classes[kind].body if kind in self.classes else ()
-            found = next((node for node in functions if isinstance(node, ast.FunctionDef) and node.name == method), None)
+            methods = [one for one in getattr(self.classes.get(kind), "body", ()) if isinstance(one, ast.FunctionDef)]
+            found = next((one for one in methods if one.name == method), None)
             return self._parameters(found) if found is not None else {}
         if name in self.classes:
             return self.fields(name)
@@ -118,7 +119,7 @@ class Wheel:
         for one in node.body:
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
                 found[one.target.id] = self.value(one.value, node)
-            elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and not one.targets[0].id.isupper():
+            elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
                 found[one.targets[0].id] = self.value(one.value, node)
         return found
 
@@ -135,16 +136,16 @@ class Wheel:
                     return self.value(factory.body, kind, depth + 1) if isinstance(factory, ast.Lambda) else OPEN
             return self.value(node.args[0], kind, depth + 1) if node.args else OPEN
         if isinstance(node, ast.Name):
-            inner = [one for one in (kind.body if kind is not None else ())]
+            inner = list(kind.body if kind is not None else ())
             assigned = [
                 one.value
                 for one in inner
                 if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id == node.id
             ]
             # Assigned once more under a condition: the release works it out.
-            nested = [one for part in inner if isinstance(part, ast.If) for one in ast.walk(part)
-                      if isinstance(one, ast.Name) and one.id == node.id and isinstance(one.ctx, ast.Store)]  # fmt: skip
-            if len(assigned) == 1 and not nested:
+            below = [one for part in inner if isinstance(part, ast.If) for one in ast.walk(part)]
+            again = any(isinstance(one, ast.Name) and one.id == node.id for one in below)
+            if len(assigned) == 1 and not again:
                 return self.value(assigned[0], None, depth + 1)
             if not assigned and node.id in self.constants:
                 return self.value(self.constants[node.id], None, depth + 1)
@@ -160,8 +161,8 @@ class Wheel:
     def _parameters(self, node: ast.FunctionDef) -> Defaults:
         names = [*node.args.posonlyargs, *node.args.args]
         pairs = list(zip(reversed(names), reversed(node.args.defaults), strict=False))
-        pairs += [(name, value) for name, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value]
-        return {name.arg: self.value(value) for name, value in pairs}
+        pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        return {name.arg: self.value(value) for name, value in pairs if value is not None}
 
     def _arguments(self) -> Iterator[tuple[str, Any]]:
         for tree in self.trees:

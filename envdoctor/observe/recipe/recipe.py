@@ -36,6 +36,7 @@ def read_recipe(
     rows: Iterable[Mapping[str, object]],
     registry: Registry,
     installed: Callable[[str], Value],
+    *,
     released: Iterable[Mapping[str, object]] = (),
 ) -> Recipe:
     """Read the files that were given and those that they name; ``rows`` are those of the table recipe-formats,
@@ -187,9 +188,7 @@ def _default(
     return {}
 
 
-def _released(
-    statements: Statements, field: str, form: Format, installed: Callable[[str], Value]
-) -> Fact | None:
+def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
     """What the installed release takes for the keys of a field that nobody writes: of several the first that says
     something. Unknown where releases that it may be differ; None where none says it."""
     rows = statements.formats.released(form, statements.calls.get(form.name, ()))

@@ -21,8 +21,8 @@ _Here = dict[str, tuple[Fact, Entry]]
 
 class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format; ``calls`` the programs and calls of
-    each, ``given`` every key that it knows; ``extra`` what is added to the lengths of prompt and answer."""
+    of a program says, for what no key says; ``files`` the first file of each format; ``calls`` the programs and calls
+    of each; ``given`` every known key; ``extra`` what is added to the lengths of prompt and answer."""
 
     def __init__(self, formats: Formats, registry: Registry) -> None:
         self.said: dict[str, Fact] = {}
