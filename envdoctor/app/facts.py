@@ -314,7 +314,9 @@ class _RecipeFacts(NamedTuple):
 
 def recipe_facts(facts: FactSet, files: Sequence[str], cwd: str, matrix: Matrix) -> _RecipeFacts:
     """The facts of the recipe files. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
-    recipe = read_recipe(files, cwd, matrix.rows("recipe-formats", "format"), matrix.registry, facts.value)
+    released = matrix.rows("recipe-defaults", "arguments")
+    formats = matrix.rows("recipe-formats", "format")
+    recipe = read_recipe(files, cwd, formats, matrix.registry, facts.value, released=released)
     for key in ("recipe.", "recipe_file", "recipe_key"):
         facts.drop(key)
     facts.update(recipe.facts)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, NoReturn
 
@@ -61,26 +61,37 @@ def _taken_apart(
 ) -> Iterator[RecipeFile]:
     """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
-    taken = _parts(path, formats, kinds, words)
+    missing: list[tuple[str, str, str]] = []
+
+    def other(script: str, line: str) -> str | None:
+        there = _look_for(script, path, cwd)
+        try:
+            return text_of(content_of(there, _LARGEST, "recipe", RecipeError), RecipeError) if there else None
+        except RecipeError:
+            return None
+        finally:
+            if there is None and script.endswith(".sh") and not os.path.isabs(script):
+                missing.append((script, f"{name}:{line}", "is not there"))
+
+    taken = _parts(path, formats, kinds, words, other)
     parts = with_formats(taken, formats)
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
     started = {name: (place, words) for part in taken for name, place, words in _started(part)}
     own = {part.program for part, form in parts if form.framework}
     found: list[tuple[str, str, str, Sequence[str | None]]] = []
-    missing: list[tuple[str, str, str]] = []
-    for other, (place, behind) in {**named, **started}.items():
-        there = _look_for(other, path, cwd)
-        if there is None and other not in own:
-            missing.append((other, f"{name}:{place}", "is not there"))
+    for one, (place, behind) in {**named, **started}.items():
+        there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
+        if there is None and one not in own:
+            missing.append((one, f"{name}:{place}", "is not there"))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
             found.append((there, _shown(there, cwd), f"{name}:{place}", behind))
     later: list[RecipeFile] = []
-    for there, other, place, behind in found:
+    for there, one, place, behind in found:
         try:
-            later += _taken_apart(there, other, cwd, formats, kinds, seen=seen, words=behind)
+            later += _taken_apart(there, one, cwd, formats, kinds, seen=seen, words=behind)
         except RecipeError as error:
-            if other not in own:
-                missing.append((other, place, str(error)))
+            if one not in own:
+                missing.append((one, place, str(error)))
     if not parts and not later:
         _refuse(missing, formats)
     yield RecipeFile(name, parts, tuple(missing))
@@ -96,23 +107,44 @@ def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoRetu
 
 
 def _started(part: Part) -> Iterator[tuple[str, str, Sequence[str | None]]]:
-    """The script of one's own that a command starts, with its line and the words behind it."""
-    if part.line and part.program.endswith(".py"):
+    """The script or module of one's own that a command starts, with its line and the words behind it."""
+    if part.line and (part.program.endswith(".py") or part.module):
         yield part.program, part.line, part.words
 
 
-def _parts(path: str, formats: Formats, kinds: Mapping[str, str], words: Sequence[str | None] = ()) -> list[Part]:
+def _places(name: str) -> Iterator[str]:
+    """Where a script or module may lie: ``pkg.train`` in ``pkg/train.py`` or ``pkg/train/__main__.py``."""
+    yield name
+    if not name.endswith((".py", *_DOCUMENTS)):
+        yield from (f"{name.replace('.', '/')}{end}" for end in (".py", "/__main__.py"))
+
+
+def _parts(
+    path: str,
+    formats: Formats,
+    kinds: Mapping[str, str],
+    words: Sequence[str | None],
+    other: Callable[[str, str], str | None],
+) -> list[Part]:
     content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
-        return python_calls(content, path.endswith(".ipynb"), words)
+        return python_calls(content, path.endswith(".ipynb"), words, os.path.dirname(os.path.abspath(path)))
     text = text_of(content, RecipeError)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
-    return command_parts(text, formats, kinds)
+    return command_parts(text, formats, kinds, other)
 
 
-def command_parts(text: str, formats: Formats, kinds: Mapping[str, str]) -> list[Part]:
-    """The commands of a script or of command lines. Raises :class:`RecipeError`."""
+def command_parts(
+    text: str,
+    formats: Formats,
+    kinds: Mapping[str, str],
+    other: Callable[[str, str], str | None] = lambda name, line: None,
+) -> list[Part]:
+    """The commands of a script or of command lines; ``other`` gives the text of a script that it runs.
+
+    Raises :class:`RecipeError`.
+    """
 
     @cache
     def takes(key: str) -> str:
@@ -129,19 +161,26 @@ def command_parts(text: str, formats: Formats, kinds: Mapping[str, str]) -> list
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
     @cache
-    def is_program(name: str) -> bool:
-        return any(form.authority >= 2 and form.named(name) is not None for form in formats)
+    def kind_of(name: str) -> str:
+        named = [form for form in formats if form.named(name) is not None]
+        launches = any("launcher" in {**form.row.get("says", {}), **(form.named(name) or {})} for form in named)
+        return "program" if any(form.authority >= 2 for form in named) else "launcher" if launches else ""
 
-    return [_unfolded(part) for part in parts_of_script(text, is_program, takes)]
+    return [_unfolded(part) for part in parts_of_script(text, kind_of, takes, other)]
 
 
-def python_calls(content: bytes, notebook: bool = False, words: Sequence[str | None] = ()) -> list[Part]:
-    """The calls of a Python script or notebook that is started with these words. Raises :class:`RecipeError`."""
+def python_calls(
+    content: bytes, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
+) -> list[Part]:
+    """The calls of a Python script or notebook in a folder that is started with these words.
+
+    Raises :class:`RecipeError`.
+    """
     from envdoctor.sandbox.child import own_python, run_child
 
     child = run_child(
-        own_python("envdoctor.observe.recipe.reading.calls"),
-        json.dumps({"notebook": notebook, "words": words}).encode() + b"\n" + content,
+        own_python("envdoctor.observe.recipe.reading.calls", packages=True),
+        json.dumps({"notebook": notebook, "words": words, "folder": folder}).encode() + b"\n" + content,
         seconds=20.0,
         memory_mib=1024,
         output_limit=16 << 20,
@@ -176,7 +215,8 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
     for part in parts:
         form = formats.of_part(part)
         if form is not None:
-            found.setdefault((form.name, part.program if form.framework else ""), (part, form))
+            several = form.framework or form.name in NO_RECIPES
+            found.setdefault((form.name, part.program if several else ""), (part, form))
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())

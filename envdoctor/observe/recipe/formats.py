@@ -1,13 +1,13 @@
 """The formats of recipes, from the table recipe-formats: which keys each has, and what they mean."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.reading.part import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
-NO_RECIPES = ("environment", "plain-training")
+NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop")
 _NUMBERS = {"1": "true", "0": "false"}
 
 
@@ -69,10 +69,12 @@ class Format(NamedTuple):
 
 
 class Formats:
-    """All formats, in the order in which a framework is chosen when a recipe has several."""
+    """All formats, in the order in which a framework is chosen when a recipe has several. ``released`` are the rows of
+    the table recipe-defaults."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, rows: Iterable[Mapping[str, Any]], released: Iterable[Mapping[str, Any]] = ()) -> None:
         self._formats = {str(row["name"]): _format(row) for row in rows}
+        self._released = tuple(released)
 
     def __iter__(self) -> Iterator[Format]:
         return iter(self._formats.values())
@@ -95,6 +97,12 @@ class Formats:
                 if inner is not None:
                     return inner
         return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+
+    def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
+        """The released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
+        rows = [row for row in self._released if row["format"] == form.name]
+        called = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)]
+        return called or rows
 
     def known(self, form: Format) -> set[str]:
         """Every key of a format and of what it includes, without its section, for somebody who mistyped one."""

@@ -9,6 +9,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, spelled
+from envdoctor.observe.recipe.reading.part import Entry
 from envdoctor.observe.recipe.statements import Statements, joined
 from envdoctor.versions.pep440 import satisfies
 
@@ -35,13 +36,16 @@ def read_recipe(
     rows: Iterable[Mapping[str, object]],
     registry: Registry,
     installed: Callable[[str], Value],
+    *,
+    released: Iterable[Mapping[str, object]] = (),
 ) -> Recipe:
     """Read the files that were given and those that they name; ``rows`` are those of the table recipe-formats,
-    ``installed`` gives the facts of the environment, for defaults that changed with a release and for variables.
+    ``released`` those of recipe-defaults; ``installed`` gives the facts of the environment, for defaults that changed
+    with a release and for variables.
 
     Raises :class:`RecipeFileError`.
     """
-    formats = Formats(rows)
+    formats = Formats(rows, released)
     files = list(read_files(given, cwd, formats, kinds_of(registry)))
     return recipe_of(files, formats, registry, installed, ", ".join(given))
 
@@ -171,15 +175,45 @@ def _default(
             by = statements.said.get(row["by"])
             if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
                 return {field: statements.fact(field, row["value"], by.origin)}
-        if field in form.row.get("defaults", {}):
-            return {field: statements.fact(field, form.row["defaults"][field], _default_of(form))}
         for row in form.row.get("versioned", ()):
             version = installed(f"pkg.{row['package']}")
             if row["field"] == field and isinstance(version, str) and satisfies(version, row["releases"]) is True:
                 return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
+        if (fact := _released(statements, field, form, installed)) is not None:
+            return {field: fact}
         if any(row["field"] == field for row in form.row.get("versioned", ())):
             break  # which of its defaults holds is not known, and no other format's does
+        if field in form.row.get("defaults", {}):
+            return {field: statements.fact(field, form.row["defaults"][field], _default_of(form))}
     return {}
+
+
+def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
+    """What the installed release takes for the keys of a field that nobody writes: of several the first that says
+    something. Unknown where releases that it may be differ; None where none says it."""
+    rows = statements.formats.released(form, statements.calls.get(form.name, ()))
+    for key, meanings in form.keys.items():
+        meaning = next((one for one in meanings if one.field == field), None)
+        listed = [(row["package"], row["defaults"][key]) for row in rows if key in row["defaults"]]
+        if meaning is None or key in statements.given or not listed:
+            continue
+        facts: dict[Value | None, Fact | None] = {}
+        for package, spans in listed:
+            version = installed(f"pkg.{package}")
+            known = isinstance(version, str)
+            origin = f"default of {package} {version}" if known else f"default of every {package}"
+            for span in spans:
+                if not known or satisfies(str(version), span["releases"]) is True:
+                    value = None if span["value"] == "none" else span["value"]
+                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, "")
+                    fact = statements.fact_of(meaning, entry, origin) if value is not None else None
+                    facts[fact.value if fact is not None else None] = fact
+        if len(facts) > 1:
+            reason = f"the default of {key} changed between releases, and which one it is is not known"
+            return statements.fact(field, Unknown(reason), "")
+        if fact := next(iter(facts.values()), None):
+            return fact
+    return None
 
 
 def _default_of(form: Format) -> str:

@@ -21,14 +21,16 @@ _Here = dict[str, tuple[Fact, Entry]]
 
 class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format; ``extra`` what is added to the
-    lengths of prompt and answer."""
+    of a program says, for what no key says; ``files`` the first file of each format; ``calls`` the programs and calls
+    of each; ``given`` every known key; ``extra`` what is added to the lengths of prompt and answer."""
 
     def __init__(self, formats: Formats, registry: Registry) -> None:
         self.said: dict[str, Fact] = {}
         self.weak: dict[str, Fact] = {}
         self.keys: list[Mapping[str, Value]] = []
         self.files: dict[str, str] = {}
+        self.calls: dict[str, set[str]] = {}
+        self.given: set[str] = set()
         self.extra = 0
         self.formats, self.registry = formats, registry
 
@@ -37,6 +39,8 @@ class Statements:
         self.files.setdefault(form.name, file)
         self.extra = max(self.extra, form.row.get("length_extra", 0))
         named = form.named(part.program) or {}
+        beside = (form.row.get("beside"),) if part.line else ()
+        self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = f"{file}:{part.entries[0].place}" if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
             if field != "call":
@@ -74,13 +78,14 @@ class Statements:
             other = near.removeprefix("did you mean ").rstrip("?")
         elif found is not None:
             owner, meanings, inner = found
+            self.given.add(inner)
             state, other = self._take(entry, place, meanings, owner, here)
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         # What is not used may be a secret.
         shown = "" if state in ("unused", "unknown") or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
-        owned = "." in inner or (owner is not form and inner in form.unused)
+        owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
         item |= {"key": entry.key.rpartition(".")[2].replace("-", "_"), "format": form.name}
@@ -97,7 +102,7 @@ class Statements:
             # A file that was read says what it says; "auto" is what the others say.
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
-            fact = self._fact_of(meaning, entry, place)
+            fact = self.fact_of(meaning, entry, place)
             if fact is None:
                 continue
             if isinstance(fact.value, Unknown) and not entry.computed:
@@ -125,7 +130,7 @@ class Statements:
         spec = self.registry.find(fact.key)
         return list(spec.values).index(str(fact.value)) if spec is not None else 0
 
-    def _fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
+    def fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
             return self.fact(meaning.field, Unknown("the recipe computes it, or takes it from a variable"), place)

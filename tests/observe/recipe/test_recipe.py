@@ -25,7 +25,9 @@ FORMATS = Formats(MATRIX.rows("recipe-formats", "format"))
 def read(folder, *names, **installed):
     versions = {f"pkg.{name}": version for name, version in installed.items()}
     rows = MATRIX.rows("recipe-formats", "format")
-    return read_recipe(names, str(folder), rows, MATRIX.registry, lambda key: versions.get(key, NOT_GIVEN))
+    released = MATRIX.rows("recipe-defaults", "arguments")
+    installed = lambda key: versions.get(key, NOT_GIVEN)  # noqa: E731
+    return read_recipe(names, str(folder), rows, MATRIX.registry, installed, released=released)
 
 
 def written(folder, content, name="train.yaml", **installed):

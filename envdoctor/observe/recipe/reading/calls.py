@@ -22,17 +22,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     head, _, content = sys.stdin.buffer.read().partition(b"\n")
     asked = json.loads(head)
-    answer = calls_of(content, notebook=asked["notebook"], words=asked["words"])
+    answer = calls_of(content, notebook=asked["notebook"], words=asked["words"], folder=asked["folder"])
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def calls_of(content: bytes, *, notebook: bool, words: Sequence[str | None] = ()) -> list[Any] | str:
-    """See :func:`main`; ``words`` are those behind the script's name in a command."""
+def calls_of(content: bytes, *, notebook: bool, words: Sequence[str | None] = (), folder: str = "") -> list[Any] | str:
+    """See :func:`main`; ``words`` are those behind the script's name in a command, ``folder`` is where it lies."""
     try:
         if notebook:
             book = parse_notebook(content)
-            return _calls(book.tree, lambda line: "cell {}:{}".format(*book.place(line)), words)
-        return _calls(ast.parse(content), str, words)
+            return _calls(book.tree, lambda line: "cell {}:{}".format(*book.place(line)), words, folder)
+        return _calls(ast.parse(content), str, words, folder)
     except SyntaxError as error:
         return f"is not Python that can be parsed (line {error.lineno or 1})"
     except NotANotebook:
@@ -41,9 +41,9 @@ def calls_of(content: bytes, *, notebook: bool, words: Sequence[str | None] = ()
         return "is not Python source that can be read"
 
 
-def _calls(tree: ast.Module, place: Callable[[int], str], words: Sequence[str | None]) -> list[Any]:
+def _calls(tree: ast.Module, place: Callable[[int], str], words: Sequence[str | None], folder: str) -> list[Any]:
     calls = _plain_training(tree, place)
-    for name, settings in Script(tree, words).calls:
+    for name, settings in Script(tree, words, folder).calls:
         calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings]])
     return calls
 

@@ -14,6 +14,11 @@ _OPTION = re.compile(r"--?[A-Za-z]")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
+#: The text of a script that stands in that line; None where it cannot be read.
+Other = Callable[[str, str], str | None]
+#: What runs another script of the shell, and how deep that goes.
+_RUN = ("source", ".", "bash", "sh")
+_MOST_INNER = 3
 _LARGEST = 128 << 10
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
@@ -35,6 +40,10 @@ _STARTS = re.compile(
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]+([^()`]*)\)")
 
 
+def _nothing(name: str, line: str) -> str | None:
+    return None
+
+
 class _Word(NamedTuple):
     """A word of a command and its line; ``computed``: a variable of which no value is known stands in it, ``asked``: it
     is what somebody gives to the script itself."""
@@ -45,13 +54,14 @@ class _Word(NamedTuple):
     asked: bool = False
 
 
-def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) -> list[Part]:
-    """The parts of a script or command line. ``is_program`` knows the names that start a training program.
+def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = _nothing) -> list[Part]:
+    """The parts of a script or command line. ``kind_of`` knows the names that start a training program (``program``)
+    and those that start one (``launcher``); ``other`` gives the text of another script that this one runs.
 
     Raises :class:`~envdoctor.observe.recipe.reading.part.RecipeError`.
     """
-    script = read_script(text)
-    parts = list(islice((part for words in script.lines for part in _parts(words, is_program, takes)), _MOST_PARTS))
+    script = read_script(text, other)
+    parts = list(islice((part for words in script.lines for part in _parts(words, kind_of, takes)), _MOST_PARTS))
     asked = [
         _Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)
@@ -66,21 +76,26 @@ def parts_of_script(text: str, is_program: Callable[[str], bool], takes: Takes) 
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
 
 
-def _parts(words: Sequence[_Word], is_program: Callable[[str], bool], takes: Takes) -> Iterator[Part]:
-    """A launcher, and the program that it starts; nothing of a command that is neither."""
+def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:
+    """The launchers, and the program that they start; nothing of a command that is neither."""
+    starts = [0]
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         name, rest = _base(words[at + module].text), words[at + module + 1 :]
+        if kind_of(name) == "launcher":
+            starts.append(at + module)
+            continue
         longer = f"{name} {rest[0].text}" if rest else ""
         script = name.endswith(".py") and (at == 0 or words[0].computed or _STARTS.match(_base(words[0].text)))
-        if not (module or script or is_program(name) or is_program(longer)):
+        if at in starts[1:] or not (module or script or "program" in (kind_of(name), kind_of(longer))):
             continue
-        if is_program(longer):
+        if kind_of(name) != "program" and kind_of(longer) == "program":
             name, rest = longer, rest[1:]
-        if at > 0:
-            yield Part(_base(words[0].text), options_of(words[1:at], takes))
+        for start, end in zip(starts, [*starts[1:], at], strict=True):
+            if end > start:
+                yield Part(_base(words[start].text), options_of(words[start + 1 : end], takes))
         behind = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, options_of(rest, takes), str(word.line), behind)
+        yield Part(name, options_of(rest, takes), str(word.line), behind, module)
         return
 
 
@@ -128,11 +143,11 @@ class _Script(NamedTuple):
     variables: dict[str, _Word]
 
 
-def read_script(text: str) -> _Script:
-    """What a script would run. Raises :class:`RecipeError`."""
+def read_script(text: str, other: Other = _nothing) -> _Script:
+    """What a script would run; see :func:`parts_of_script`. Raises :class:`RecipeError`."""
     if len(text) > _LARGEST:
         raise RecipeError(f"is larger than {_LARGEST >> 10} kB, and no script of a run is")
-    shell = _Shell(text, {})
+    shell = _Shell(text, {}, other=other)
     try:
         commands = list(shell.commanded())
     except RecursionError:
@@ -142,8 +157,11 @@ def read_script(text: str) -> _Script:
 
 
 class _Shell:
-    def __init__(self, text: str, variables: dict[str, list[_Word]], line: int = 1) -> None:
+    def __init__(
+        self, text: str, variables: dict[str, list[_Word]], line: int = 1, other: Other = _nothing, inner: int = 0
+    ) -> None:
         self.variables = variables
+        self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
         self._here: tuple[str, list[_Word]] | None = None  # the end of a here-document, and its words
         self._left = _LARGEST * 4
@@ -153,11 +171,23 @@ class _Shell:
         while self._at < len(self._text):
             found = self._next()
             if found is None:
-                yield self._done(words)
+                yield from self._ended(words)
                 words, self._here = [], None
             else:
                 words += self._paid(found)
-        yield self._done(words)
+        yield from self._ended(words)
+
+    def _ended(self, words: list[_Word]) -> Iterator[list[_Word]]:
+        """The command, or those of the script that it runs, all in its line."""
+        done = self._done(words)
+        text = None
+        if len(done) > 1 and done[0].text in _RUN and not done[1].computed and self._inner < _MOST_INNER:
+            text = self._other(done[1].text, str(done[0].line))
+        if text is None:
+            yield done
+            return
+        shell = _Shell(text[:_LARGEST], self.variables, done[0].line, self._other, self._inner + 1)
+        yield from shell.commanded()
 
     def _paid(self, words: list[_Word]) -> list[_Word]:
         """The words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
@@ -349,7 +379,8 @@ class _Shell:
         return self._text[self._at : self._at + 1]
 
     def _skip(self, count: int) -> None:
-        self._line += self._text.count("\n", self._at, self._at + count)
+        if not self._inner:
+            self._line += self._text.count("\n", self._at, self._at + count)
         self._at += count
 
 

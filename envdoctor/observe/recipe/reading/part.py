@@ -29,9 +29,11 @@ class Entry(NamedTuple):
 class Part(NamedTuple):
     """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
     (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
-    command ``line`` is that of the program, and ``words`` stand behind it, None for one that is computed."""
+    command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
+    is named as a module (``-m``)."""
 
     program: str
     entries: tuple[Entry, ...]
     line: str = ""
     words: tuple[str | None, ...] = ()
+    module: bool = False

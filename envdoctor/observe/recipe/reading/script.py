@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from envdoctor.observe.recipe.reading.document import scalar
+from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.observe.recipe.reading.script_options import DataParser, Parser, command_options, of_parameters
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
@@ -78,9 +82,10 @@ class TooLong(Exception):
 class Script:
     """The calls of a script in the order in which they run, each with its settings: ``(name, [[key, value, line,
     whether it is computed]])``. ``words`` are those behind the script's name in a command, None for a word that is
-    computed."""
+    computed. ``folder`` is the script's: modules that it imports from there are followed, too, their lines being that
+    of the import."""
 
-    def __init__(self, tree: ast.Module, words: Sequence[str | None]) -> None:
+    def __init__(self, tree: ast.Module, words: Sequence[str | None], folder: str = "") -> None:
         self.calls: list[tuple[str, list[Any]]] = []
         self.words = words
         self._steps = 0
@@ -88,6 +93,12 @@ class Script:
         self._entered: set[ast.AST] = set()
         self._functions: list[tuple[Any, ast.ClassDef | None]] = []
         self._globals: dict[str, Any] = {"__name__": "__main__"}
+        self._beside = Beside(folder)
+        self._place = folder
+        self._modules: dict[tuple[str, int, str], Object | None] = {}
+        self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
+        for node in ast.walk(tree):
+            self._homes[node] = (self._globals, folder)
         try:
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
@@ -150,6 +161,8 @@ class Script:
             self._block([*node.orelse, *node.finalbody], scope)
         elif isinstance(node, ast.Return):
             raise _Returned(self.value(node.value, scope) if node.value is not None else None)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node, scope)
         elif isinstance(node, ast.Match):
             self.value(node.subject, scope)
             for case in node.cases:
@@ -158,6 +171,58 @@ class Script:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     self.value(child, scope)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: dict[str, Any]) -> None:
+        """Bind what comes out of modules in the script's own folders."""
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                module = self._module(one.name, 0, node.lineno)
+                if module is not None and ("." not in one.name or one.asname):
+                    scope[one.asname or one.name] = module
+            return
+        module = self._module(node.module, node.level, node.lineno) if node.module else None
+        for one in node.names:
+            inner = module.get(one.name) if module is not None else None
+            if one.name == "*":
+                scope.update({name: item.value for name, item in (module or {}).items() if name[:1] != "_"})
+            elif inner is not None:
+                scope[one.asname or one.name] = inner.value
+            elif node.level or module is not None:
+                below = self._module(f"{node.module}.{one.name}" if node.module else one.name, node.level, node.lineno)
+                scope.update({one.asname or one.name: below} if below is not None else {})
+
+    def _module(self, name: str, level: int, line: int) -> Object | None:
+        """The names of a module beside the script; its calls are told as they run."""
+        key = (name, level, self._place if level else "")
+        if key not in self._modules:
+            self._modules[key] = None  # imports may go in circles
+            found = self._beside.module(name, level, self._place)
+            if found is not None:
+                tree, place = found
+                names: dict[str, Any] = {"__name__": name}
+                for node in ast.walk(tree):
+                    self._homes[node] = (names, place)
+                    if hasattr(node, "lineno"):
+                        node.lineno = line
+                own = len(self._functions)
+                with self._at(tree):
+                    try:
+                        self._block(tree.body, names)
+                    except _Returned:
+                        pass
+                del self._functions[own:]
+                self._modules[key] = Object({one: Item(value, line) for one, value in names.items()})
+        return self._modules[key]
+
+    @contextmanager
+    def _at(self, node: ast.AST) -> Iterator[None]:
+        """Follow what stands in the module of a node."""
+        before = self._globals, self._place
+        self._globals, self._place = self._homes.get(node, before)
+        try:
+            yield
+        finally:
+            self._globals, self._place = before
 
     def _either(
         self, truth: bool | None, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt], scope: dict[str, Any]
@@ -202,6 +267,11 @@ class Script:
             base = self.value(target.value, scope)
             if isinstance(base, Object):
                 base[target.attr] = Item(value, target.lineno)
+            elif name := dotted(target.value):
+                # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
+                settings: list[Any] = []
+                _add(settings, target.attr, value, target.lineno)
+                self.tell(name, settings)
         elif isinstance(target, ast.Subscript):
             base, key = self.value(target.value, scope), self.value(target.slice, scope)
             if isinstance(base, dict) and isinstance(key, str):
@@ -235,6 +305,8 @@ class Script:
 
     def _of_Attribute(self, node: ast.Attribute, scope: dict[str, Any]) -> Any:
         name = dotted(node)
+        if name == "sys.argv":
+            return ["", *(OPEN if word is None else word for word in self.words)]
         if name.startswith("torch."):
             return name
         base = self.value(node.value, scope)
@@ -338,8 +410,8 @@ class Script:
             # **options: a mapping that is written out, as it stands
             _add(settings, keyword.arg or "", value, keyword.value.lineno)
             named.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else _mapping(value))
-        if name and (node.args or node.keywords):
-            self.tell(name, settings)
+        told = name or f"._.{getattr(node.func, 'attr', '')}"
+        self.tell(told, settings or [["#0", None, node.lineno, False]])
         return self._result(node, name, given, named, scope)
 
     def tell(self, name: str, settings: list[Any]) -> None:
@@ -353,11 +425,16 @@ class Script:
         self, node: ast.Call, name: str, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
         last = name.rpartition(".")[2]
-        called = self.value(node.func, scope) if isinstance(node.func, ast.Name) else OPEN
+        called = self.value(node.func, scope) if name else OPEN
         if isinstance(called, _Function):
             return self._enter(called, given, self._command(called) or {key: one.value for key, one in named.items()})
         if isinstance(called, ast.ClassDef):
-            return self._instance(called, given, named, scope)
+            found = self._instance(called, given, named, scope)
+            if library := self._library(called, scope):
+                settings: list[Any] = []
+                _add(settings, "", found if found else dict(named), node.lineno)
+                self.tell(library, settings)
+            return found
         if name == "dict":
             return {**_mapping(given[0] if given else {}), **named}
         if last in ("vars", "asdict", "deepcopy") and given and isinstance(given[0], dict):
@@ -376,11 +453,22 @@ class Script:
         if last in ("HfArgumentParser", "TrlParser", "H4ArgumentParser") and (given or "dataclass_types" in named):
             kinds = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "dataclass_types")
             return DataParser(list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds])
+        if name == "open" or last in ("abspath", "expanduser", "Path"):
+            return given[0] if given else OPEN
+        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "OmegaConf.load"):
+            return self._document(given[0] if given else OPEN, node.lineno)
+        if name == "len" and given and isinstance(given[0], (str, list)):
+            return len(given[0])
         if last in ("Fire", "run") and given and isinstance(given[0], _Function):
             return self._enter(given[0], [], of_parameters(given[0], self.words, self._default))
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), given, named, scope)
         return OPEN
+
+    def _document(self, path: Any, line: int) -> Any:
+        """What a YAML or JSON file says."""
+        found = self._beside.document(path) if isinstance(path, str) else None
+        return _items(found, line) if found is not None else OPEN
 
     def _attribute(self, base: ast.expr, given: Sequence[Any], scope: dict[str, Any]) -> Any:
         if dotted(base) == "torch":
@@ -403,7 +491,8 @@ class Script:
                 return space if name == "parse_args" else [space, OPEN]
             return base if name.startswith("add_") and name.endswith("group") else OPEN
         if isinstance(base, DataParser):
-            return self._dataclasses(base, scope) if name.startswith("parse") else OPEN
+            file = given[0] if given else named["json_file"].value if "json_file" in named else OPEN
+            return self._dataclasses(base, scope, file if "file" in name else None) if name[:5] == "parse" else OPEN
         if isinstance(base, Object) and base.kind is not None:
             method = next((one for one in base.kind.body if isinstance(one, _Function) and one.name == name), None)
             return self._enter(method, [base, *given], {k: v.value for k, v in named.items()}) if method else OPEN
@@ -411,6 +500,8 @@ class Script:
             return base[given[0]].value if given[0] in base else given[1] if len(given) > 1 else None
         if isinstance(base, dict) and name == "update":
             base.update({**_mapping(given[0] if given else {}), **named})
+        if isinstance(base, str) and name in ("startswith", "endswith") and given and isinstance(given[0], str):
+            return getattr(base, name)(given[0])
         if isinstance(base, str) and name in ("lower", "upper", "strip") and not given:
             return getattr(base, name)()
         return base if isinstance(base, dict) and name in ("copy", "items") else OPEN
@@ -426,8 +517,9 @@ class Script:
         defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
         defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
                      if value is not None}  # fmt: skip
-        for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
-            scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
+        with self._at(function):
+            for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+                scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
         scope.update(zip(names, given, strict=False))
         scope.update({name: value for name, value in named.items() if name in scope})
         if arguments.kwarg is not None:
@@ -435,7 +527,8 @@ class Script:
             scope[arguments.kwarg.arg] = rest
         self._running.append(function.name)
         try:
-            self._block(function.body, scope)
+            with self._at(function):
+                self._block(function.body, scope)
         except _Returned as returned:
             return returned.value
         finally:
@@ -443,11 +536,48 @@ class Script:
         return None
 
     def _command(self, function: Any) -> dict[str, Any]:
-        """The arguments of a function that click or typer make a command."""
+        """The arguments of a function that hydra, click or typer make a command."""
+        for one in function.decorator_list:
+            if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
+                return {function.args.args[0].arg: self._hydra(one)}
         return command_options(function, self.words, self._default)
+
+    def _hydra(self, node: ast.Call) -> Any:
+        """The configuration that hydra composes: the named file, the files of its list ``defaults``, the command."""
+        said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
+        words = [word for word in self.words if word is not None]
+        asked = dict(pairwise(words))
+        folder = asked.get("--config-path", said.get("config_path")) or "."
+        name = asked.get("--config-name", asked.get("-cn", said.get("config_name"))) or "config"
+        found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
+        if not isinstance(found, dict):
+            return OPEN
+        found = Object(found)
+        for group, item in _mapping(found.pop("defaults", Item({}, 0)).value).items():
+            inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
+            found[group] = Item(Object({**_mapping(inner), **_mapping(found.get(group, item).value)}), node.lineno)
+        for word in self.words:
+            key, equals, value = (word or "").lstrip("+").partition("=")
+            *sections, last = key.split(".")
+            into: Any = found
+            for section in sections if equals else ():
+                into = into.setdefault(section, Item(Object(), node.lineno)).value if isinstance(into, dict) else None
+            if equals and isinstance(into, dict):
+                into[last] = Item(scalar(value.strip("'\"")), node.lineno)
+        return found
 
     def _default(self, node: ast.expr) -> Any:
         return self.value(node, self._globals)
+
+    def _library(self, kind: ast.ClassDef, scope: dict[str, Any], depth: int = 0) -> str:
+        """The class of a library that a class of the script is one of; empty where there is none."""
+        with self._at(kind):
+            for base in kind.bases if depth < _DEEPEST_CALL else ():
+                below = self.value(base, scope)
+                name = self._library(below, scope, depth + 1) if isinstance(below, ast.ClassDef) else dotted(base)
+                if name:
+                    return name
+        return ""
 
     def _instance(
         self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
@@ -463,9 +593,13 @@ class Script:
 
     def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
         """What is assigned in the body of a class, as of a dataclass, with that of classes of the script below it."""
+        with self._at(kind):
+            return self._fields_here(kind, scope)
+
+    def _fields_here(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
         found: dict[str, Item] = {}
         for base in kind.bases:
-            below = self.value(base, scope) if isinstance(base, ast.Name) else OPEN
+            below = self.value(base, scope)
             if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_CALLS:
                 found.update(self._fields(below, scope))
         for node in kind.body:
@@ -487,21 +621,27 @@ class Script:
             return self.value(node.args[0], scope) if node.args else OPEN
         return self.value(node, scope) if node is not None else OPEN
 
-    def _dataclasses(self, parser: DataParser, scope: dict[str, Any]) -> list[Any]:
-        """An object for each class; a class of a library is told as a call with the options that no other one has."""
+    def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
+        """An object for each class; a class of a library is told as a call with the options that no other one has. A
+        ``file`` that is named gives them, else the command, and the file that it names."""
+        options = [(name, value, 1) for name, value in parser.given(self.words, OPEN)]
+        first = self.words[0] if self.words else None
+        file = file or next((value for name, value, _ in options if name == "config"), None) or first
+        if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
+            document = self._document(file, 1)
+            options[:0] = [(key, one.value, 1) for key, one in _mapping(document).items()]
         own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
         for node in parser.kinds:
-            kind = self.value(node, scope) if isinstance(node, ast.Name) else OPEN
+            kind = self.value(node, scope)
             local = kind if isinstance(kind, ast.ClassDef) else None
-            base = next((dotted(one) for one in (local.bases if local else ()) if dotted(one)), "")
-            library = dotted(node) if local is None else "" if isinstance(scope.get(base), ast.ClassDef) else base
+            library = dotted(node) if local is None else self._library(local, scope)
             own.append((library, local, self._fields(local, scope) if local else {}))
         fields = {name for _, local, known in own if local is not None for name in known}
         values: list[Any] = []
         for library, local, known in own:
             found = Object(known)
             found.kind = local
-            for name, value in parser.given(self.words, OPEN):
+            for name, value, _ in options:
                 if name in known or (library and name not in fields):
                     found[name] = Item(value, parser.line(known.get(name)))
             if library:
@@ -520,6 +660,13 @@ def dotted(node: ast.expr) -> str:
         names.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
+
+
+def _items(value: Any, line: int) -> Any:
+    """Dictionaries of a document as those of a script, whose values have lines; interpolations are open."""
+    if isinstance(value, dict):
+        return Object({key: Item(_items(one, line), line) for key, one in value.items()})
+    return OPEN if isinstance(value, str) and "${" in value else value
 
 
 def _mapping(value: Any) -> dict[str, Item]:

@@ -1,0 +1,79 @@
+"""What lies beside a script: modules that it imports from its own folders, and documents that it reads."""
+
+from __future__ import annotations
+
+import ast
+import os
+from typing import Any
+
+from envdoctor.observe.recipe.reading.document import read_document
+from envdoctor.observe.recipe.reading.part import Entry, RecipeError
+from envdoctor.text.documents import content_of, text_of
+
+#: Bounds: files, and bytes of each.
+_MOST_FILES = 30
+_LARGEST = 1 << 20
+#: Modules may be named from the project's root: so many folders above the script.
+_ABOVE = 4
+
+
+class Beside:
+    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe)."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._left = _MOST_FILES
+
+    def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
+        """Return the syntax tree of a module and its folder; None for one of a library. ``level`` and ``folder`` are
+        those of a relative import."""
+        starts = self._folders() if not level else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
+        for start in starts if self.folder else ():
+            base = os.path.join(start, *name.split("."))
+            for path in (f"{base}.py", os.path.join(base, "__init__.py")):
+                content = self._content(path)
+                if content is not None:
+                    try:
+                        return ast.parse(content), os.path.dirname(path)
+                    except (SyntaxError, ValueError):
+                        return None
+        return None
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """Return the settings of a YAML or JSON document as a tree; None where there is none."""
+        for start in self._folders() if self.folder else ():
+            content = self._content(os.path.join(start, name))
+            if content is not None:
+                try:
+                    return tree_of(read_document(text_of(content, RecipeError)))
+                except RecipeError:
+                    return None
+        return None
+
+    def _folders(self) -> list[str]:
+        found = [self.folder]
+        for _ in range(_ABOVE):
+            found.append(os.path.dirname(found[-1]))
+        return list(dict.fromkeys(found))
+
+    def _content(self, path: str) -> bytes | None:
+        if self._left <= 0 or not os.path.isfile(path):
+            return None
+        self._left -= 1
+        try:
+            return content_of(path, _LARGEST, "recipe", RecipeError)
+        except RecipeError:
+            return None
+
+
+def tree_of(entries: tuple[Entry, ...]) -> dict[str, Any]:
+    """Return settings with dotted keys as dictionaries in dictionaries."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        *sections, last = entry.key.split(".")
+        inner = found
+        for section in sections:
+            below = inner.setdefault(section, {})
+            inner = below if isinstance(below, dict) else {}
+        inner[last] = list(entry.value) if isinstance(entry.value, tuple) else entry.value
+    return found
