@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import json
 import sys
-import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +17,7 @@ from textwrap import fill
 from typing import Any
 from zipfile import ZipFile
 
+import tomllib
 import yaml
 from package_index import Index
 from packaging.requirements import Requirement
