@@ -71,6 +71,7 @@ def _arguments(wheel: ZipFile, places: list[str]) -> list[str]:
     """What the places of a group name, sorted."""
     found: set[str] = set()
     for place in places:
+        place, _, before = place.partition("@")
         pattern, _, qualified = place.partition(":")
         for name in wheel.namelist():
             inside = name.partition(".data/purelib/")[2] or name
@@ -78,7 +79,7 @@ def _arguments(wheel: ZipFile, places: list[str]) -> list[str]:
                 continue
             text = wheel.read(name).decode()
             if name.endswith(".yaml"):
-                found |= set(_keys(yaml.safe_load(text)))
+                found |= set(_keys(yaml.safe_load(text), before))
             else:
                 tree = ast.parse(text)
                 found |= set(_parameters(tree, qualified.split(".")) if qualified else _fields(tree))
@@ -90,7 +91,7 @@ def _fields(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for child in node.body:
-                if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
+                if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name) and _taken(child.value):
                     yield child.target.id
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
             for word in node.args:
@@ -98,8 +99,15 @@ def _fields(tree: ast.Module) -> Iterator[str]:
                     yield str(word.value)[2:]
 
 
+def _taken(default: ast.expr | None) -> bool:
+    """Whether a field with this default is an argument: it is unless it says ``init=False``."""
+    said = {word.arg: word.value for word in default.keywords} if isinstance(default, ast.Call) else {}
+    init = said.get("init")
+    return not (isinstance(init, ast.Constant) and init.value is False)
+
+
 def _parameters(tree: ast.Module, path: list[str]) -> Iterator[str]:
-    """Yield the parameters of the function at a path of names, and what it takes out of ``kwargs``."""
+    """Yield the parameters of the function at a path of names."""
     node: Any = tree
     for name in path:
         node = next((n for n in ast.walk(node) if getattr(n, "name", None) == name), None)
@@ -111,6 +119,8 @@ def _parameters(tree: ast.Module, path: list[str]) -> Iterator[str]:
 def _keys(data: Any, before: str = "") -> Iterator[str]:
     """Yield the keys of a tree, joined with dots."""
     for key, value in data.items() if isinstance(data, dict) else ():
+        if key.startswith("_"):
+            continue
         yield f"{before}{key}"
         yield from _keys(value, f"{before}{key}.")
 
