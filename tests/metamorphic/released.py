@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -16,7 +16,7 @@ __all__ = ["arguments", "release"]
 _FOLDER = Path(__file__).with_name("arguments")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _releases(project: str) -> list[Mapping[str, Any]]:
     """The releases of a project that were read, oldest first."""
     found: list[Mapping[str, Any]] = tomllib.loads((_FOLDER / f"{project}.toml").read_text(encoding="utf-8"))["release"]

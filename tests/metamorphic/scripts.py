@@ -8,7 +8,7 @@ from typing import Any
 
 from saying import Arguments, CannotSay, Code, Run, accelerated, dtype_of, say_training
 
-__all__ = ["launched", "loop", "notebook", "sglang", "trainer", "unsloth", "vllm"]
+__all__ = ["SGLANG", "VLLM", "launched", "loop", "notebook", "say_engine", "sglang", "trainer", "unsloth", "vllm"]
 
 _CONFIGS = {"sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig"}
 _GPTQ = 'GPTQConfig(bits=4, dataset="c4", tokenizer=tokenizer)'
@@ -27,7 +27,14 @@ class _Script:
     def load(self) -> None:
         """Write the tokenizer and the model, as from_pretrained takes what is said of it."""
         run = self.run
-        known = ("attn_implementation", "dtype", "torch_dtype", "device_map", "trust_remote_code", "quantization_config")
+        known = (
+            "attn_implementation",
+            "dtype",
+            "torch_dtype",
+            "device_map",
+            "trust_remote_code",
+            "quantization_config",
+        )
         to = Arguments("from_pretrained", known)
         side = run.take("padding_side")
         told = f", padding_side={side!r}" if side else ""
@@ -43,7 +50,9 @@ class _Script:
         if (device := run.take("device_map")) is not None:
             to["device_map"] = device
         self._quantize(to)
-        self.lines.append(f"model = AutoModelForCausalLM.from_pretrained({', '.join(filter(None, ['MODEL', str(to)]))})")
+        self.lines.append(
+            f"model = AutoModelForCausalLM.from_pretrained({', '.join(filter(None, ['MODEL', str(to)]))})"
+        )
         self.model = Code("model")
 
     def _quantize(self, to: Arguments) -> None:
@@ -195,7 +204,10 @@ def launched(launcher: str, parser: str) -> Callable[[Run], dict[str, str]]:
             told = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in args.items()}
             before.extend(f"--{name} {_word(value)}" for name, value in told.items())
             if parser != "argparse":
-                lines = ["parser = HfArgumentParser(TrainingArguments)", "(args,) = parser.parse_args_into_dataclasses()"]
+                lines = [
+                    "parser = HfArgumentParser(TrainingArguments)",
+                    "(args,) = parser.parse_args_into_dataclasses()",
+                ]
                 return lines, "args"
             lines = ["parser = argparse.ArgumentParser()"]
             for name, value in told.items():
@@ -208,7 +220,9 @@ def launched(launcher: str, parser: str) -> Callable[[Run], dict[str, str]]:
             return [*lines, "a = parser.parse_args()"], f"TrainingArguments({given})"
 
         text = _trainer(run, "", made)
-        imports = "import argparse\nimport json\n" if parser == "argparse" else "from transformers import HfArgumentParser\n"
+        imports = (
+            "import argparse\nimport json\n" if parser == "argparse" else "from transformers import HfArgumentParser\n"
+        )
         return {"run.sh": " ".join([*words, "train.py", *before]) + "\n", "train.py": imports + text}
 
     return write
@@ -283,7 +297,9 @@ def loop(run: Run) -> dict[str, str]:
 
 def unsloth(run: Run) -> dict[str, str]:
     """Write a script with FastLanguageModel and SFTTrainer."""
-    to = Arguments("FastLanguageModel.from_pretrained", run.known("unsloth", "from_pretrained"), model_name=Code("MODEL"))
+    to = Arguments(
+        "FastLanguageModel.from_pretrained", run.known("unsloth", "from_pretrained"), model_name=Code("MODEL")
+    )
     run.want("stage", "sft", what="SFTTrainer")
     method, kind = run.take("method"), run.take("quantization")
     if method not in (None, "full", "lora", "qlora"):
@@ -335,7 +351,7 @@ def unsloth(run: Run) -> dict[str, str]:
     return {"train.py": "\n".join([*lines, ""])}
 
 
-def _engine(run: Run, to: Arguments, names: dict[str, str], what: str) -> None:
+def say_engine(run: Run, to: Arguments, names: dict[str, str], what: str) -> None:
     """Write what an engine is told. Raises :class:`CannotSay`."""
     run.want("method", "infer", "serve", what=what)
     for fact, name in names.items():
@@ -375,12 +391,12 @@ SGLANG = {
 def vllm(run: Run) -> dict[str, str]:
     """Write a script that answers with ``vllm.LLM``."""
     to = Arguments("LLM", run.known("vllm", "LLM", "EngineArgs"), model=run.model)
-    _engine(run, to, VLLM, "vllm.LLM")
+    say_engine(run, to, VLLM, "vllm.LLM")
     return {"serve.py": f'from vllm import LLM, SamplingParams\nllm = LLM({to})\nprint(llm.generate(["a"]))\n'}
 
 
 def sglang(run: Run) -> dict[str, str]:
     """Write a script that answers with ``sglang.Engine``."""
     to = Arguments("sglang.Engine", run.known("sglang", "ServerArgs"), model_path=run.model)
-    _engine(run, to, SGLANG, "sglang.Engine")
+    say_engine(run, to, SGLANG, "sglang.Engine")
     return {"serve.py": f'import sglang as sgl\nllm = sgl.Engine({to})\nprint(llm.generate(["a"]))\n'}
