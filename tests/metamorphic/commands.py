@@ -314,66 +314,62 @@ _TUNED = {
 }
 
 
-def torchtune(family: str) -> Callable[[Run], dict[str, str]]:
-    """Return the writer of a YAML of torchtune for a model of this family or type ("": any)."""
-
-    def write(run: Run) -> dict[str, str]:
-        if family not in _TUNED:
-            raise CannotSay(f"torchtune has no builder for {family}")
-        stage, method = run.take("stage") or "sft", run.take("method") or "lora"
-        kind = run.take("quantization")
-        if stage not in ("sft", "dpo") or method not in ("lora", "full", "qlora"):
-            raise CannotSay(f"torchtune has no recipe for {stage} with {method}")
-        if kind is not None:
-            raise CannotSay("torchtune quantises with torchao, not to " + kind)
-        group = f"{'qlora' if method == 'qlora' else method}-{stage}"
-        if group == "qlora-dpo":
-            raise CannotSay("torchtune has no recipe for dpo with qlora")
-        known = run.known("torchtune", group) | {"tokenizer.max_seq_len", "dataset.packed", "model.lora_attn_modules"}
-        to = Arguments("torchtune", known)
-        dtype = run.take("dtype")
-        if dtype not in (None, "bf16", "fp32"):
-            raise CannotSay(f"recipes of torchtune refuse {dtype}")
-        if dtype is not None:
-            to["dtype"] = dtype
-        _put(run, to, batch_size="batch_size", train_batch_size="batch_size", torch_compile="compile")
-        _put(run, to, gradient_accumulation="gradient_accumulation_steps", resume="resume_from_checkpoint")
-        _put(run, to, gradient_checkpointing="enable_activation_checkpointing", packing="dataset.packed")
-        _put(run, to, activation_offload="enable_activation_offloading", max_length="tokenizer.max_seq_len")
-        _put(run, to, lora_targets="model.lora_attn_modules", lora_r="model.lora_rank", lora_alpha="model.lora_alpha")
-        optimizer = run.take("optimizer")
-        named = {None: "torch.optim.AdamW", "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW"}
-        named |= {"adamw_8bit": "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit"}
-        if optimizer not in named:
-            raise CannotSay(f"torchtune: no optimizer {optimizer}")
-        if set(run.left.get("arguments") or ()) <= {"x"}:
-            run.left.pop("arguments", None)
-        run.finish("torchtune")
-        before = "" if method == "full" else f"{method}_"
-        whole: dict[str, Any] = {
-            "output_dir": "out",
-            "model": {"_component_": f"torchtune.models.{_TUNED[family].format(before)}"},
-            "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "path": "m/tokenizer.model"},
-            "checkpointer": {"_component_": "torchtune.training.FullModelHFCheckpointer", "checkpoint_dir": run.model},
-            "dataset": {"_component_": "torchtune.datasets.alpaca_cleaned_dataset"},
-            "optimizer": {"_component_": named[optimizer], "lr": 3e-4},
-            "loss": {"_component_": "torchtune.rlhf.loss.DPOLoss"}
-            if stage == "dpo"
-            else {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
-            "epochs": 1,
-            "device": "cuda",
-        }
-        if method != "full":
-            whole["model"] |= {"lora_attn_modules": ["q_proj", "v_proj"], "lora_rank": 8, "lora_alpha": 16}
-        for name, value in to.items():
-            head, _, tail = name.partition(".")
-            if tail:
-                whole[head][tail] = value
-            else:
-                whole[head] = value
-        return _yaml(whole)
-
-    return write
+def torchtune(run: Run) -> dict[str, str]:
+    """Write a YAML of torchtune, for a model that it builds."""
+    if run.family not in _TUNED:
+        raise CannotSay(f"torchtune has no builder for {run.family}")
+    stage, method = run.take("stage") or "sft", run.take("method") or "lora"
+    kind = run.take("quantization")
+    if stage not in ("sft", "dpo") or method not in ("lora", "full", "qlora"):
+        raise CannotSay(f"torchtune has no recipe for {stage} with {method}")
+    if kind is not None:
+        raise CannotSay("torchtune quantises with torchao, not to " + kind)
+    group = f"{'qlora' if method == 'qlora' else method}-{stage}"
+    if group == "qlora-dpo":
+        raise CannotSay("torchtune has no recipe for dpo with qlora")
+    known = run.known("torchtune", group) | {"tokenizer.max_seq_len", "dataset.packed", "model.lora_attn_modules"}
+    to = Arguments("torchtune", known)
+    dtype = run.take("dtype")
+    if dtype not in (None, "bf16", "fp32"):
+        raise CannotSay(f"recipes of torchtune refuse {dtype}")
+    if dtype is not None:
+        to["dtype"] = dtype
+    _put(run, to, batch_size="batch_size", train_batch_size="batch_size", torch_compile="compile")
+    _put(run, to, gradient_accumulation="gradient_accumulation_steps", resume="resume_from_checkpoint")
+    _put(run, to, gradient_checkpointing="enable_activation_checkpointing", packing="dataset.packed")
+    _put(run, to, activation_offload="enable_activation_offloading", max_length="tokenizer.max_seq_len")
+    _put(run, to, lora_targets="model.lora_attn_modules", lora_r="model.lora_rank", lora_alpha="model.lora_alpha")
+    optimizer = run.take("optimizer")
+    named = {None: "torch.optim.AdamW", "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW"}
+    named |= {"adamw_8bit": "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit"}
+    if optimizer not in named:
+        raise CannotSay(f"torchtune: no optimizer {optimizer}")
+    if set(run.left.get("arguments") or ()) <= {"x"}:
+        run.left.pop("arguments", None)
+    run.finish("torchtune")
+    before = "" if method == "full" else f"{method}_"
+    whole: dict[str, Any] = {
+        "output_dir": "out",
+        "model": {"_component_": f"torchtune.models.{_TUNED[run.family].format(before)}"},
+        "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "path": "m/tokenizer.model"},
+        "checkpointer": {"_component_": "torchtune.training.FullModelHFCheckpointer", "checkpoint_dir": run.model},
+        "dataset": {"_component_": "torchtune.datasets.alpaca_cleaned_dataset"},
+        "optimizer": {"_component_": named[optimizer], "lr": 3e-4},
+        "loss": {"_component_": "torchtune.rlhf.loss.DPOLoss"}
+        if stage == "dpo"
+        else {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+        "epochs": 1,
+        "device": "cuda",
+    }
+    if method != "full":
+        whole["model"] |= {"lora_attn_modules": ["q_proj", "v_proj"], "lora_rank": 8, "lora_alpha": 16}
+    for name, value in to.items():
+        head, _, tail = name.partition(".")
+        if tail:
+            whole[head][tail] = value
+        else:
+            whole[head] = value
+    return _yaml(whole)
 
 
 # --- OpenRLHF and verl ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from released import arguments, release
 __all__ = ["Arguments", "CannotSay", "Code", "Run", "accelerated", "deepspeed_file", "dtype_of", "say_training"]
 
 #: What a dialect without an argument for it does anyway.
-_OFF_ANYWAY = {"torch_compile", "packing", "sleep_mode", "padding_free"}
+_OFF_ANYWAY = {"torch_compile", "packing", "sleep_mode", "padding_free", "fsdp", "resume"}
 #: Facts that the training arguments of transformers, and what is made of them, say by one name.
 _TRAINING = {
     "batch_size": ("per_device_train_batch_size",),
@@ -82,6 +82,8 @@ class Run:
         self.keys = list(facts.get("recipe_key", ()))
         names = (facts.get("model.repo"), facts.get("model.path"), "models/mine")
         self.model: str = next(name for name in names if name and name != "absent")
+        kinds = [facts[key] for key in ("model.type", "model.family") if facts.get(key)]
+        self.family: str = kinds[0] if kinds else "" if self.model == "models/mine" else self.model
         self.files: dict[str, str] = {}
 
     def take(self, name: str) -> Any:

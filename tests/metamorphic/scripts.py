@@ -1,4 +1,4 @@
-"""Runs written in Python: with a trainer of transformers, TRL or Unsloth, in a loop of one's own, served by an engine."""
+"""Runs written in Python: with a trainer of transformers, TRL or Unsloth, in a loop, answered by an engine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from saying import Arguments, CannotSay, Code, Run, accelerated, dtype_of, say_training
+from saying import Arguments, CannotSay, Code, Run, accelerated, deepspeed_file, dtype_of, say_training
 
-__all__ = ["SGLANG", "VLLM", "launched", "loop", "notebook", "say_engine", "sglang", "trainer", "unsloth", "vllm"]
+__all__ = [
+    "SGLANG",
+    "VLLM",
+    "accelerator",
+    "launched",
+    "loop",
+    "notebook",
+    "say_engine",
+    "sglang",
+    "trainer",
+    "unsloth",
+    "vllm",
+]
 
 _CONFIGS = {"sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig"}
 _GPTQ = 'GPTQConfig(bits=4, dataset="c4", tokenizer=tokenizer)'
@@ -22,7 +34,7 @@ class _Script:
         self.imports = ["import torch", "from datasets import load_dataset"]
         self.transformers = {"AutoModelForCausalLM", "AutoTokenizer"}
         self.lines = [f"MODEL = {run.model!r}"]
-        self.model: Any = Code("MODEL")
+        self.liger = False
 
     def load(self) -> None:
         """Write the tokenizer and the model, as from_pretrained takes what is said of it."""
@@ -235,26 +247,83 @@ def _word(value: Any) -> str:
 
 _LOOP = """optimizer = OPTIMIZER
 loader = torch.utils.data.DataLoader(data, LOADER)
+PREPARE
 model.train()
 for step, batch in enumerate(loader):
     with CONTEXT:
         loss = model(**batch).lossSHARE
-    loss.backward()
-    STEP"""
+BACKWARD"""
+_OPTIMIZERS = {
+    None: "torch.optim.AdamW(model.parameters())",
+    "adamw_8bit": "bnb.optim.AdamW8bit(model.parameters())",
+    "adamw_bnb_8bit": "bnb.optim.AdamW8bit(model.parameters())",
+    "paged_adamw_32bit": "bnb.optim.PagedAdamW32bit(model.parameters())",
+}
 
 
 def loop(run: Run) -> dict[str, str]:
-    """Write a loop of one's own with from_pretrained and a DataLoader; an answer generated where it infers."""
+    """Write a plain loop of torch with from_pretrained and a DataLoader; an answer generated where it infers."""
     script = _Script(run)
-    if (method := run.left.get("method")) in ("infer", None) and method:
-        run.take("method")
-        script.load()
-        length = run.take("max_length")
-        cut = f", truncation=True, max_length={length}" if length is not None else ""
-        script.lines.append(f'inputs = tokenizer(["a"], return_tensors="pt"{cut})')
-        new = run.take("max_new_tokens") or 64
-        run.finish("a script that generates")
-        return {"train.py": script.text("model.eval()", f"model.generate(**inputs, max_new_tokens={new})")}
+    if run.left.get("method") == "infer":
+        return _generating(script)
+    loader = _prepared(script)
+    dtype, share = run.take("dtype"), run.take("gradient_accumulation")
+    if dtype == "fp8":
+        raise CannotSay("torch.autocast computes in no fp8")
+    context = f"torch.autocast('cuda', dtype={dtype_of(dtype)})" if dtype in ("bf16", "fp16") else "torch.enable_grad()"
+    step = "    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()"
+    if share is not None:
+        step = f"    loss.backward()\n    if (step + 1) % {share} == 0:\n        optimizer.step()\n        optimizer.zero_grad()"
+    if run.take("torch_compile"):
+        script.lines.append("model = torch.compile(model)")
+    return _looped(script, loader, context, f" / {share}" if share is not None else "", step, "model.cuda()")
+
+
+def accelerator(run: Run) -> dict[str, str]:
+    """Write a loop with ``Accelerator``."""
+    script = _Script(run)
+    if run.left.get("method") in ("infer", "serve"):
+        raise CannotSay("a loop with Accelerator trains")
+    script.imports.append("from accelerate import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin")
+    to = Arguments("Accelerator", ("mixed_precision", "gradient_accumulation_steps", "deepspeed_plugin", "fsdp_plugin"))
+    dtype, share = run.take("dtype"), run.take("gradient_accumulation")
+    if dtype is not None:
+        to.put("no" if dtype == "fp32" else dtype, "mixed_precision")
+    if share is not None:
+        to.put(share, "gradient_accumulation_steps")
+    if "zero_stage" in run.left and (name := deepspeed_file(run)):
+        to.put(Code(f"DeepSpeedPlugin(hf_ds_config={name!r})"), "deepspeed_plugin")
+    if run.take("fsdp") or "fsdp_version" in run.left:
+        told = f"fsdp_version={run.take('fsdp_version') or 1}"
+        told += ", cpu_offload=True" if run.take("offload_param") == "cpu" else ""
+        to.put(Code(f"FullyShardedDataParallelPlugin({told})"), "fsdp_plugin")
+    script.lines.append(f"accelerator = Accelerator({to})")
+    loader = _prepared(script)
+    if run.take("torch_compile"):
+        script.lines.append("model = torch.compile(model)")
+    step = "        accelerator.backward(loss)\n        optimizer.step()\n        optimizer.zero_grad()"
+    prepare = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"
+    return _looped(script, loader, "accelerator.accumulate(model)", "", step, prepare)
+
+
+def _generating(script: _Script) -> dict[str, str]:
+    run = script.run
+    run.take("method")
+    script.load()
+    length = run.take("max_length")
+    cut = f", truncation=True, max_length={length}" if length is not None else ""
+    script.lines.append(f'inputs = tokenizer(["a"], return_tensors="pt"{cut})')
+    new = run.take("max_new_tokens") or 64
+    run.finish("a script that generates")
+    return {"train.py": script.text("model.eval()", f"model.generate(**inputs, max_new_tokens={new})")}
+
+
+def _prepared(script: _Script) -> str:
+    """Write model, adapter and data of a loop; return what its DataLoader is told."""
+    run = script.run
+    if run.left.get("kernels") in ("liger", ["liger"]):
+        run.take("kernels")
+        script.liger = True
     script.load()
     if script.adapter():
         script.lines.append("model = get_peft_model(model, peft)")
@@ -263,36 +332,26 @@ def loop(run: Run) -> dict[str, str]:
         reentrant = run.take("reentrant")
         told = "" if reentrant is None else f'gradient_checkpointing_kwargs={{"use_reentrant": {reentrant}}}'
         script.lines.append(f"model.gradient_checkpointing_enable({told})")
-    if run.take("torch_compile"):
-        script.lines.append("model = torch.compile(model)")
-    size = run.take("batch_size") or run.take("train_batch_size")
-    run.left.pop("train_batch_size", None)
+    size = run.take("batch_size")
+    size = run.take("train_batch_size") or size
     told = [f"batch_size={size}"] if size is not None else []
     if (workers := run.take("dataloader_workers")) is not None:
         told.append(f"num_workers={workers}")
-    dtype, share = run.take("dtype"), run.take("gradient_accumulation")
-    context = f"torch.autocast('cuda', dtype={dtype_of(dtype)})" if dtype in ("bf16", "fp16") else "torch.enable_grad()"
-    if dtype == "fp8":
-        raise CannotSay("torch.autocast computes in no fp8")
-    step = "optimizer.step()\n    optimizer.zero_grad()"
-    if share is not None:
-        step = f"if (step + 1) % {share} == 0:\n        optimizer.step()\n        optimizer.zero_grad()"
+    return ", ".join(told)
+
+
+def _looped(script: _Script, loader: str, context: str, share: str, step: str, prepare: str) -> dict[str, str]:
+    run = script.run
     optimizer = run.take("optimizer")
-    made = {
-        None: "torch.optim.AdamW(model.parameters())",
-        "adamw_8bit": "bnb.optim.AdamW8bit(model.parameters())",
-        "adamw_bnb_8bit": "bnb.optim.AdamW8bit(model.parameters())",
-        "paged_adamw_32bit": "bnb.optim.PagedAdamW32bit(model.parameters())",
-    }.get(optimizer)
-    if made is None:
+    if optimizer not in _OPTIMIZERS:
         raise CannotSay(f"bitsandbytes has no optimizer {optimizer}")
     if optimizer is not None:
         script.imports.append("import bitsandbytes as bnb")
-    text = _LOOP.replace("OPTIMIZER", made).replace("LOADER", ", ".join(told)).replace("CONTEXT", context)
-    text = text.replace("SHARE", f" / {share}" if share is not None else "").replace("STEP", step)
-    run.left.pop("arguments", None) if run.left.get("arguments") == ["x"] else None
+    if run.left.get("arguments") == ["x"]:
+        run.take("arguments")
     run.finish("a loop of one's own")
-    return {"train.py": script.text(text)}
+    text = _LOOP.replace("OPTIMIZER", _OPTIMIZERS[optimizer]).replace("LOADER", loader).replace("CONTEXT", context)
+    return {"train.py": script.text(text.replace("SHARE", share).replace("BACKWARD", step).replace("PREPARE", prepare))}
 
 
 def unsloth(run: Run) -> dict[str, str]:
