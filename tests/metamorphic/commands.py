@@ -4,7 +4,7 @@ verl, files of Hugging Face arguments, vLLM and SGLang."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ __all__ = [
     "llamafactory_command",
     "llamafactory_yaml",
     "openrlhf",
+    "openrlhf_attention",
     "serve_sglang",
     "serve_vllm",
     "swift",
@@ -71,12 +72,12 @@ def _targets(run: Run, to: Arguments, targets: str, saved: str, joined: bool) ->
 def _say_hub(run: Run, to: Arguments) -> None:
     """Write what TRL's classes of arguments say of the model, its adapter and its data."""
     _put(run, to, attn="attn_implementation", device_map="device_map", padding_side="padding_side")
-    if (dtype := run.take("load_dtype")) is not None:
+    if (dtype := run.take("load_dtype")) is not None and run.left.get("arguments") != ["model_name_or_path"]:
         to.put(_LONG[dtype], "dtype", "torch_dtype")
     method, kind = run.take("method"), run.take("quantization")
-    if method in ("lora", "qlora"):
-        to.put(True, "use_peft")
-    elif method not in (None, "full"):
+    if method is not None:
+        to.put(method != "full", "use_peft")
+    if method not in (None, "full", "lora", "qlora"):
         raise CannotSay(f"{to.owner}: recipe.method is never {method}")
     if method == "qlora" and kind is None:
         kind = "bnb-4bit"
@@ -130,7 +131,13 @@ def hf_file(ending: str) -> Callable[[Run], dict[str, str]]:
         to["per_device_train_batch_size"] = run.left.get("batch_size", run.left.get("train_batch_size", 8))
         _say_hub(run, to)
         say_training(run, to)
+        text = [record for record in run.keys if record["state"] == "text-number" and ending == "yaml"]
+        if text:
+            run.keys.remove(text[0])
+            to.put("5e-5", text[0]["key"])
         run.finish("a file of arguments")
+        if text:
+            return {name: text.replace("'5e-5'", "5e-5") for name, text in _yaml(to).items()}
         return _yaml(to) if ending == "yaml" else {"train.json": json.dumps(to, indent=1)}
 
     return write
@@ -254,7 +261,7 @@ def axolotl(run: Run) -> dict[str, str]:
             raise CannotSay(f"rl of axolotl is never {stage}")
         to["rl"] = stage
     if method in ("lora", "qlora"):
-        to["adapter"] = method
+        to["adapter"] = "lora" if kind == "gptq" else method
         to["lora_r"], to["lora_alpha"] = run.take("lora_r") or 16, run.take("lora_alpha") or 32
         if "lora_targets" not in run.left:
             to["lora_target_linear"] = True
@@ -412,6 +419,12 @@ _OPENRLHF: dict[str, tuple[str, ...]] = {
 _GRPO = {"algo.advantage.estimator", "advantage_estimator"}
 
 
+def openrlhf_attention(facts: Mapping[str, Any]) -> str:
+    """Return the attention that OpenRLHF takes where nobody asks for one."""
+    run = Run(facts)
+    return "eager" if "flash_attn" in run.known("openrlhf", "train_sft") else "flash_attention_2"
+
+
 def openrlhf(run: Run) -> dict[str, str]:
     """Write the command of OpenRLHF, in the options of the release that is installed or whose dialect is asked for."""
     dialect = run.left.get("dialect")
@@ -438,7 +451,7 @@ def openrlhf(run: Run) -> dict[str, str]:
         raise CannotSay(f"OpenRLHF quantises nothing to {kind} at load")
     attn, dtype = run.take("attn"), run.take("dtype")
     if "flash_attn" in known:
-        if attn == "flash_attention_2" or "flash_attn" in run.left.get("arguments", ()):
+        if attn == "flash_attention_2" or dialect == "flash-attn":
             to["flash_attn"] = True
         elif attn not in (None, "eager"):
             raise CannotSay(f"OpenRLHF {run.release('openrlhf')} has no argument for {attn}")

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from commands import openrlhf_attention
 from dialects import DIALECTS, written
 from saying import CannotSay
 
@@ -102,6 +103,8 @@ def _meant(facts: Mapping[str, Any], dialect: str, matrix: Matrix) -> dict[str, 
     """The facts of a case as they are where the run is written in the dialect."""
     one = DIALECTS[dialect]
     meant = {**one.implied, **facts}
+    if one.framework == "openrlhf" and "recipe.attn" not in facts:
+        meant["recipe.attn"] = openrlhf_attention(facts)
     meant.pop("recipe.framework", None)
     spec = matrix.registry.find("recipe.framework")
     assert spec is not None
@@ -122,7 +125,9 @@ def seen_facts(files: Mapping[str, str], test: Mapping[str, Any], folder: Path, 
     for name, text in files.items():
         (folder / name).write_text(text)
     model = [
-        f"{key}={_plain(value)}" for key, value in given.items() if key.startswith("model.") and key != "model.repo"
+        f"{key}={_plain(value)}"
+        for key, value in given.items()
+        if key.startswith("model.") and key != "model.repo" and given.get("model.repo", "absent") != "absent"
     ]
     sources = Sources(
         facts=str(folder / "facts.json"),

@@ -32,7 +32,8 @@ def _read(project: str, packages: Mapping[str, str]) -> Mapping[str, Any]:
         return next((one for one in reversed(releases) if Version(one["version"]) <= Version(own)), releases[0])
     needed = packages.get("transformers")
     for one in reversed(releases):
-        asked = one.get("requires", {}).get("transformers", "")
+        # A pin is taken for a floor: people run other releases with it.
+        asked = one.get("requires", {}).get("transformers", "").replace("==", ">=")
         if needed is None or SpecifierSet(asked).contains(needed, prereleases=True):
             return one
     return releases[0]

@@ -80,10 +80,10 @@ class Run:
             if key.startswith("pkg.") and value not in ("absent", "installed", "present")
         }
         self.keys = list(facts.get("recipe_key", ()))
-        names = (facts.get("model.repo"), facts.get("model.path"), "models/mine")
+        names = (facts.get("model.repo"), facts.get("model.path"), "/models/mine")
         self.model: str = next(name for name in names if name and name != "absent")
         kinds = [facts[key] for key in ("model.type", "model.family") if facts.get(key)]
-        self.family: str = kinds[0] if kinds else "" if self.model == "models/mine" else self.model
+        self.family: str = kinds[0] if kinds else "" if self.model == "/models/mine" else self.model
         self.files: dict[str, str] = {}
 
     def take(self, name: str) -> Any:
@@ -150,6 +150,11 @@ def say_training(run: Run, to: Arguments) -> None:
     if "zero_stage" in run.left and (name := deepspeed_file(run)):
         to.put(name, "deepspeed")
     for record in list(run.keys):
+        if record.get("format") == "deepspeed" and record["state"] == "contradicted" and "deepspeed" in to.known:
+            to.put(4, "per_device_train_batch_size")
+            to.put("ds.json", "deepspeed")
+            run.files["ds.json"] = json.dumps({record["key"]: 2, "zero_optimization": {"stage": 2}})
+            run.keys.remove(record)
         if record["key"] in to.known and record.get("value") == "true":
             to[record["key"]] = True
             run.keys.remove(record)

@@ -273,7 +273,8 @@ def loop(run: Run) -> dict[str, str]:
     context = f"torch.autocast('cuda', dtype={dtype_of(dtype)})" if dtype in ("bf16", "fp16") else "torch.enable_grad()"
     step = "    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()"
     if share is not None:
-        step = f"    loss.backward()\n    if (step + 1) % {share} == 0:\n        optimizer.step()\n        optimizer.zero_grad()"
+        step = f"    loss.backward()\n    if (step + 1) % {share} == 0:\n        "
+        step += "optimizer.step()\n        optimizer.zero_grad()"
     if run.take("torch_compile"):
         script.lines.append("model = torch.compile(model)")
     return _looped(script, loader, context, f" / {share}" if share is not None else "", step, "model.cuda()")
