@@ -11,7 +11,7 @@ from released import arguments, release
 __all__ = ["Arguments", "CannotSay", "Code", "Run", "accelerated", "deepspeed_file", "dtype_of", "say_training"]
 
 #: What a dialect without an argument for it does anyway.
-_OFF_ANYWAY = {"torch_compile", "packing", "sleep_mode", "padding_free", "fsdp", "resume"}
+_OFF_ANYWAY = {"torch_compile", "sleep_mode", "fsdp", "resume"}
 #: Facts that the training arguments of transformers, and what is made of them, say by one name.
 _TRAINING = {
     "batch_size": ("per_device_train_batch_size",),
