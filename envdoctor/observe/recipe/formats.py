@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from envdoctor.observe.recipe.reading.part import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
-NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop")
+NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets")
 _NUMBERS = {"1": "true", "0": "false"}
 
 

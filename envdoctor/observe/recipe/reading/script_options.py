@@ -191,7 +191,7 @@ def _read(word: str | None, kind: str, unknown: Any) -> Any:
         return unknown
     if kind == "bool":
         return bool(word)  # argparse calls bool("False"), which is true
-    if "bool" in kind.lower():
+    if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
         return _TRUE.get(word.lower(), unknown)
     return word
 
