@@ -135,9 +135,8 @@ def main() -> None:
                 bad.append(f"case {number}: plan {change}: leaves {more}")
         if cases == options.count:
             break
-    print(
-        f"{cases} cases with errors (seed {options.seed}), {fixes} first fixes and {plans} plans applied: {len(bad)} not good"
-    )
+    print(f"{cases} cases with errors (seed {options.seed}), {fixes} first fixes and {plans} plans applied")
+    print(f"{len(bad)} not good")
     print(f"{partly} plans name an error that they leave")
     print("\n".join(bad))
 
