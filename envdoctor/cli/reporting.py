@@ -133,7 +133,9 @@ def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> R
     from envdoctor.app.baseline import accepted, write_baseline
 
     known = write_baseline(path, report, before)
-    click.echo(f"{path}: {len(known)} finding(s) accepted", err=True)
+    shown = len(known) if before is not None else min(len(known), len(list(report.shown())))
+    behind = f", and {len(known) - shown} that they stand for" if shown < len(known) else ""
+    click.echo(f"{path}: {shown} finding(s) accepted{behind}", err=True)
     return report if before is not None else accepted(report, known)
 
 

@@ -116,6 +116,8 @@ def _counts(report: Report, page: Page) -> list[str]:
     ignored = sum(finding.ignored is not None for finding in report.findings)
     parts = parts or [page.say("No findings")]
     parts += [page.say("{n} ignored", ignored)] if ignored else []
+    known = sum(finding.baseline == "unchanged" for finding in report.shown())
+    parts += [page.say("{n} in the baseline", known)] if known else []
     elapsed = report.elapsed_seconds
     seconds = page.say(" in {t} s", t=f"{elapsed:.{1 if elapsed >= 0.1 else 2}f}") if elapsed else ""
     rules = page.say("{n} rule(s)", report.rules_checked)
