@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+import tomllib
 from dialects import DIALECTS
 from observing import shipped
 from pairs import MISSED, all_pairs, asks_recipe, summary
