@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from zlib import crc32
 
 import pytest
-import tomllib
 from dialects import DIALECTS
 from observing import shipped
 from pairs import MISSED, all_pairs, asks_recipe, summary
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 LISTED = tomllib.loads(MISSED.read_text(encoding="utf-8"))
 #: A script is read in a child, which takes a tenth of a second: a rule is tried in one of so many dialects of Python.
