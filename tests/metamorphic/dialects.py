@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import commands
 import scripts
 from saying import Run
 
-__all__ = ["DIALECTS", "Dialect", "written"]
+__all__ = ["DIALECTS", "Dialect", "other_kind", "written"]
 
 
 class Dialect(NamedTuple):
@@ -17,8 +17,13 @@ class Dialect(NamedTuple):
     first, and raises :class:`~saying.CannotSay`."""
 
     framework: str | None
-    implied: Mapping[str, str]
+    implied: Mapping[str, Any]
     write: Callable[[Run], dict[str, str]]
+
+    @property
+    def script(self) -> bool:
+        """Whether Python is written."""
+        return self.write.__module__ == scripts.__name__
 
 
 _FULL = {"recipe.method": "full"}
@@ -49,7 +54,8 @@ DIALECTS: dict[str, Dialect] = {
     "ms-swift": Dialect("ms-swift", _LORA, commands.swift),
     "axolotl": Dialect("axolotl", _SFT, commands.axolotl),
     "torchtune": Dialect("torchtune", _LORA, commands.torchtune),
-    "OpenRLHF": Dialect("openrlhf", _SFT, commands.openrlhf),
+    # Its own 512 tokens would make most runs harmless.
+    "OpenRLHF": Dialect("openrlhf", {**_SFT, "recipe.max_length": 2048}, commands.openrlhf),
     "verl": Dialect("verl", _of("grpo"), commands.verl),
     "YAML of arguments": Dialect(None, {}, commands.hf_file("yaml")),
     "JSON of arguments": Dialect(None, {}, commands.hf_file("json")),
@@ -66,3 +72,13 @@ def written(dialect: str, facts: Mapping[str, object]) -> dict[str, str]:
     run = Run(facts)
     files = DIALECTS[dialect].write(run)
     return {**files, **run.files}
+
+
+def other_kind(dialect: str, facts: Mapping[str, object]) -> bool:
+    """Return whether the run is none that the dialect is for: an engine trains nothing, and a trainer only trains."""
+    method = facts.get("recipe.method")
+    if DIALECTS[dialect].framework in ("vllm", "sglang"):
+        said = {key[7:] for key, value in facts.items() if key.startswith("recipe.") and value not in ("absent", False)}
+        beside = {"framework", "method", "attn", "quantization", "load_dtype", "arguments", "batch_size", "colocate"}
+        return method not in ("infer", "serve") or not said <= {*scripts.VLLM, *beside}
+    return method in ("infer", "serve") and dialect != "loop"

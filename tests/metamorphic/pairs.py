@@ -1,8 +1,8 @@
 """Pairs of a rule and a dialect: is the rule's matching case, written in the dialect, found as it is with ``--set``?
 
-    PYTHONPATH=tests/metamorphic python tests/metamorphic/pairs.py [RULE ...]
+    PYTHONPATH=tests/metamorphic python tests/metamorphic/pairs.py [--write] [RULE ...]
 
-prints what was missed, and how many pairs could be said and were found.
+prints what was missed, and how many pairs could be said and were found; ``--write`` lists what was missed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,31 @@ import json
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands import openrlhf_attention
-from dialects import DIALECTS, written
+from dialects import DIALECTS, other_kind, written
 from saying import CannotSay
 
 from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.judge import Policy, facts_of, judge
 from envdoctor.knowledge import Matrix, load_source
 
-__all__ = ["Outcome", "asks_recipe", "judged", "on_framework", "seen_facts", "summary"]
+__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "judged", "on_framework", "summary"]
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
+MISSED = Path(__file__).with_name("missed.toml")
+_HEAD = """# Rules that a dialect says and nobody reads there: the test fails for a pair that is not listed.
+# Written by `PYTHONPATH=tests/metamorphic python tests/metamorphic/pairs.py --write`.
+
+"""
 
 
 class Outcome(NamedTuple):
-    """What became of a pair: ``restricted`` (the rule does not hold there), ``unsayable``, ``found`` or ``missed``, and
-    why; ``files`` are what was written."""
+    """What became of a pair: ``restricted`` (the rule does not hold there), ``other kind`` (the dialect is not for such
+    runs), ``unsayable``, ``found`` or ``missed``, and why; ``files`` are what was written."""
 
     state: str
     why: str = ""
@@ -55,7 +60,7 @@ def on_framework(matrix: Matrix, rule_id: str) -> bool:
 def judged(matrix: Matrix, rule_id: str, dialect: str, folder: Path) -> Outcome:
     """Return the outcome of a pair: the worst of the rule's matching cases that can be said."""
     outcomes = list(_cases(matrix, rule_id, dialect, folder))
-    for state in ("missed", "found", "unsayable"):
+    for state in ("missed", "found", "unsayable", "other kind"):
         for outcome in outcomes:
             if outcome.state == state:
                 return outcome
@@ -71,13 +76,16 @@ def _cases(matrix: Matrix, rule_id: str, dialect: str, folder: Path) -> Iterator
         if not _found(facts_of({**test, "facts": meant}, matrix), alone):
             yield Outcome("restricted")
             continue
+        if other_kind(dialect, meant):
+            yield Outcome("other kind")
+            continue
         try:
             files = written(dialect, meant)
         except CannotSay as reason:
             yield Outcome("unsayable", str(reason))
             continue
         try:
-            facts = seen_facts(files, {**test, "facts": meant}, folder, matrix)
+            facts = _seen(files, {**test, "facts": meant}, folder, matrix)
         except UsageProblem as problem:
             yield Outcome("missed", f"refused: {str(problem).partition(': ')[2][:60]}", files)
             continue
@@ -117,7 +125,7 @@ def _found(facts: Any, alone: Matrix) -> bool:
     return bool(judge(facts, alone, Policy()).findings)
 
 
-def seen_facts(files: Mapping[str, str], test: Mapping[str, Any], folder: Path, matrix: Matrix) -> Any:
+def _seen(files: Mapping[str, str], test: Mapping[str, Any], folder: Path, matrix: Matrix) -> Any:
     """Return the facts of a case whose recipe is read from files, all others given."""
     given = {key: value for key, value in test["facts"].items() if not key.startswith("recipe")}
     document = {"schema": "envdoctor.facts/1", "facts": given, "complete": test.get("complete", [])}
@@ -165,42 +173,62 @@ def summary(outcomes: Mapping[tuple[str, str], Outcome], matrix: Matrix) -> str:
     """Return the counts of pairs and the reasons of what could not be said."""
     count = Counter(outcome.state for outcome in outcomes.values())
     free = [outcome for (rule, _), outcome in outcomes.items() if not on_framework(matrix, rule)]
-    asked = [outcome for outcome in free if outcome.state != "restricted"]
+    asked = [outcome for outcome in free if outcome.state not in ("restricted", "other kind")]
+    other = sum(outcome.state == "other kind" for outcome in free)
     mute = [outcome for outcome in asked if outcome.state == "unsayable"]
     sayable = count["found"] + count["missed"]
+
+    def share(part: int, whole: int) -> str:
+        return f"{100 * part / max(whole, 1):.1f} %"
+
     lines = [
         f"{len(outcomes)} pairs of a rule and a dialect; {count['restricted']} of them no case of the rule",
-        f"{sayable} sayable: {count['found']} found ({100 * count['found'] / max(sayable, 1):.1f} %), "
-        f"{count['missed']} missed",
+        f"{sayable} sayable: {count['found']} found ({share(count['found'], sayable)}), {count['missed']} missed",
         f"{count['unsayable']} unsayable; of rules without a condition on the framework {len(mute)} of {len(asked)} "
-        f"({100 * len(mute) / max(len(asked), 1):.1f} %)",
+        f"({share(len(mute), len(asked))})",
+        f"{count['other kind']} where an engine would train or a trainer serve, and with them "
+        f"{share(len(mute) + other, len(asked) + other)} of these",
         "",
     ]
-    by = defaultdict(Counter)
+    by: dict[str, Counter[str]] = defaultdict(Counter)
     for (_, dialect), outcome in outcomes.items():
         by[dialect][outcome.state] += 1
     lines += [
         f"{dialect:30} "
-        + " ".join(f"{state} {states[state]:3}" for state in ("found", "missed", "unsayable", "restricted"))
+        + " ".join(
+            f"{state} {states[state]:3}" for state in ("found", "missed", "unsayable", "other kind", "restricted")
+        )
         for dialect, states in by.items()
     ]
     return "\n".join(lines)
 
 
-def main(rules: list[str]) -> None:
-    """Print the outcomes."""
-    matrix = load_source(MATRICES, source="checkout")
+def all_pairs(
+    matrix: Matrix, rules: list[str], dialects: Iterable[str], folder: Path
+) -> dict[tuple[str, str], Outcome]:
+    """Return the outcome of each pair of these rules (none: all that ask something of the recipe) and dialects."""
     rules = rules or [rule.id for rule in matrix.rules if asks_recipe(matrix, rule.id)]
-    outcomes = {}
+    return {(rule, dialect): judged(matrix, rule, dialect, folder) for rule in rules for dialect in dialects}
+
+
+def main(words: list[str]) -> None:
+    """Print the outcomes; write missed.toml with ``--write``."""
+    matrix = load_source(MATRICES, source="checkout")
     with tempfile.TemporaryDirectory() as folder:
-        for rule in rules:
-            for dialect in DIALECTS:
-                outcome = outcomes[rule, dialect] = judged(matrix, rule, dialect, Path(folder))
-                if outcome.state == "missed":
-                    print(f"missed {rule} in {dialect}: {outcome.why}", flush=True)
+        outcomes = all_pairs(matrix, [word for word in words if word != "--write"], DIALECTS, Path(folder))
+    missed = {pair: outcome.why for pair, outcome in outcomes.items() if outcome.state == "missed"}
+    print("\n".join(f"missed {rule} in {dialect}: {why}" for (rule, dialect), why in missed.items()))
     print(summary(outcomes, matrix))
     reasons = Counter(outcome.why for outcome in outcomes.values() if outcome.state == "unsayable")
     print("\n".join(f"{count:5} {why}" for why, count in reasons.most_common()))
+    if "--write" in words:
+        MISSED.write_text(_HEAD + "".join(_listed(dialect, missed) for dialect in DIALECTS), encoding="utf-8")
+
+
+def _listed(dialect: str, missed: Iterable[tuple[str, str]]) -> str:
+    rules = sorted(rule for rule, other in missed if other == dialect)
+    lines = "".join(f'  "{rule}",\n' for rule in rules)
+    return f'"{dialect}" = [\n{lines}]\n' if rules else ""
 
 
 if __name__ == "__main__":
