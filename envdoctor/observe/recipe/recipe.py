@@ -175,12 +175,13 @@ def _default(
             by = statements.said.get(row["by"])
             if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
                 return {field: statements.fact(field, row["value"], by.origin)}
-        for row in form.row.get("versioned", ()):
-            version = installed(f"pkg.{row['package']}")
-            if row["field"] == field and isinstance(version, str) and satisfies(version, row["releases"]) is True:
-                return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
         if (fact := _released(statements, field, form, installed)) is not None:
             return {field: fact}
+        for row in form.row.get("versioned", ()):
+            version = installed(f"pkg.{row['package']}")
+            open_ = row["field"] == field and statements.given.isdisjoint(row.get("unless", ()))
+            if open_ and isinstance(version, str) and satisfies(version, row["releases"]) is True:
+                return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
         if any(row["field"] == field for row in form.row.get("versioned", ())):
             break  # which of its defaults holds is not known, and no other format's does
         if field in form.row.get("defaults", {}):
@@ -192,25 +193,31 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
     """What the installed release takes for the keys of a field that nobody writes: of several the first that says
     something. Unknown where releases that it may be differ; None where none says it."""
     rows = statements.formats.released(form, statements.calls.get(form.name, ()))
-    for key, meanings in form.keys.items():
-        meaning = next((one for one in meanings if one.field == field), None)
-        listed = [(row["package"], row["defaults"][key]) for row in rows if key in row["defaults"]]
-        if meaning is None or key in statements.given or not listed:
+    otherwise = form.row.get("defaults", {}).get(field)
+    for key in dict.fromkeys(key for row in rows for key in row["defaults"]):
+        known_as = statements.formats.find(form, key)
+        meaning = next((one for one in known_as[1] if one.field == field), None) if known_as is not None else None
+        if meaning is None or key in statements.given:
             continue
         facts: dict[Value | None, Fact | None] = {}
-        for package, spans in listed:
-            version = installed(f"pkg.{package}")
+        for row in rows:
+            version = installed(f"pkg.{row['package']}")
             known = isinstance(version, str)
-            origin = f"default of {package} {version}" if known else f"default of every {package}"
+            origin = f"default of {row['package']} {version}" if known else f"default of every {row['package']}"
+            spans = row["defaults"].get(key, ())
+            if not known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
+                spans = [{"value": "none", "releases": ">=0"}, *spans]  # releases before leave it open
             for span in spans:
                 if not known or satisfies(str(version), span["releases"]) is True:
                     value = None if span["value"] == "none" else span["value"]
                     entry = Entry(key, tuple(value) if isinstance(value, list) else value, "")
                     fact = statements.fact_of(meaning, entry, origin) if value is not None else None
+                    if fact is None and otherwise is not None:
+                        fact = statements.fact(field, otherwise, origin)
                     facts[fact.value if fact is not None else None] = fact
         if len(facts) > 1:
-            reason = f"the default of {key} changed between releases, and which one it is is not known"
-            return statements.fact(field, Unknown(reason), "")
+            reason = f"the default of {key} changed between releases, and the release is unknown"
+            return statements.fact(field, Unknown(reason), _default_of(form))
         if fact := next(iter(facts.values()), None):
             return fact
     return None
