@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.install.candidates import Candidates, is_about_a_record
 from envdoctor.install.commands import Place, for_place, place_of
+from envdoctor.install.own_keys import own_keys
 from envdoctor.install.remedy import Remedy, written
 from envdoctor.install.trial import Before, Objection, before, is_lost, try_remedy
 from envdoctor.judge.finding import Finding, OfferedFix
@@ -76,7 +77,8 @@ class _Trial(NamedTuple):
                 continue
             reason = self._objection(candidate, rule, problem, fix)
             if reason is None:
-                return _offered(fix, candidate, self._commands(candidate, fix))
+                offered = _offered(fix, candidate, self._commands(candidate, fix))
+                return offered._replace(keys=own_keys(offered.set, self.now.facts, self.now.matrix))
             # What keeps a build from helping says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
             tried += 1

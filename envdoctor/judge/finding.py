@@ -91,7 +91,8 @@ class OfferedFix(NamedTuple):
 
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
-    no commands and is shown only on request); ``quotes`` is the message of another rule that it ends with.
+    no commands and is shown only on request); ``quotes`` is the message of another rule that it ends with. ``keys`` are
+    the settings in the words of the user's recipe.
     """
 
     kind: str
@@ -104,6 +105,7 @@ class OfferedFix(NamedTuple):
     withheld: str | None = None
     uninstall: tuple[str, ...] = ()
     quotes: Text | None = None
+    keys: Mapping[str, str] = {}
 
 
 class Plan(NamedTuple):

@@ -6,7 +6,7 @@ Findings of one cause are one block: what they have in common is said once, belo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from envdoctor.facts.values import place_of
@@ -200,16 +200,17 @@ def fix_words(fix: OfferedFix, page: Page) -> str:
     """The fix in words, with the changes that its own words do not name."""
     text = fix.summary.in_language(page.lang)
     words = re.findall(r"[A-Za-z0-9_.+-]+", text)
-    settings = _settings(fix.set, words, page)
+    settings = _settings(fix, words, page)
     changes = [*fix.constraints, *settings, *(f"{name}={value}" for name, value in fix.env.items())]
     more = page.separated([change for change in changes if change not in text])
     return text or more if fix.commands else page.bracket(text, more)
 
 
-def _settings(given: Mapping[str, str], words: Sequence[str], page: Page) -> list[str]:
-    """``batch size: 1``, for what the fix's own words do not name."""
-    unsaid = [(key, value) for key, value in given.items() if value not in words]
-    return [page.say("{name}: {value}", name=page.name(key), value=page.value(key, value)) for key, value in unsaid]
+def _settings(fix: OfferedFix, words: Sequence[str], page: Page) -> list[str]:
+    """What to write into the recipe; else ``batch size: 1``, for what the fix's own words do not name."""
+    unsaid = [(key, value) for key, value in fix.set.items() if key not in fix.keys and value not in words]
+    said = [page.say("{name}: {value}", name=page.name(key), value=page.value(key, value)) for key, value in unsaid]
+    return [*fix.keys.values(), *said]
 
 
 def _proof(finding: Finding, page: Page) -> list[str]:

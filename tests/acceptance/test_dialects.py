@@ -118,3 +118,17 @@ def test_a_switch_of_the_scripts_own_leaves_open_what_it_may_say(run, facts_file
     assert told[""] == ["bf16", "sdpa", "absent"]
     assert told[" --use_flash_attn True"] == ["bf16", None, "absent"]
     assert told[" --bits 4"] == ["bf16", "sdpa", None]
+
+
+@pytest.mark.parametrize(
+    ("way", "written"),
+    [
+        ("llamafactory.yaml", "flash_attn: disabled"),
+        ("swift.sh", "--attn_impl eager"),
+        ("trl.sh", "--attn_implementation eager"),
+    ],
+)
+def test_a_setting_is_said_in_the_keys_of_the_recipe(run, facts_file, tmp_path, way, written):
+    (tmp_path / way).write_text(WAYS[way][""].replace("BATCH", "2"))
+    answer = run("check", "--facts", facts_file(FACTS), "--recipe", way, cwd=tmp_path)
+    assert f"({written})" in answer.out

@@ -1,0 +1,57 @@
+"""Settings of a fix in the words of the user's own recipe."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Records
+from envdoctor.knowledge.matrix import Matrix
+
+
+def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
+    """What to write for each fact (``recipe.attn``: ``flash_attn: sdpa``) where the recipe's format has a key for it.
+
+    Of several keys it is one that the recipe uses already, or else the first."""
+    found = facts.value("recipe_key")
+    records = found.items if isinstance(found, Records) else ()
+    used = {str(item.get("key")): str((item.get("place") or ("",))[0]) for item in records}  # type: ignore[index]
+    forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
+    keys = list(_keys(facts, forms)) if used else []
+    written: dict[str, str] = {}
+    for fact, value in settings.items():
+        fitting = [
+            (key, word) for key, meaning in keys if (word := _word(meaning, fact.partition(".")[2], value)) is not None
+        ]
+        for key, word in sorted(fitting, key=lambda one: one[0] not in used)[:1]:
+            written[fact] = _spelled(key, word, used.get(key, next(iter(used.values()))))
+    return written
+
+
+def _keys(facts: FactSet, forms: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The keys of the framework's formats, those that stand beside their own among them."""
+    for row in forms.values():
+        if row.get("framework") == facts.value("recipe.framework"):
+            yield from row.get("keys", {}).items()
+            yield from forms.get(row.get("includes", {}).get("", ""), {}).get("keys", {}).items()
+
+
+def _word(meaning: Any, field: str, value: str) -> str | None:
+    """What is written behind a key so that the field has the value; None where the key says nothing of it."""
+    for one in meaning if isinstance(meaning, list) else [meaning]:
+        if one == field:
+            return value if value != "absent" else None
+        if isinstance(one, dict) and one["field"] == field:
+            words = one.get("words")
+            if words is None:
+                return value if value != "absent" else None
+            return next((word for word, said in words.items() if said == value and word and "*" not in word), None)
+    return None
+
+
+def _spelled(key: str, word: str, place: str) -> str:
+    file = place.rpartition(":")[0] or place
+    if file.endswith((".yaml", ".yml")):
+        return f"{key}: {word}"
+    if file.endswith((".py", ".ipynb")):
+        return f"{key}={word.capitalize()}" if word in ("true", "false") else f"{key}={word}"
+    return f'"{key}": {word}' if file.endswith((".json", ".jsonc")) else f"--{key} {word}"
