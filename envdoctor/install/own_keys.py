@@ -20,10 +20,12 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     written: dict[str, str] = {}
     for fact, value in settings.items():
         fitting = [
-            (key, word) for key, meaning in keys if (word := _word(meaning, fact.partition(".")[2], value)) is not None
+            (key, word)
+            for key, meaning in keys
+            if (word := _written_for(meaning, fact.partition(".")[2], value)) is not None
         ]
         for key, word in sorted(fitting, key=lambda one: one[0] not in used)[:1]:
-            written[fact] = _spelled(key, word, used.get(key, next(iter(used.values()))))
+            written[fact] = _line_for(key, word, used.get(key, next(iter(used.values()))))
     return written
 
 
@@ -35,7 +37,7 @@ def _keys(facts: FactSet, forms: Mapping[str, Mapping[str, Any]]) -> Iterator[tu
             yield from forms.get(row.get("includes", {}).get("", ""), {}).get("keys", {}).items()
 
 
-def _word(meaning: Any, field: str, value: str) -> str | None:
+def _written_for(meaning: Any, field: str, value: str) -> str | None:
     """What is written behind a key so that the field has the value; None where the key says nothing of it."""
     for one in meaning if isinstance(meaning, list) else [meaning]:
         if one == field:
@@ -44,11 +46,12 @@ def _word(meaning: Any, field: str, value: str) -> str | None:
             words = one.get("words")
             if words is None:
                 return value if value != "absent" else None
-            return next((word for word, said in words.items() if said == value and word and "*" not in word), None)
+            named = next((word for word, said in words.items() if said == value and word and "*" not in word), None)
+            return named if named or words.keys() & {"true", "false", "*"} or value == "absent" else value
     return None
 
 
-def _spelled(key: str, word: str, place: str) -> str:
+def _line_for(key: str, word: str, place: str) -> str:
     file = place.rpartition(":")[0] or place
     if file.endswith((".yaml", ".yml")):
         return f"{key}: {word}"
