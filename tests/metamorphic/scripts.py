@@ -62,10 +62,11 @@ class _Script:
         if (device := run.take("device_map")) is not None:
             to["device_map"] = device
         self._quantize(to)
-        self.lines.append(
-            f"model = AutoModelForCausalLM.from_pretrained({', '.join(filter(None, ['MODEL', str(to)]))})"
-        )
-        self.model = Code("model")
+        name = "AutoModelForCausalLM"
+        if self.liger:
+            name = "AutoLigerKernelForCausalLM"
+            self.imports.append(f"from liger_kernel.transformers import {name}")
+        self.lines.append(f"model = {name}.from_pretrained({', '.join(filter(None, ['MODEL', str(to)]))})")
 
     def _quantize(self, to: Arguments) -> None:
         run = self.run
@@ -251,7 +252,7 @@ PREPARE
 model.train()
 for step, batch in enumerate(loader):
     with CONTEXT:
-        loss = model(**batch).lossSHARE
+        loss = model(**batch).loss
 BACKWARD"""
 _OPTIMIZERS = {
     None: "torch.optim.AdamW(model.parameters())",
@@ -267,17 +268,14 @@ def loop(run: Run) -> dict[str, str]:
     if run.left.get("method") == "infer":
         return _generating(script)
     loader = _prepared(script)
-    dtype, share = run.take("dtype"), run.take("gradient_accumulation")
+    dtype = run.take("dtype")
     if dtype == "fp8":
         raise CannotSay("torch.autocast computes in no fp8")
     context = f"torch.autocast('cuda', dtype={dtype_of(dtype)})" if dtype in ("bf16", "fp16") else "torch.enable_grad()"
     step = "    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()"
-    if share is not None:
-        step = f"    loss.backward()\n    if (step + 1) % {share} == 0:\n        "
-        step += "optimizer.step()\n        optimizer.zero_grad()"
     if run.take("torch_compile"):
         script.lines.append("model = torch.compile(model)")
-    return _looped(script, loader, context, f" / {share}" if share is not None else "", step, "model.cuda()")
+    return _looped(script, loader, context, step, "model.cuda()")
 
 
 def accelerator(run: Run) -> dict[str, str]:
@@ -304,7 +302,7 @@ def accelerator(run: Run) -> dict[str, str]:
         script.lines.append("model = torch.compile(model)")
     step = "        accelerator.backward(loss)\n        optimizer.step()\n        optimizer.zero_grad()"
     prepare = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"
-    return _looped(script, loader, "accelerator.accumulate(model)", "", step, prepare)
+    return _looped(script, loader, "accelerator.accumulate(model)", step, prepare)
 
 
 def _generating(script: _Script) -> dict[str, str]:
@@ -341,7 +339,7 @@ def _prepared(script: _Script) -> str:
     return ", ".join(told)
 
 
-def _looped(script: _Script, loader: str, context: str, share: str, step: str, prepare: str) -> dict[str, str]:
+def _looped(script: _Script, loader: str, context: str, step: str, prepare: str) -> dict[str, str]:
     run = script.run
     optimizer = run.take("optimizer")
     if optimizer not in _OPTIMIZERS:
@@ -352,7 +350,7 @@ def _looped(script: _Script, loader: str, context: str, share: str, step: str, p
         run.take("arguments")
     run.finish("a loop of one's own")
     text = _LOOP.replace("OPTIMIZER", _OPTIMIZERS[optimizer]).replace("LOADER", loader).replace("CONTEXT", context)
-    return {"train.py": script.text(text.replace("SHARE", share).replace("BACKWARD", step).replace("PREPARE", prepare))}
+    return {"train.py": script.text(text.replace("BACKWARD", step).replace("PREPARE", prepare))}
 
 
 def unsloth(run: Run) -> dict[str, str]:

@@ -301,6 +301,8 @@ class Script:
         return scope.get(node.id, self._globals.get(node.id, OPEN))
 
     def _of_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
+        own = (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
+        self.value(node.body, {**scope, **dict.fromkeys(own, OPEN)})
         return OPEN
 
     def _of_Attribute(self, node: ast.Attribute, scope: dict[str, Any]) -> Any:
