@@ -72,7 +72,7 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple
 
 
 def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) -> Gap | Unknown | None:
-    files = _files(package, release.version, wanted.target)
+    files = files_for(package, release.version, wanted.target)
     if files is None:
         return _elsewhere(matrix, package.name, release.version, wanted)
     lacks, source = files
@@ -110,7 +110,7 @@ def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int
 
 
 @lru_cache(maxsize=1 << 14)
-def _files(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
+def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
     """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels, or on
     Linux none but for other systems beside its source: then the source is what is released for Linux."""
     spans, places = _spans(package)

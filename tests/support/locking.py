@@ -18,10 +18,11 @@ _LINUX = {"python": "3.12", "platform": "linux-x86_64"}
 
 
 class Opened(NamedTuple):
-    """What was read."""
+    """What was read; ``taken`` are the notes on what an install takes."""
 
     facts: FactSet
     notes: tuple[str, ...]
+    taken: tuple[str, ...] = ()
 
     def version(self, name: str) -> Value:
         """The version of a package."""
@@ -50,4 +51,5 @@ def opened(given: str | Path, cwd: Path | None = None, **target: str) -> Opened:
     stated = {name: text for name, text in {**_LINUX, **target}.items() if text}
     ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)))
     lock = SOURCES["lock"].open(str(given), ask)
-    return Opened(lock.facts, lock.notes)
+    taken = tuple(note for note in lock.notes if note.startswith(("taken as", "which releases")))
+    return Opened(lock.facts, tuple(note for note in lock.notes if note not in taken), taken)

@@ -134,6 +134,7 @@ class Conda:
             self._python,
             tuple(self._facts.values()),
             notes=(*self.notes[:5], *pip.notes),
+            commands=pip.commands if not whole else (),
         )
 
 

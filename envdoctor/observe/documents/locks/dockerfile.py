@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
-from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
@@ -73,12 +73,14 @@ class _Stage:
         self._facts: dict[str, Fact] = {}
         self._notes: list[str] = []
         self._python: str | None = None
+        self._commands: list[Command] = []
 
     def copy(self) -> "_Stage":
         """A stage that goes on from this one."""
         other = _Stage(self._path, self._wish, dict(self.variables))
         other._packages, other._facts = dict(self._packages), dict(self._facts)
         other._notes, other._python = list(self._notes), self._python
+        other._commands = list(self._commands)
         return other
 
     def image(self, named: str, place: str) -> None:
@@ -141,7 +143,11 @@ class _Stage:
         self._notes += lock.notes
         self._facts.update({fact.key: fact for fact in lock.facts})
         self._python = lock.python or self._python
-        newest = {"-U", "--upgrade", "--force-reinstall"} & set(words)
+        newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
+        if found is None:
+            isolated = "--no-build-isolation" not in words
+            deps = "--no-deps" not in words
+            self._commands.append(pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated))
         for one in lock.packages:
             there = self._packages.get(one.name)
             if isinstance(one.version, Unknown) and there is not None and not newest:
@@ -154,7 +160,14 @@ class _Stage:
             raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
         facts, notes = tuple(self._facts.values()), tuple(dict.fromkeys(self._notes))
-        return Lock([*self._packages.values()], _OPEN.format(self._path), python, facts, notes=notes)
+        return Lock(
+            [*self._packages.values()],
+            _OPEN.format(self._path),
+            python,
+            facts,
+            notes=notes,
+            commands=tuple(self._commands),
+        )
 
 
 def _instructions(text: str) -> Iterator[_Line]:

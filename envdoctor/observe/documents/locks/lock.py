@@ -1,7 +1,7 @@
 """What every format of lock gives: packages with the lines that name them, and when each counts."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
@@ -55,10 +55,38 @@ class Locked(NamedTuple):
     rebuilt: bool = False
 
 
+class Line(NamedTuple):
+    """A requirement as a list has it; ``url`` where it is taken from an address."""
+
+    name: str
+    specifiers: str
+    marker: str
+    place: str
+    url: str = ""
+    extras: tuple[str, ...] = ()
+
+
+class Command(NamedTuple):
+    """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
+    packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
+    PyPI, or a folder of files, ``only`` the tag of an index of builds of torch which replaces PyPI (``cu121``),
+    ``tags`` those of all such indexes; ``isolated``: what is built from source does not see what is installed."""
+
+    lines: tuple[Line, ...]
+    limits: tuple[Line, ...] = ()
+    deps: bool = True
+    upgrade: bool = False
+    elsewhere: bool = False
+    isolated: bool = True
+    only: str = ""
+    tags: tuple[str, ...] = ()
+
+
 class Lock(NamedTuple):
     """``incomplete`` says why more may be installed than is named; None when it is all. ``python`` is the version that
     the lock is made for (``3.11``, ``3.11.9``), ``facts`` are what it tells besides; ``overrides`` are packages of
-    which nobody's requirement counts; ``notes`` are sentences for the user."""
+    which nobody's requirement counts; ``notes`` are sentences for the user. ``commands`` are those that are still to be
+    run, none for what was installed or resolved."""
 
     packages: list[Locked]
     incomplete: str | None = None
@@ -66,6 +94,7 @@ class Lock(NamedTuple):
     facts: tuple[Fact, ...] = ()
     overrides: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
 
 
 def counts(marker: str, wish: Wish) -> bool | None:
@@ -121,6 +150,18 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
     file = unquote(url.partition("#")[0].partition("?")[0].replace("\\", "/").rpartition("/")[2])
     parts = file.removesuffix(".whl").split("-")
     return (parts[0], parts[1], file) if file.endswith(".whl") and len(parts) in (5, 6) else None
+
+
+def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | None:
+    """The first of the tags of indexes (``cu121``, ``cpu``) that has a build of this release; None where none has."""
+    if "+" in version or not any(
+        row["name"] == name and row.get("wheel_index") for row in wish.rows("packages", "package")
+    ):
+        return None
+    column = "key" if name == "torch" else name
+    rows = [row for row in wish.rows("torch-builds") if row.get(column) == version]
+    built = {"cu" + cuda.replace(".", "") for row in rows for cuda in row["cuda"]}
+    return next((tag for tag in tags if tag == "cpu" or tag in built), None)
 
 
 def name_of(given: object, entry: object) -> str:

@@ -22,6 +22,7 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     with_python,
 )
+from envdoctor.observe.documents.locks.taking import records, take
 from envdoctor.text.listed import listed
 from envdoctor.versions.requirement import read_requirement
 
@@ -40,12 +41,20 @@ _NAMED = r"(.+)\[([^][]*)\]\Z"
 
 
 def open_lock(
-    given: str, stated: FactSet, cwd: str, rows: Callable[..., Any], ledger: Ledger, *, option: str = "--lock"
+    given: str,
+    stated: FactSet,
+    cwd: str,
+    rows: Callable[..., Any],
+    ledger: Ledger,
+    *,
+    option: str = "--lock",
+    until: str = "",
 ) -> tuple[FactSet, tuple[str, ...]]:
     """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
-    gives the rows of a table of the matrix; errors name the ``option``. Raises :class:`LockError`.
+    gives the rows of a table of the matrix; errors name the ``option``. Open requirements are taken as an install takes
+    them, on the day ``until`` if it is given. Raises :class:`LockError`.
     """
     path, names = given, tuple[str, ...]()
     if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
@@ -61,7 +70,7 @@ def open_lock(
         raise LockError(f"{option} {path}: is nested too deeply, or too large, to be read") from None
     if len(lock.packages) > MOST_PACKAGES:
         raise LockError(f"{option} {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-    return _facts(lock, path, with_python(wish, lock.python), ledger)
+    return _facts(lock, path, with_python(wish, lock.python), ledger, until)
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -77,9 +86,11 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     return read
 
 
-def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger) -> tuple[FactSet, tuple[str, ...]]:
+def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str) -> tuple[FactSet, tuple[str, ...]]:
     chosen, undecided = _chosen(lock, wish)
-    facts, notes = FactSet(), [*lock.notes]
+    taken = take(lock, chosen, wish, ledger, until)
+    chosen.update({one.name: one for one in taken.packages})
+    facts, notes = FactSet([records(taken.refused, path)]), [*lock.notes, *taken.notes]
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"
         facts.add(Fact(key, lock.python, path, "environment"))

@@ -3,15 +3,18 @@
 import os
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger_taking import exact
 from envdoctor.observe.documents.locks.lock import (
     MOST_PACKAGES,
+    Command,
+    Line,
     Lock,
     Locked,
     LockError,
     Wish,
+    build_of,
     read_text,
     wheel_of,
 )
@@ -21,6 +24,8 @@ from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 _MOST_FILES = 50
 _MOST_SAID = 5
+#: Pins in the order of their names, at least so many: nobody writes such a list by hand.
+_FROZEN = 15
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
 _WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
@@ -32,6 +37,7 @@ _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _BEHIND = r"\s--(?:hash|config-settings|config-setting|global-option|install-option)\b.*"
 _HASH = r"\s--hash[= ]\w+:[0-9a-f]"
 _REPOSITORY = r"(?:git|hg|svn|bzr)\+"
+_PYPI = r"pypi\.org|pypi\.python\.org|/pypi/|(?:tuna|aliyun|ustc|douban)"
 _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
 
@@ -45,14 +51,6 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     return lock
 
 
-class _Asked(NamedTuple):
-    name: str
-    specifiers: str
-    marker: str
-    place: str
-    url: str
-
-
 class Requirements:
     """Lines of one list, and of those that it includes. ``read`` and ``line`` add to it, ``lock`` says what it is."""
 
@@ -61,8 +59,10 @@ class Requirements:
         cwd = os.path.realpath(wish.cwd)
         self._root = cwd if top.startswith(os.path.join(cwd, "")) else os.path.dirname(top)
         self.path, self._wish = path, wish
-        self._asked: list[_Asked] = []
+        self._asked: list[Line] = []
+        self._limits: list[Line] = []
         self._pins: dict[str, tuple[str, str]] = {}
+        self._elsewhere, self._only = False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
         self._notes: list[str] = []
@@ -85,19 +85,24 @@ class Requirements:
             return
         if len(self._asked) > MOST_PACKAGES:
             raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-        version = _exact(asked.specifiers)
+        version = exact(asked.specifiers)
         if not constraints:
             self._asked.append(asked)
             hashed = re.search(_HASH, line) is not None and (version is not None or bool(asked.url))
             self._all_hashed = self._all_hashed and hashed
-        elif version is not None:
+            return
+        self._limits.append(asked)
+        if version is not None:
             self._pins[asked.name] = version, place
 
     def _option(self, name: str, value: str, path: str, place: str) -> None:
         if name in _FILES:
             self._include(value, path, place, name in _FILES[2:])
-        elif name in _INDEXES and (match := re.search(_TAG, value)):
-            self._indexes.append((match[1], place))
+        elif name in _INDEXES:
+            self._elsewhere = self._elsewhere or not re.search(_PYPI, value)
+            if match := re.search(_TAG, value):
+                self._indexes.append((match[1], place))
+                self._only = match[1] if name in _INDEXES[:2] else self._only
         elif name in ("-e", "--editable"):
             self._say(f"{place}: a package of your own, what it requires is not read")
 
@@ -122,24 +127,24 @@ class Requirements:
         if why:
             self._say(f"{place}: {name[:100]} {why}")
 
-    def _read(self, line: str, place: str) -> _Asked | None:
+    def _read(self, line: str, place: str) -> Line | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
         wheel = wheel_of(bare.strip())
         if wheel is not None and (name := valid_name(wheel[0])) is not None:
-            return _Asked(name, f"=={wheel[1]}", marker.strip(), place, wheel[2])
+            return Line(name, f"=={wheel[1]}", marker.strip(), place, wheel[2])
         if re.match(_REPOSITORY, line) or "://" in bare.partition("@")[0]:
             egg = re.search(r"[#&]egg=([A-Za-z0-9._-]+)", line)
             last = bare.partition("#")[0].rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git")
             name = valid_name(egg[1] if egg else last)
             if name is not None:
-                return _Asked(name, "", marker.strip(), place, bare)
+                return Line(name, "", marker.strip(), place, bare)
         try:
             wanted = read_requirement(line)
             satisfies("0", wanted.specifiers)
         except (NotARequirement, NotASpecifier):
             self._say(f"{place} is no requirement that can be read")
             return None
-        return _Asked(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip())
+        return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
 
     def _say(self, text: str) -> None:
         """Something was not read: there may be more packages."""
@@ -154,11 +159,30 @@ class Requirements:
             notes.append(f"{len(self._notes) - _MOST_SAID} more lines of {self.path} were not read")
         for (tag, named), taken in self._builds.items():
             notes.append(f"{named} names an index of builds {tag}: {', '.join(taken)} is taken from there")
-        return Lock(packages, None if whole else _OPEN.format(self.path, self.path), notes=tuple(notes))
+        open_ = None if whole else _OPEN.format(self.path, self.path)
+        commands = () if whole or self._is_frozen() else (self.command(),)
+        return Lock(packages, open_, notes=tuple(notes), commands=commands)
 
-    def _locked(self, asked: _Asked) -> Locked:
+    def command(self) -> Command:
+        """The command that installs what was read."""
+        return Command(
+            tuple(self._asked),
+            tuple(self._limits),
+            elsewhere=self._elsewhere,
+            only=self._only,
+            tags=tuple(dict(self._indexes)),
+        )
+
+    def _is_frozen(self) -> bool:
+        """Whether it looks like ``pip freeze``: what was installed together, whatever its metadata says."""
+        names = [asked.name for asked in self._asked]
+        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
+        folder = any(asked.url.startswith("file:") for asked in self._asked)
+        return pinned and (folder or (len(names) >= _FROZEN and names == sorted(names)))
+
+    def _locked(self, asked: Line) -> Locked:
         name, place = asked.name, asked.place
-        version: str | Unknown | None = _exact(asked.specifiers)
+        version: str | Unknown | None = exact(asked.specifiers)
         if version is None and name in self._pins:
             version, place = self._pins[name]
         wheel = asked.url if asked.url.endswith(".whl") else ""
@@ -175,17 +199,11 @@ class Requirements:
 
     def _with_build(self, name: str, version: str, place: str) -> str:
         """The version with the local tag of the index that it comes from, where that has such a build."""
-        if "+" in version or not self._indexes:
+        tag = build_of(name, version, dict(self._indexes), self._wish) if self._indexes else None
+        if tag is None:
             return version
-        if not any(row["name"] == name and row.get("wheel_index") for row in self._wish.rows("packages", "package")):
-            return version
-        column = "key" if name == "torch" else name
-        rows = [row for row in self._wish.rows("torch-builds") if row.get(column) == version]
-        for tag, named in self._indexes:
-            if tag == "cpu" or any(tag == "cu" + cuda.replace(".", "") for row in rows for cuda in row["cuda"]):
-                self._builds.setdefault((tag, named), []).append(f"{name} {version}")
-                return f"{version}+{tag}"
-        return version
+        self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
+        return f"{version}+{tag}"
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
@@ -202,12 +220,3 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         if joined := (joined + line).strip():
             yield first, joined
         joined, first = "", 0
-
-
-def _exact(specifiers: str) -> str | None:
-    """Return the one version that specifiers allow (``==2.4.1``), or None for a range."""
-    for clause in specifiers.split(","):
-        version = clause.strip().removeprefix("===").removeprefix("==").strip()
-        if clause.strip().startswith("==") and version and not version.endswith(".*"):
-            return version
-    return None

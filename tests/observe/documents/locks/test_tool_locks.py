@@ -214,7 +214,7 @@ def test_the_build_of_conda_says_the_cuda_of_torch(write, specs, cuda):
 def test_the_pip_section_is_a_list_of_requirements_with_its_own_lines(write):
     found = write("environment.yml", conda("python=3.10", "pip", pip=["torch==2.4.1", "peft>=0.12"]), python="")
     assert found.facts.get("pkg.torch")[1:3] == ("2.4.1", "environment.yml:5") and found.version("trl") == NOT_GIVEN
-    assert found.reason("peft").startswith("environment.yml:6 asks for") and found.facts.value("python.minor") == "3.10"
+    assert found.version("peft") >= "0.12" and found.facts.value("python.minor") == "3.10"
 
 
 def test_an_exported_environment_has_all_there_is():

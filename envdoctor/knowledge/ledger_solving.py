@@ -1,0 +1,129 @@
+"""Resolve a step of :mod:`~envdoctor.knowledge.ledger_taking` with resolvelib, as pip does, over the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Resolver
+from resolvelib.resolvers import ResolutionTooDeep
+
+from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Step, allows, listed
+from envdoctor.versions.pep440 import order
+
+_ROUNDS, _SECONDS = 3_000, 5.0
+#: How many requirements that contradict each other a message names.
+_NAMED = 4
+_Key = tuple[str, tuple[str, ...]]
+
+
+class _Late(Exception):
+    """The time is spent."""
+
+
+def solve(
+    releases: Releases, step: Step, there: Mapping[str, str], refused: Iterable[str]
+) -> Mapping[str, str] | Refusal | None:
+    """Return the version of every package after a step ("" where the ledger does not know it), why the installer
+    refuses it, or None when that was not found in time.
+
+    ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
+    """
+    resolver: Any = Resolver(_Provider(releases, step, there, frozenset(refused)), BaseReporter())
+    try:
+        result = resolver.resolve(step.asked, max_rounds=_ROUNDS)
+    except ResolutionImpossible as error:
+        return _refusal(releases, step, [cause.requirement for cause in error.causes])
+    except (ResolutionTooDeep, _Late):
+        return None
+    return {name: candidate.version for (name, _), candidate in result.mapping.items()}
+
+
+def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal:
+    asked = list(dict.fromkeys(causes))
+    first = asked[0]
+    asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
+    named = "; ".join(f"{one.by}: {one.name}{_plain(one)}" for one in asked[:_NAMED])
+    meant = [one.version for one in getattr(releases.package(first.name), "releases", ()) if _meant(one.version, asked)]
+    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.elsewhere))]
+    kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
+    return Refusal(kind, first.name, first.pin or "", named, lacks)
+
+
+def _plain(one: Asked) -> str:
+    return "".join(one.specifiers.split())
+
+
+def _meant(version: str, asked: Iterable[Asked]) -> bool:
+    return all(allows(one.specifiers, version) for one in asked)
+
+
+class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
+    def __init__(self, releases: Releases, step: Step, there: Mapping[str, str], refused: frozenset[str]) -> None:
+        self._releases, self._step, self._there, self._refused = releases, step, there, refused
+        self._limits: dict[str, list[Asked]] = {}
+        for limit in step.limits:
+            self._limits.setdefault(limit.name, []).append(limit)
+        self._direct = {asked.name: place for place, asked in enumerate(step.asked)}
+        self._end = time.monotonic() + _SECONDS
+
+    def identify(self, requirement_or_candidate: Asked | Candidate) -> _Key:
+        return requirement_or_candidate.name, requirement_or_candidate.extras
+
+    def get_preference(
+        self, identifier: _Key, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
+    ) -> Any:
+        causes = any(identifier[0] == cause.requirement.name for cause in backtrack_causes)
+        pinned = any(one.requirement.pin for one in information[identifier])
+        return not pinned, not causes, self._direct.get(identifier[0], len(self._direct)), identifier
+
+    def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
+        if time.monotonic() > self._end:
+            raise _Late
+        name, extras = identifier
+        asked = [*requirements[identifier], *self._limits.get(name, ())]
+        bad = {candidate.version for candidate in incompatibilities[identifier]}
+        versions = [version for version in self._versions(name, asked) if version not in bad]
+        return [Candidate(name, extras, version) for version in versions if self._meets(version, asked)]
+
+    def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
+        pins = [pin for one in asked if (pin := one.pin)]
+        there = self._there.get(name)
+        if there is not None and not (self._step.upgrade and name in self._direct):
+            yield there
+        if pins:
+            yield from (pin for pin in pins[:1] if pin != there and self._may_be(name, pin, asked))
+        elif self._releases.package(name) is None or not all(map(self._releases.known, asked)):
+            yield from ("",) if there != "" else ()
+        else:
+            fitting = self._releases.fitting(name, self._step.elsewhere)
+            yield from (version for version in fitting if version != there)
+
+    def _may_be(self, name: str, pin: str, asked: Sequence[Asked]) -> bool:
+        """Whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build of
+        another index, or newer."""
+        release, _, build = pin.partition("+")
+        key = order(release)
+        if name in self._refused or key is None or self._releases.package(name) is None:
+            return True
+        if listed(self._releases.package(name), release) is None:
+            return self._step.elsewhere or key.is_pre or not all(map(self._releases.known, asked))
+        return self._releases.why_not(name, release, self._step.elsewhere or bool(build)) is None
+
+    def _meets(self, version: str, asked: Iterable[Asked]) -> bool:
+        return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)
+
+    def is_satisfied_by(self, requirement: Asked, candidate: Candidate) -> bool:
+        return self._meets(candidate.version, [requirement])
+
+    def get_dependencies(self, candidate: Candidate) -> Iterable[Asked]:
+        by = f"{candidate.name} {candidate.version}".strip()
+        base = (
+            [Asked(candidate.name, (), f"=={candidate.version}" if candidate.version else "", by)]
+            if candidate.extras
+            else []
+        )
+        if not self._step.deps or self._there.get(candidate.name) == candidate.version:
+            return base
+        return [*base, *self._releases.required(candidate)]

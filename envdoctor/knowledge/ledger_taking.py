@@ -1,0 +1,197 @@
+"""What one install command asks for, the releases of the ledger as an installer sees them, and why it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from envdoctor.knowledge.ledger import Ledger, Release, Released
+from envdoctor.knowledge.released_wheels import files_for
+from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
+from envdoctor.versions.requirement import Requirement
+from envdoctor.versions.wheel_tags import WheelTarget
+
+#: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
+_FUTURE = "99999"
+
+
+class Asked(NamedTuple):
+    """One requirement that counts, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``)."""
+
+    name: str
+    extras: tuple[str, ...]
+    specifiers: str
+    by: str
+
+    @property
+    def pin(self) -> str | None:
+        """The one version that is allowed; None for a range."""
+        return exact(self.specifiers)
+
+
+class Step(NamedTuple):
+    """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
+    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files."""
+
+    asked: tuple[Asked, ...]
+    limits: tuple[Asked, ...] = ()
+    deps: bool = True
+    upgrade: bool = False
+    elsewhere: bool = False
+
+
+class Situation(NamedTuple):
+    """Where it is installed: the variables of markers, the whole Python, its wheels, and the day (``2024-05-01``)
+    after which nothing is taken."""
+
+    markers: Mapping[str, str | None]
+    python: str
+    target: WheelTarget
+    until: str = ""
+
+
+class Refusal(NamedTuple):
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index or build; ``asked`` is who asks for
+    what, ``lacks`` for what there is no file."""
+
+    kind: str
+    package: str
+    version: str
+    asked: str
+    lacks: str = ""
+
+
+class Candidate(NamedTuple):
+    """A release that may be taken; the version is "" for a package that the ledger does not know."""
+
+    name: str
+    extras: tuple[str, ...]
+    version: str
+
+
+class Releases:
+    """The releases of the ledger as an installer sees them in a situation."""
+
+    def __init__(self, ledger: Ledger, situation: Situation) -> None:
+        self._ledger, self.situation = ledger, situation
+        self._fitting: dict[tuple[str, bool], list[str]] = {}
+        self._required: dict[Candidate, tuple[Asked, ...]] = {}
+
+    def package(self, name: str) -> Released | None:
+        """The package, when the ledger knows what its releases are."""
+        return self._ledger.package(name)
+
+    def known(self, asked: Asked) -> bool:
+        """Whether the ledger can tell which releases are meant: not for those newer than itself."""
+        package = self.package(asked.name)
+        if package is None or not package.releases:
+            return False
+        pin, newest = order(asked.pin or ""), order(package.releases[-1].version)
+        if pin is not None:
+            return newest is not None and not pin > newest
+        return any(allows(asked.specifiers, one.version) for one in package.releases) or not allows(
+            asked.specifiers, _FUTURE
+        )
+
+    def fitting(self, name: str, elsewhere: bool) -> list[str]:
+        """The releases that an installer takes unasked, the newest first."""
+        if (name, elsewhere) not in self._fitting:
+            package = self.package(name)
+            releases = reversed(package.releases) if package is not None else ()
+            self._fitting[name, elsewhere] = [
+                one.version for one in releases if not one.yanked and self.why_not(name, one.version, elsewhere) is None
+            ]
+        return self._fitting[name, elsewhere]
+
+    def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
+        """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
+        package, situation = self.package(name), self.situation
+        release = listed(package, version)
+        if package is None or release is None:
+            return None
+        if situation.until and release.date > situation.until:
+            return "date", release.date
+        if not allows(release.requires_python, situation.python):
+            return "python", release.requires_python
+        lacks, source = (not elsewhere and files_for(package, release.version, situation.target)) or (None, True)
+        return ("file", lacks) if lacks and not source else None
+
+    def is_built(self, name: str, version: str) -> bool:
+        """Whether a release is built from its source here: it has no wheel for this."""
+        package = self.package(name)
+        release = listed(package, version)
+        if package is None or release is None:
+            return False
+        files = files_for(package, release.version, self.situation.target)
+        return files is None or files[0] is not None
+
+    def required(self, one: Candidate) -> tuple[Asked, ...]:
+        """What a release requires here; nothing where that is not known."""
+        if one not in self._required:
+            self._required[one] = tuple(self._read(one))
+        return self._required[one]
+
+    def _read(self, one: Candidate) -> Iterator[Asked]:
+        package, (release, _, build) = self.package(one.name), one.version.partition("+")
+        for wanted in package.requires(release) if package is not None and release else ():
+            if build and "platform" in wanted.marker:
+                continue  # CUDA libraries of PyPI's own build
+            if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
+                yield Asked(wanted.name, wanted.extras, wanted.specifiers, f"{one.name} {one.version}")
+
+    def _counts(self, wanted: Requirement, extra: str) -> bool:
+        try:
+            return not wanted.marker or holds(wanted.marker, {**self.situation.markers, "extra": extra}) is True
+        except NotAMarker:
+            return False
+
+
+def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, str]]) -> Iterator[Refusal]:
+    """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
+    whose source is built with another package, which must be there before."""
+    rows = {row["name"]: row for row in build_first}
+    for asked in step.asked:
+        version, package = asked.pin, releases.package(asked.name)
+        said = f"{asked.name}{asked.specifiers} ({asked.by})"
+        if version is None or package is None or not releases.known(asked):
+            continue
+        release, _, build = version.partition("+")
+        one, key = listed(package, release), order(release)
+        if build and not step.elsewhere:
+            yield Refusal("index", asked.name, version, said)
+        elif one is None and key is not None and not key.is_pre and not step.elsewhere:
+            yield Refusal("release", asked.name, version, said)
+        elif one is not None and (why := releases.why_not(asked.name, release, step.elsewhere or bool(build))):
+            yield Refusal(why[0], asked.name, version, said, why[1])
+    for asked in step.asked if not step.elsewhere else ():
+        row = rows.get(asked.name)
+        version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
+        if row and version and allows(row["versions"], version) and releases.is_built(asked.name, version):
+            yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])
+
+
+def listed(package: Released | None, version: str) -> Release | None:
+    """The release of the ledger of this version; None where it lists none."""
+    key = order(version)
+    releases = package.releases if package is not None and key is not None else ()
+    return next((one for one in releases if one.version == version or order(one.version) == key), None)
+
+
+def allows(specifiers: str, version: str) -> bool:
+    """Whether specifiers allow a version; those that cannot be read do."""
+    if not specifiers:
+        return True
+    try:
+        return satisfies(version, specifiers)
+    except NotASpecifier:
+        return True
+
+
+def exact(specifiers: str) -> str | None:
+    """Return the one version that specifiers allow (``==2.4.1``), or None for a range."""
+    for clause in specifiers.split(","):
+        version = clause.strip().removeprefix("===").removeprefix("==").strip()
+        if clause.strip().startswith("==") and version and not version.endswith(".*"):
+            return version
+    return None

@@ -1,0 +1,167 @@
+"""What an install of a list takes, by the ledger of released packages: its commands one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, refusals
+from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
+from envdoctor.text.listed import listed
+from envdoctor.versions.pep440 import is_version, same_release
+from envdoctor.versions.wheel_tags import wheel_target
+
+#: The version of what comes from a repository, a folder or conda: it counts as whatever is asked for.
+_ANY = "?"
+#: A patch release that is not stated is the newest.
+_PATCH = ".99"
+_NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
+
+
+class Taken(NamedTuple):
+    """``packages`` are those that are taken beside the pinned ones, ``refused`` why an installer refuses the list;
+    ``notes`` are sentences for the user."""
+
+    packages: tuple[Locked, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str) -> Taken:
+    """What the commands of a lock take for the target. ``chosen`` are its packages that count; after the day ``until``
+    (``2024-05-01``) nothing is taken."""
+    if not lock.commands:
+        return Taken()
+    minor = wish.markers["python_version"]
+    if minor is None:
+        is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
+        return Taken(notes=(_NO_PYTHON,) if is_open else ())
+    whole = wish.markers["python_full_version"] or minor + _PATCH
+    markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
+    markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
+    every = {**wish.markers, **markers, "python_full_version": whole}
+    target = wheel_target(_facts_of(every).get)
+    if target is None:
+        return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
+    releases = Releases(ledger, Situation(every, whole, target, until))
+    built_first = wish.rows("built-with-torch", "package")
+    places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
+    before = [one for one in chosen.values() if one.place not in places]
+    there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
+    refused: list[Refusal] = []
+    day = until or newest_day(ledger)
+    for command in lock.commands:
+        step, opaque = _step(command, wish, releases)
+        there.update(dict.fromkeys(opaque, _ANY))
+        single = list(refusals(releases, step, built_first if command.isolated else ()))
+        refused += single
+        result = _solved(releases, step, there, [one.package for one in single if one.kind != "build"])
+        if result is None:
+            return Taken((), tuple(refused), ("which releases an install takes was not found in time",))
+        if isinstance(result, Refusal):
+            known = any(one.kind not in ("build", "index") for one in refused)
+            return Taken((), tuple(refused) if known else (*refused, result), ())
+        there.update({name: _with_build(name, version, command, wish) for name, version in result.items()})
+    taken = tuple(_taken(there, chosen, day))
+    note = _note(taken, day, minor, (chosen, ledger.packages()))
+    return Taken(taken, tuple(refused), (note,) if note else ())
+
+
+def records(refused: Sequence[Refusal], path: str) -> Fact:
+    """The fact ``refused``."""
+    items = tuple(
+        {
+            "package": one.package,
+            "kind": one.kind,
+            "version": one.version or ABSENT,
+            "asked": one.asked,
+            "lacks": one.lacks or ABSENT,
+        }
+        for one in refused
+    )
+    return Fact("refused", Records(items), path, "environment")
+
+
+def newest_day(ledger: Ledger) -> str:
+    """The day of the newest release in the ledger."""
+    known = map(ledger.package, ledger.packages())
+    return max((one.releases[-1].date for one in known if one is not None and one.releases), default="")
+
+
+def _solved(
+    releases: Releases, step: Step, there: Mapping[str, str], refused: list[str]
+) -> Mapping[str, str] | Refusal | None:
+    from envdoctor.knowledge.ledger_solving import solve
+
+    return solve(releases, step, there, refused) if step.asked else {}
+
+
+def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[str]]:
+    """The command as the resolver takes it, and the packages whose release nobody can tell."""
+    opaque = [line.name for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
+    asked = [_asked(line) for line in command.lines if not _is_opaque(line) and counts(line.marker, wish)]
+    limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
+    if command.only:
+        limits += _of_index(command.only, wish)
+    wheels = any(line.url for line in command.lines)
+    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere or wheels)
+    return step, opaque
+
+
+def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
+    """Limits to the releases that an index of builds has."""
+    rows = wish.rows("torch-builds")
+    kept = [row for row in rows if tag == "cpu" or any(tag == "cu" + cuda.replace(".", "") for cuda in row["cuda"])]
+    if not tag.startswith(("cpu", "cu")) or not kept:
+        return
+    for column, name in (("key", "torch"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio")):
+        others = {row[column] for row in rows if column in row} - {row[column] for row in kept if column in row}
+        if others:
+            yield Asked(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
+
+
+def _is_opaque(line: Line) -> bool:
+    pin = exact(line.specifiers)
+    return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
+
+
+def _asked(line: Line) -> Asked:
+    return Asked(line.name, line.extras, line.specifiers, line.place)
+
+
+def _taken(there: Mapping[str, str], chosen: Mapping[str, Locked], day: str) -> Iterator[Locked]:
+    for name, version in there.items():
+        known = chosen.get(name)
+        if version in ("", _ANY) or (known is not None and (known.conda or _is_same(known.version, version))):
+            continue
+        origin = f"what an install on {day} takes"
+        yield known._replace(version=version, place=origin) if known is not None else Locked(name, version, origin)
+
+
+def _is_same(known: str | Unknown, version: str) -> bool:
+    return isinstance(known, str) and same_release(known, version)
+
+
+def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
+    tag = build_of(name, version, command.tags, wish)
+    return version if tag is None else f"{version}+{tag}"
+
+
+def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> str:
+    named = [
+        f"{one.name} {one.version}" for one in sorted(taken, key=lambda one: [one.name not in group for group in names])
+    ]
+    return f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}" if named else ""
+
+
+def _facts_of(markers: Mapping[str, str | None]) -> dict[str, object]:
+    """The facts that wheels are compared by, of the variables of markers."""
+    systems = {"linux": "linux", "win32": "windows", "darwin": "darwin"}
+    return {
+        "python.minor": markers["python_version"],
+        "python.implementation": markers["implementation_name"],
+        "os.platform": systems.get(markers["sys_platform"] or ""),
+        "os.arch": markers["platform_machine"],
+    }

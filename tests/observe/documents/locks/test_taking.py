@@ -1,0 +1,92 @@
+"""What an install of a list takes: open lines by the ledger, and why an installer refuses."""
+
+from __future__ import annotations
+
+import pytest
+from locking import opened
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write(text, name="requirements.txt", **target):
+        (tmp_path / name).write_text(text)
+        return opened(name, tmp_path, **{"python": "3.11", **target})
+
+    return write
+
+
+def _refused(found):
+    return [(item["package"], item["kind"]) for item in found.facts.value("refused")]
+
+
+def test_an_open_line_is_what_an_install_takes(read):
+    found = read("torch==2.7.0\ntransformers<4.50\nnumpy\n")
+    assert found.version("transformers") == "4.49.0" and found.version("tokenizers").startswith("0.21")
+    assert found.version("triton") == "3.3.0" and found.version("nvidia-nccl-cu12") == "2.26.2"
+    assert found.facts.get("pkg.numpy").origin.startswith("what an install on 20")
+    assert found.taken[0].startswith("taken as an install with Python 3.11 on 20")
+    assert _refused(found) == []
+
+
+def test_what_is_taken_fits_the_python_and_the_other_lines(read):
+    assert read("numpy\n", python="3.9").version("numpy") == "2.0.2"
+    assert read("vllm\ntorch==2.5.1\n").version("vllm") == "0.7.3"
+    assert read("numpy\n", python="").version("numpy").reason == "requirements.txt:1 names no version"
+
+
+def test_constraints_limit_what_is_taken(read, tmp_path):
+    (tmp_path / "limits.txt").write_text("numpy<2\n")
+    assert read("-c limits.txt\ntransformers==4.48.0\n").version("numpy") == "1.26.4"
+
+
+def test_an_index_that_replaces_pypi_has_only_its_builds(read):
+    found = read("--index-url https://download.pytorch.org/whl/cu121\ntorch\n")
+    assert found.version("torch") == "2.5.1+cu121"
+
+
+def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
+    found = read("torch==2.7.0\nsome-tool\nother-tool==1.0\n")
+    assert found.reason("some-tool") == "requirements.txt:2 names no version" and found.version("other-tool") == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "refused"),
+    [
+        ("torch==2.5.1\nvllm==0.6.3\n", "3.11", ("torch", "conflict")),
+        ("torch==2.4.1\n", "3.13", ("torch", "file")),
+        ("transformers==4.57.0\n", "3.8", ("transformers", "python")),
+        ("transformers==4.48.99\n", "3.11", ("transformers", "release")),
+        ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
+        ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
+        ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
+    ],
+)
+def test_what_an_installer_refuses(read, text, python, refused):
+    assert _refused(read(text, python=python)) == [refused]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--extra-index-url https://download.pytorch.org/whl/cu121\ntorch==2.1.2+cu121\n",
+        "torch==99.0\ntransformers>=99\n",
+        "transformers @ git+https://github.com/huggingface/transformers\ntrl==0.9.6\npeft==0.12.0\n",
+        "torch==2.6.0 --hash=sha256:00\ntriton==3.1.0 --hash=sha256:00\n",
+        "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
+        "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
+        "torch===four\n",
+    ],
+)
+def test_what_is_not_refused(read, text):
+    assert _refused(read(text)) == []
+
+
+def test_commands_of_a_dockerfile_are_run_in_order(read):
+    steps = ("torch==2.1.2", "torch==2.4.0 vllm==0.6.0", "numpy")
+    text = "FROM python:3.11\n" + "".join(f"RUN pip install {step}\n" for step in steps)
+    found = read(text, "Dockerfile", python="")
+    assert found.version("torch") == "2.4.0" and found.version("numpy") == "1.26.4"
+    assert read("FROM python:3.11\nRUN pip install --no-deps trl==0.9.6\n", "Dockerfile").version("transformers")
+    built = "FROM python:3.11\nRUN pip install torch==2.5.1\nRUN pip install {} flash-attn==2.7.4.post1\n"
+    assert _refused(read(built.format(""), "Dockerfile")) == [("flash-attn", "build")]
+    assert _refused(read(built.format("--no-build-isolation"), "Dockerfile")) == []
