@@ -13,14 +13,13 @@ import io
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, Unknown, spell
-from envdoctor.knowledge import load_matrix
+from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import ObservationError, read_recipe
 
 LABELS = Path(__file__).with_name("recipe_labels.toml")
@@ -38,7 +37,9 @@ def tree(mirrors: Path, repo: str, commit: str, to: Path) -> Path:
         rows = [row.partition(b"\t") for row in listed.split(b"\0") if row.endswith(_KINDS)]
         names = {info.split()[2]: name.decode() for info, _, name in rows if info.startswith(b"100")}
         asked = b"\n".join(names) + b"\n"
-        found = io.BytesIO(subprocess.run([*git, "cat-file", "--batch"], input=asked, capture_output=True).stdout)
+        found = io.BytesIO(
+            subprocess.run([*git, "cat-file", "--batch"], input=asked, capture_output=True, check=True).stdout
+        )
         for name in names.values():
             *_, size = found.readline().split()
             if size != b"missing":
@@ -81,7 +82,7 @@ def verdict(expected: str, fact: Fact | None) -> str:
 
 def scored(mirrors: Path, only: str, say: bool) -> Iterator[tuple[str, Counter[str]]]:
     """The counts of every file, with its kind."""
-    labels = tomllib.loads(LABELS.read_text(encoding="utf-8"))
+    labels = load_toml(LABELS)
     matrix = load_matrix()
     with tempfile.TemporaryDirectory() as scratch:
         for item in labels["file"]:
