@@ -221,7 +221,7 @@ def _flat(document: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def read(source: Source, wheel: ZipFile) -> Defaults:
     """The defaults of one release."""
-    members = [name for name in wheel.namelist() if re.fullmatch(source.members, name)]
+    members = [name for name in wheel.namelist() if re.fullmatch(rf"([^/]+\.data/purelib/)?({source.members})", name)]
     opened = Wheel({name: wheel.read(name).decode("utf-8", "replace") for name in members})
     found: Defaults = {}
     for name in source.names:

@@ -78,20 +78,20 @@ def _taken_apart(
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
     started = {name: (place, words) for part in taken for name, place, words in _started(part)}
     own = {part.program for part, form in parts if form.framework}
-    found: list[tuple[str, str, str, Sequence[str | None]]] = []
+    found: list[tuple[str, str, tuple[str, str], Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
         there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
         if there is None and one not in own:
             missing.append((one, f"{name}:{place}", "is not there"))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, _shown(there, cwd), f"{name}:{place}", behind))
+            found.append((there, one, (_shown(there, cwd), f"{name}:{place}"), behind))
     later: list[RecipeFile] = []
-    for there, one, place, behind in found:
+    for there, one, (shown, where), behind in found:
         try:
-            later += _taken_apart(there, one, cwd, formats, kinds, seen=seen, words=behind)
+            later += _taken_apart(there, shown, cwd, formats, kinds, seen=seen, words=behind)
         except RecipeError as error:
             if one not in own:
-                missing.append((one, place, str(error)))
+                missing.append((shown, where, str(error)))
     if not parts and not later:
         _refuse(missing, formats)
     yield RecipeFile(name, parts, tuple(missing))
@@ -128,7 +128,8 @@ def _parts(
 ) -> list[Part]:
     content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
-        return python_calls(content, path.endswith(".ipynb"), words, os.path.dirname(os.path.abspath(path)))
+        folder = os.path.dirname(os.path.abspath(path))
+        return python_calls(content, formats, path.endswith(".ipynb"), words, folder)
     text = text_of(content, RecipeError)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
@@ -170,17 +171,20 @@ def command_parts(
 
 
 def python_calls(
-    content: bytes, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
+    content: bytes, formats: Formats, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
 ) -> list[Part]:
-    """The calls of a Python script or notebook in a folder that is started with these words.
+    """The calls of a Python script or notebook in a folder that is started with these words. Modules of libraries that
+    have formats are not followed, wherever they lie.
 
     Raises :class:`RecipeError`.
     """
     from envdoctor.sandbox.child import own_python, run_child
 
+    asked = {"notebook": notebook, "words": words, "folder": folder}
+    asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
     child = run_child(
         own_python("envdoctor.observe.recipe.reading.calls", packages=True),
-        json.dumps({"notebook": notebook, "words": words, "folder": folder}).encode() + b"\n" + content,
+        json.dumps(asked).encode() + b"\n" + content,
         seconds=20.0,
         memory_mib=1024,
         output_limit=16 << 20,
@@ -215,8 +219,15 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
     for part in parts:
         form = formats.of_part(part)
         if form is not None:
-            several = form.framework or form.name in NO_RECIPES
-            found.setdefault((form.name, part.program if several else ""), (part, form))
+            beside = form.name in NO_RECIPES
+            key = (form.name, part.program if form.framework or beside else "")
+            before = found.get(key)
+            if before is not None and beside:
+                known = {entry.key for entry in before[0].entries}
+                more = [entry for entry in part.entries if entry.key not in known]
+                found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
+            else:
+                found.setdefault(key, (part, form))
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())

@@ -1,7 +1,7 @@
 """The formats of recipes, from the table recipe-formats: which keys each has, and what they mean."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.reading.part import Entry, Part
@@ -97,6 +97,19 @@ class Formats:
                 if inner is not None:
                     return inner
         return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+
+    @property
+    def pattern(self) -> str:
+        """A pattern of every name that belongs to a format."""
+        return "|".join(rf"(.*[./])?{translate(name)}" for form in self for name in form.names)
+
+    @property
+    def libraries(self) -> set[str]:
+        """The modules of the libraries that have formats."""
+        named = {str(row.get("call", "")) for row in self._released}
+        named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
+        return {top for top in tops if top.isidentifier() and top.islower()}
 
     def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
         """The released defaults of a format's keys: those of what a recipe calls, of all where it names none."""

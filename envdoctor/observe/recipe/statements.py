@@ -43,7 +43,9 @@ class Statements:
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = f"{file}:{part.entries[0].place}" if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
-            if field != "call":
+            if field == "launcher":  # the innermost of several
+                self.weak[field] = self.fact(field, word, origin)
+            elif field != "call":
                 self.weak.setdefault(field, self.fact(field, word, origin))
         here: _Here = {}
         for entry in part.entries:
@@ -55,8 +57,10 @@ class Statements:
                 self._take(entry, place, found[1], found[0], here)
             elif not entry.key.startswith("#"):
                 self._key(entry, place, form, named.get("call"), here)
-        for field, (fact, _) in here.items():
-            if form.authority >= 0 or field not in self.said:
+        for field, (fact, entry) in here.items():
+            # In a script the one call may be handed what another one makes.
+            made = entry.computed and not part.line and part.program > "" and field in self.said
+            if (form.authority >= 0 and not made) or field not in self.said:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 
     def _variable(self, entry: Entry, place: str) -> None:

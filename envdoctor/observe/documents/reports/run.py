@@ -61,7 +61,7 @@ def run_facts(
     parts = [part for block in blocks for part in _command_lines(block, formats, matrix)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
     code = islice((block for block in blocks if block.fenced and _is_code(block, formats)), _CODE)
-    parts += [part for block in code for part in _python(block)]
+    parts += [part for block in code for part in _python(block, formats)]
     parts = [part for part in parts if _is_known_script(part, formats)]
     first = with_formats(parts, formats)
     if not first:
@@ -191,7 +191,7 @@ def _is_code(block: _Block, formats: Formats) -> bool:
     return any(f"{name}(" in line for line in block.rows for name in names)
 
 
-def _python(block: _Block) -> list[Part]:
+def _python(block: _Block, formats: Formats) -> list[Part]:
     with suppress(RecipeError):  # cut off, or no Python
-        return python_calls(_in_place(block).encode("utf-8", "replace"))
+        return python_calls(_in_place(block).encode("utf-8", "replace"), formats)
     return []

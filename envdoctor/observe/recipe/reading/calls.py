@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from envdoctor.observe.recipe.reading.script import Script, dotted
+from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.source.notebook import NotANotebook, parse_notebook
 
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
@@ -22,17 +23,33 @@ def main() -> None:
     warnings.simplefilter("ignore")
     head, _, content = sys.stdin.buffer.read().partition(b"\n")
     asked = json.loads(head)
-    answer = calls_of(content, notebook=asked["notebook"], words=asked["words"], folder=asked["folder"])
+    answer = calls_of(
+        content,
+        notebook=asked["notebook"],
+        words=asked["words"],
+        beside=Beside(asked["folder"], asked["libraries"]),
+        names=asked["names"],
+    )
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def calls_of(content: bytes, *, notebook: bool, words: Sequence[str | None] = (), folder: str = "") -> list[Any] | str:
-    """See :func:`main`; ``words`` are those behind the script's name in a command, ``folder`` is where it lies."""
+def calls_of(
+    content: bytes, *, notebook: bool, words: Sequence[str | None] = (), beside: Beside | None = None, names: str = ".*"
+) -> list[Any] | str:
+    """See :func:`main`; ``words`` are those behind the script's name in a command, ``beside`` is what lies there,
+    ``names`` a pattern of the calls that are told."""
+    beside = beside or Beside("")
     try:
         if notebook:
             book = parse_notebook(content)
-            return _calls(book.tree, lambda line: "cell {}:{}".format(*book.place(line)), words, folder)
-        return _calls(ast.parse(content), str, words, folder)
+            return _calls(
+                book.tree,
+                lambda line: "cell {}:{}".format(*book.place(line)),
+                Script(book.tree, words, beside, names),
+                beside,
+            )
+        tree = ast.parse(content)
+        return _calls(tree, str, Script(tree, words, beside, names), beside)
     except SyntaxError as error:
         return f"is not Python that can be parsed (line {error.lineno or 1})"
     except NotANotebook:
@@ -41,25 +58,29 @@ def calls_of(content: bytes, *, notebook: bool, words: Sequence[str | None] = ()
         return "is not Python source that can be read"
 
 
-def _calls(tree: ast.Module, place: Callable[[int], str], words: Sequence[str | None], folder: str) -> list[Any]:
-    calls = _plain_training(tree, place)
-    for name, settings in Script(tree, words, folder).calls:
+def _calls(tree: ast.Module, place: Callable[[int], str], script: Script, beside: Beside) -> list[Any]:
+    calls = _plain_training(tree, place, beside)
+    for name, settings in script.calls:
         calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings]])
     return calls
 
 
-def _plain_training(tree: ast.Module, place: Callable[[int], str]) -> list[Any]:
-    """For a script that trains and says nothing of adapters or frozen weights, a call of that name: its keys are the
-    modules that it imports, ``#torch``, without Python's own. Any of these may do both where nobody sees it."""
+def _plain_training(tree: ast.Module, place: Callable[[int], str], beside: Beside) -> list[Any]:
+    """For a script that trains and says nothing of adapters or frozen weights, nor does a module beside it, a call of
+    that name: its keys are the other modules that it imports, ``#torch``, without Python's own. Any of these may do
+    both where nobody sees it."""
     modules: dict[str, int] = {}
     trains = False
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    for node in nodes:  # it grows
         words = ""
-        if isinstance(node, ast.Import):
-            modules.update((one.name, node.lineno) for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            modules["." * node.level + (node.module or "")] = node.lineno
-            words = " ".join(one.name for one in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            level, module = getattr(node, "level", 0), getattr(node, "module", None)
+            for name in [module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]:
+                found = beside.module(name, level, beside.folder) if name else None
+                nodes += ast.walk(found[0]) if found is not None and name not in modules else ()
+                modules.setdefault("" if found is not None else "." * level + name, node.lineno)
+            words = " ".join(one.name for one in node.names) if module else ""
         elif isinstance(node, ast.Call):
             called = dotted(node.func) or f".{getattr(node.func, 'attr', '')}"
             trains = trains or called.endswith(("Trainer", ".backward"))
@@ -68,7 +89,7 @@ def _plain_training(tree: ast.Module, place: Callable[[int], str]) -> list[Any]:
             words = said if isinstance(said, str) else ""
         if _NOT_PLAIN.search(words):
             return []
-    tops = {name.partition(".")[0]: line for name, line in modules.items()}
+    tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
     others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
     keys = [[f"#{name}", None, place(line), False] for name, line in others.items()]
     return [["plain training", keys]] if trains and keys else []

@@ -18,6 +18,8 @@ Takes = Callable[[str], str]
 Other = Callable[[str, str], str | None]
 #: What runs another script of the shell, and how deep that goes.
 _RUN = ("source", ".", "bash", "sh")
+#: Stands in a text for what is not known of it.
+_UNKNOWN = "\ufffd"
 _MOST_INNER = 3
 _LARGEST = 128 << 10
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
@@ -81,7 +83,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
     starts = [0]
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
-        name, rest = _base(words[at + module].text), words[at + module + 1 :]
+        name, rest = _base(words[at + module].text.replace(_UNKNOWN, "")), words[at + module + 1 :]
         if kind_of(name) == "launcher":
             starts.append(at + module)
             continue
@@ -180,14 +182,18 @@ class _Shell:
     def _ended(self, words: list[_Word]) -> Iterator[list[_Word]]:
         """The command, or those of the script that it runs, all in its line."""
         done = self._done(words)
+        names = [word.text for word in done]
+        at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
         text = None
-        if len(done) > 1 and done[0].text in _RUN and not done[1].computed and self._inner < _MOST_INNER:
-            text = self._other(done[1].text, str(done[0].line))
+        if at and self._inner < _MOST_INNER:
+            text = done[at + 1].text
+        elif len(done) > 1 and names[0] in _RUN and not done[1].computed and self._inner < _MOST_INNER:
+            text = self._other(names[1], str(done[0].line))
         if text is None:
             yield done
             return
-        shell = _Shell(text[:_LARGEST], self.variables, done[0].line, self._other, self._inner + 1)
-        yield from shell.commanded()
+        shell = _Shell(text[:_LARGEST], self.variables, done[at].line, self._other, self._inner + 1)
+        yield from ([*done[: max(0, at - 1)], *command] for command in shell.commanded())
 
     def _paid(self, words: list[_Word]) -> list[_Word]:
         """The words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
@@ -284,6 +290,7 @@ class _Shell:
             if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
                 self._assign(found, self._array())
                 return []
+        computed = computed or _UNKNOWN in parts
         return [*spread, _Word(parts, line, computed)] if parts or computed or not spread else spread
 
     def _array(self) -> list[_Word]:
@@ -312,12 +319,12 @@ class _Shell:
                 text += total
             elif self._text.startswith("$(", self._at):
                 self._substitution()
-                computed = True
+                text, computed = text + _UNKNOWN, True
             elif (found := _PARAMETER.match(self._text, self._at)) is not None:
                 value = self._value(found)
                 self._skip(len(found[0]))
                 computed = computed or value is None or any(word.computed for word in value)
-                text += " ".join(word.text for word in value or ())
+                text += " ".join(word.text for word in value) if value is not None else _UNKNOWN
             else:
                 text += self._peek()
                 self._skip(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -82,10 +83,10 @@ class TooLong(Exception):
 class Script:
     """The calls of a script in the order in which they run, each with its settings: ``(name, [[key, value, line,
     whether it is computed]])``. ``words`` are those behind the script's name in a command, None for a word that is
-    computed. ``folder`` is the script's: modules that it imports from there are followed, too, their lines being that
-    of the import."""
+    computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
+    followed, too, their lines being that of the import."""
 
-    def __init__(self, tree: ast.Module, words: Sequence[str | None], folder: str = "") -> None:
+    def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         self.calls: list[tuple[str, list[Any]]] = []
         self.words = words
         self._steps = 0
@@ -93,12 +94,13 @@ class Script:
         self._entered: set[ast.AST] = set()
         self._functions: list[tuple[Any, ast.ClassDef | None]] = []
         self._globals: dict[str, Any] = {"__name__": "__main__"}
-        self._beside = Beside(folder)
-        self._place = folder
+        self._wanted = re.compile(names)
+        self._beside = beside
+        self._place = beside.folder
         self._modules: dict[tuple[str, int, str], Object | None] = {}
         self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
         for node in ast.walk(tree):
-            self._homes[node] = (self._globals, folder)
+            self._homes[node] = (self._globals, beside.folder)
         try:
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
@@ -418,7 +420,7 @@ class Script:
 
     def tell(self, name: str, settings: list[Any]) -> None:
         """Add a call to those that are told."""
-        if len(self.calls) < _MOST_CALLS:
+        if len(self.calls) < _MOST_CALLS and self._wanted.fullmatch(name) is not None:
             self.calls.append((name, settings[:_MOST_CALLS]))
 
     # calls
@@ -650,7 +652,7 @@ class Script:
                 settings: list[Any] = []
                 for name, item in found.items():
                     _add(settings, name, item.value, item.line)
-                self.tell(library, settings)
+                self.tell(library, settings or [["#0", None, 1, False]])
             values.append(found)
         return values
 

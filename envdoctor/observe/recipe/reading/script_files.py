@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from envdoctor.observe.recipe.reading.document import read_document
@@ -18,17 +19,21 @@ _ABOVE = 4
 
 
 class Beside:
-    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe)."""
+    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe). Modules of
+    ``libraries`` count as those of a library wherever they lie."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, libraries: Iterable[str] = ()) -> None:
         self.folder = folder
+        self._libraries = frozenset(libraries)
         self._left = _MOST_FILES
+        self._read: dict[str, bytes | None] = {}
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return the syntax tree of a module and its folder; None for one of a library. ``level`` and ``folder`` are
         those of a relative import."""
         starts = self._folders() if not level else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
-        for start in starts if self.folder else ():
+        own = self.folder and (level or name.partition(".")[0] not in self._libraries)
+        for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
                 content = self._content(path)
@@ -57,13 +62,14 @@ class Beside:
         return list(dict.fromkeys(found))
 
     def _content(self, path: str) -> bytes | None:
-        if self._left <= 0 or not os.path.isfile(path):
-            return None
+        if path in self._read or self._left <= 0 or not os.path.isfile(path):
+            return self._read.get(path)
         self._left -= 1
         try:
-            return content_of(path, _LARGEST, "recipe", RecipeError)
+            self._read[path] = content_of(path, _LARGEST, "recipe", RecipeError)
         except RecipeError:
-            return None
+            self._read[path] = None
+        return self._read[path]
 
 
 def tree_of(entries: tuple[Entry, ...]) -> dict[str, Any]:
