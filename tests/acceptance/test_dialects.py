@@ -1,8 +1,12 @@
-"""The run of story 4 (torch 2.5.0, GLM-4, two samples a batch) in whatever way a person writes it."""
+"""The five stories in every dialect that can say them, and story 4 (two samples a batch) in ways beyond these."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from dialects import written
+from stories import BLOCK, PAGES, ROOT, STORIES, environment_file, said, table
 
 FACTS = {
     "pkg.torch": "2.5.0+cu118",
@@ -118,3 +122,28 @@ def test_a_switch_of_the_scripts_own_leaves_open_what_it_may_say(run, facts_file
     assert told[""] == ["bf16", "sdpa", "absent"]
     assert told[" --use_flash_attn True"] == ["bf16", None, "absent"]
     assert told[" --bits 4"] == ["bf16", "sdpa", None]
+
+
+def told() -> list[tuple[str, str]]:
+    """The stories and dialects of which README.md says that the cause is named."""
+    block = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert block is not None
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block[2].splitlines()[2:]]
+    return [(story, row[0]) for row in rows for story, mark in zip(STORIES, row[1:], strict=True) if mark == "✓"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_table_of_dialects_is_that_of_the_writers(tmp_path: Path, page: str) -> None:
+    block = BLOCK.search((ROOT / page).read_text(encoding="utf-8"))
+    assert block is not None and block[2] == table(tmp_path, PAGES[page]), "python tests/metamorphic/stories.py"
+
+
+@pytest.mark.parametrize(("story", "dialect"), told())
+def test_a_story_is_named_in_a_dialect(run, tmp_path: Path, story: str, dialect: str) -> None:
+    files = written(dialect, said(story, dialect))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    one = STORIES[story]
+    words = ["--facts", environment_file(story, tmp_path), "--recipe", next(iter(files)), "--model", ROOT / one.folder]
+    answer = run("check", *words, *one.words, "--no-config", "--format", "json")
+    assert (one.rule in answer.found, answer.code) == (True, one.code), files
