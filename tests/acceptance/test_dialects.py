@@ -1,8 +1,12 @@
-"""The run of story 4 (torch 2.5.0, GLM-4, two samples a batch) in whatever way a person writes it."""
+"""The five stories in every dialect that can say them, and story 4 (two samples a batch) in ways beyond these."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from dialects import written
+from stories import BLOCK, PAGES, ROOT, STORIES, environment_file, said, table
 
 FACTS = {
     "pkg.torch": "2.5.0+cu118",
@@ -107,7 +111,7 @@ def test_a_script_that_cannot_be_read_is_said(run, facts_file, tmp_path, text, t
     assert told in answer.out + answer.err
 
 
-def test_a_switch_of_the_scripts_own_says_what_its_name_says_or_leaves_it_open(run, facts_file, tmp_path):
+def test_a_switch_of_the_scripts_own_says_what_its_name_says(run, facts_file, tmp_path):
     common = f"torchrun train.py --model_name_or_path {MODEL} --per_device_train_batch_size 2 --output_dir x --bf16 1"
     told = {}
     for switch in ("", " --use_flash_attn True", " --bits 4"):
@@ -117,7 +121,7 @@ def test_a_switch_of_the_scripts_own_says_what_its_name_says_or_leaves_it_open(r
         told[switch] = [said.get(f"recipe.{field}") for field in ("dtype", "attn", "quantization")]
     assert told[""] == ["bf16", "sdpa", "absent"]
     assert told[" --use_flash_attn True"] == ["bf16", "flash_attention_2", "absent"]
-    assert told[" --bits 4"] == ["bf16", "sdpa", None]
+    assert told[" --bits 4"] == ["bf16", "sdpa", "bnb-4bit"]
 
 
 @pytest.mark.parametrize(
@@ -132,3 +136,28 @@ def test_a_setting_is_said_in_the_keys_of_the_recipe(run, facts_file, tmp_path, 
     (tmp_path / way).write_text(WAYS[way][""].replace("BATCH", "2"))
     answer = run("check", "--facts", facts_file(FACTS), "--recipe", way, cwd=tmp_path)
     assert f"({written})" in answer.out
+
+
+def told() -> list[tuple[str, str]]:
+    """The stories and dialects of which README.md says that the cause is named."""
+    block = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert block is not None
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block[2].splitlines()[2:]]
+    return [(story, row[0]) for row in rows for story, mark in zip(STORIES, row[1:], strict=True) if mark == "✓"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_table_of_dialects_is_that_of_the_writers(tmp_path: Path, page: str) -> None:
+    block = BLOCK.search((ROOT / page).read_text(encoding="utf-8"))
+    assert block is not None and block[2] == table(tmp_path, PAGES[page]), "python tests/metamorphic/stories.py"
+
+
+@pytest.mark.parametrize(("story", "dialect"), told())
+def test_a_story_is_named_in_a_dialect(run, tmp_path: Path, story: str, dialect: str) -> None:
+    files = written(dialect, said(story, dialect))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    one = STORIES[story]
+    words = ["--facts", environment_file(story, tmp_path), "--recipe", next(iter(files)), "--model", ROOT / one.folder]
+    answer = run("check", *words, *one.words, "--no-config", "--format", "json")
+    assert (one.rule in answer.found, answer.code) == (True, one.code), files

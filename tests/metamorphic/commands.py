@@ -182,7 +182,7 @@ def _llamafactory(run: Run) -> Arguments:
     _put(run, to, max_length="cutoff_len", streaming="streaming", packing="packing", reentrant="use_reentrant_gc")
     _put(run, to, lora_r="lora_rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout", dora="use_dora")
     _put(run, to, trust_remote_code="trust_remote_code", device_map="device_map", load_dtype="torch_dtype")
-    _put(run, to, double_quantization="double_quantization")
+    _put(run, to, double_quantization="double_quantization", gpu_memory_utilization="vllm_gpu_util")
     _targets(run, to, "lora_target", "additional_target", joined=True)
     if "neat_packing" in (record["key"] for record in run.keys):
         to["packing"] = True

@@ -1,0 +1,181 @@
+"""The five stories in every dialect that can say them, and the table of them in README.md and README.zh-CN.md.
+
+    PYTHONPATH=tests/support:tests/metamorphic python tests/metamorphic/stories.py
+
+writes the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dialects import DIALECTS, other_kind, written
+from observing import shipped
+from saying import CannotSay
+
+from envdoctor.app import Sources, collect_facts
+from envdoctor.judge import Policy, judge
+
+__all__ = ["BLOCK", "NOT_READ", "PAGES", "ROOT", "STORIES", "Story", "cells", "environment_file", "said", "table"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Story(NamedTuple):
+    """What a story's recipe says, the name and the folder of its model, the rule that names its cause, what is typed
+    besides, and the exit code."""
+
+    says: Mapping[str, Any]
+    repo: str
+    folder: str
+    rule: str
+    words: tuple[str, ...]
+    code: int
+
+
+STORIES = {
+    "1": Story(
+        {
+            "recipe.method": "lora",
+            "recipe.batch_size": 1,
+            "recipe.max_length": 6000,
+            "recipe.gradient_checkpointing": False,
+        },
+        "THUDM/glm-4-9b-chat",
+        "fixtures/memory/glm-4-9b-chat",
+        "glm4-9b-lora-out-of-memory-without-gradient-checkpointing",
+        (),
+        1,
+    ),
+    "2": Story(
+        {
+            "recipe.method": "lora",
+            "recipe.lora_r": 8,
+            "recipe.lora_targets": ["query_key_value"],
+            "recipe.batch_size": 1,
+            "recipe.gradient_checkpointing": True,
+        },
+        "THUDM/chatglm3-6b",
+        "fixtures/stories/2/chatglm3-6b",
+        "chatglm-gradient-checkpointing-silently-off",
+        (),
+        0,
+    ),
+    "3": Story(
+        {
+            "recipe.stage": "dpo",
+            "recipe.method": "full",
+            "recipe.batch_size": 1,
+            "recipe.max_length": 2048,
+            "recipe.zero_stage": 3,
+            "recipe.gradient_checkpointing": True,
+            "recipe.world_size": 8,
+        },
+        "THUDM/glm-4-9b-chat",
+        "fixtures/memory/glm-4-9b-chat",
+        "openrlhf-glm4-dpo-out-of-memory-without-flash-attention",
+        (),
+        1,
+    ),
+    "4": Story(
+        {"recipe.batch_size": 2},
+        "THUDM/glm-4-9b-chat-hf",
+        "fixtures/memory/glm-4-9b-chat-hf",
+        "torch-2-5-0-glm4-batch-nan",
+        (),
+        1,
+    ),
+    "5": Story(
+        {"recipe.gpu_memory_utilization": 0.95},
+        "Qwen/Qwen2.5-7B-Instruct",
+        "fixtures/memory/qwen2.5-7b-instruct",
+        "vllm-gpu-memory-utilization-too-high",
+        ("--fail-on", "warning"),
+        1,
+    ),
+}
+#: Cells that are said and not read: a story, and a dialect.
+NOT_READ: set[tuple[str, str]] = set()
+
+
+def environment(story: str) -> dict[str, Any]:
+    """Return the facts of the story's environment; story 1 is on one card."""
+    path = ROOT / "fixtures" / "environments" / "stories" / f"{story}.json"
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["facts"]
+    return {**facts, "gpu": facts["gpu"][:1]} if story == "1" else facts
+
+
+def said(story: str, dialect: str) -> dict[str, Any]:
+    """Return the facts of a story where its recipe is written in the dialect."""
+    one, way = STORIES[story], DIALECTS[dialect]
+    implied = {key: value for key, value in way.implied.items() if key not in one.says}
+    known = shipped().registry.find("recipe.framework")
+    assert known is not None
+    framework = {"recipe.framework": way.framework} if way.framework in known.values else {}
+    return {**environment(story), **implied, **one.says, **framework, "model.repo": one.repo}
+
+
+def environment_file(story: str, folder: Path) -> str:
+    """Write the story's environment; return the path of the file."""
+    path = folder / "environment.json"
+    path.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": environment(story)}))
+    return str(path)
+
+
+def cells(story: str, folder: Path) -> dict[str, str]:
+    """Return the mark of each dialect: ✓ where the cause is named, – where an argument that the story needs is missing,
+    nothing where the rule does not hold, and ✗ where what is said is not read."""
+    one, found = STORIES[story], {}
+    alone = shipped().only(lambda rule: rule.id == one.rule)
+    for dialect in DIALECTS:
+        facts = said(story, dialect)
+        typed = [f"{key}={_typed(value)}" for key, value in facts.items() if key.startswith("recipe.")]
+        file = environment_file(story, folder)
+        sources = Sources(
+            facts=file, model=str(ROOT / one.folder), assignments=typed, environ={}, gpu=False, cache=False
+        )
+        known = judge(collect_facts(sources, shipped()).facts, alone, Policy()).findings
+        if not known or other_kind(dialect, facts):
+            found[dialect] = ""
+            continue
+        try:
+            written(dialect, facts)
+            found[dialect] = "✗" if (story, dialect) in NOT_READ else "✓"
+        except CannotSay:
+            found[dialect] = "–"
+    return found
+
+
+def _typed(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table(folder: Path, head: str) -> str:
+    """Return the table of dialects and stories below its head."""
+    marks = {story: cells(story, folder) for story in STORIES}
+    rows = [f"| {dialect} | {' | '.join(marks[story][dialect] for story in STORIES)} |" for dialect in DIALECTS]
+    return "\n".join([f"| {head} | {' | '.join(STORIES)} |", f"|---|{'---|' * len(STORIES)}", *rows])
+
+
+#: The files with the table, and the head of its first column.
+PAGES = {"README.md": "dialect", "README.zh-CN.md": "写法"}
+BLOCK = re.compile(r"(<!-- dialects -->\n)(.*?)(\n<!-- end -->)", re.DOTALL)
+
+
+def main() -> None:
+    """Write the tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, head in PAGES.items():
+            text = (ROOT / name).read_text(encoding="utf-8")
+            before, after = BLOCK.split(text)[::4]
+            new = f"<!-- dialects -->\n{table(Path(folder), head)}\n<!-- end -->"
+            (ROOT / name).write_text(f"{before}{new}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
