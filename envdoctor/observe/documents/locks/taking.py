@@ -105,9 +105,12 @@ def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[
     limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
     if command.only:
         limits += _of_index(command.only, wish)
-    wheels = any(line.url for line in command.lines)
-    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere or wheels)
-    return step, opaque
+    overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
+    asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
+    elsewhere = command.elsewhere or any(line.url for line in command.lines)
+    return Step(
+        tuple(asked), tuple(limits), command.deps, command.upgrade, elsewhere, tuple(overrides.values())
+    ), opaque
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
