@@ -10,6 +10,7 @@ The lists' text is not kept: a row has repository, commit and path.
 
 label    refused: uv finds no set (with its reason); unresolved: uv could not tell; broken: envdoctor finds an error in
          the set that uv resolved; sound: it finds none
+         (rows that have a label keep it)
 verdict  the errors and warnings that envdoctor gives of the list itself, and its exit code
 """
 
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import tomllib
 
@@ -61,7 +63,7 @@ def draw(mirrors: Path, seed: int, count: int, skip: set[str]) -> list[dict[str,
     return rows
 
 
-def judge(mirrors: Path, row: dict[str, str], envdoctor: list[str]) -> dict[str, object]:
+def judge(mirrors: Path, row: dict[str, Any], envdoctor: list[str]) -> dict[str, object]:
     """Return the row with label and verdict."""
     repo = mirrors / row["repository"].replace("/", "+", 1) / "repo"
     with tempfile.TemporaryDirectory() as scratch:
@@ -76,8 +78,8 @@ def judge(mirrors: Path, row: dict[str, str], envdoctor: list[str]) -> dict[str,
                 Path(scratch, Path(name).name).write_bytes(data.stdout)
         name = Path(row["path"]).name
         verdict = _verdict(envdoctor, name, scratch)
-        label, why, errors = "not-resolved", "", []
-        if name.endswith((".txt", ".toml")):
+        label, why, errors = row.get("label") or "not-resolved", row.get("why", ""), row.get("resolved_errors", [])
+        if "label" not in row and name.endswith((".txt", ".toml")):
             label, why, errors = _truth(envdoctor, name, scratch)
     return {**row, "label": label, "why": why, "resolved_errors": errors, **verdict}
 

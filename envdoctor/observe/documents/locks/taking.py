@@ -51,7 +51,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     refused: list[Refusal] = []
-    day = until or newest_day(ledger)
+    day = until or ledger.days()[1]
     for command in lock.commands:
         step, opaque = _step(command, wish, releases)
         there.update(dict.fromkeys(opaque, _ANY))
@@ -82,12 +82,6 @@ def records(refused: Sequence[Refusal], path: str) -> Fact:
         for one in refused
     )
     return Fact("refused", Records(items), path, "environment")
-
-
-def newest_day(ledger: Ledger) -> str:
-    """The day of the newest release in the ledger."""
-    known = map(ledger.package, ledger.packages())
-    return max((one.releases[-1].date for one in known if one is not None and one.releases), default="")
 
 
 def _solved(
