@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ _MOST_NOTICES = 3
 class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
     and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
-    judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed.
+    judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
+    on which the list of ``lock`` is installed, without which it takes the newest releases.
     ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
     ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
@@ -56,6 +58,7 @@ class Sources(NamedTuple):
     facts: str | None = None
     report: str | None = None
     target: Mapping[str, str] = {}
+    as_of: str | None = None
     model: str | None = None
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
@@ -150,8 +153,26 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)))
+    day = "" if sources.as_of is None else _day(sources, matrix)
+    ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
     return SOURCES[name].open(getattr(sources, name, None), ask)
+
+
+def _day(sources: Sources, matrix: Matrix) -> str:
+    """The day of ``--as-of``; empty when the ledger has nothing newer."""
+    day = str(sources.as_of)
+    first, last = matrix.ledger.days()
+    if sources.lock is None:
+        raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
+    try:
+        known = date.fromisoformat(day).isoformat() == day
+    except ValueError:
+        known = False
+    if not known:
+        raise UsageProblem(f"--as-of {day[:40]}: a day is expected, as 2024-05-01")
+    if day < first:
+        raise UsageProblem(f"--as-of {day}: the ledger of releases begins on {first}")
+    return day if day < last else ""
 
 
 def _with_recipe(

@@ -81,6 +81,11 @@ class Ledger:
             self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
         return self._packages
 
+    def days(self) -> tuple[str, str]:
+        """The days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        known = [one.releases for name in self.packages() if (one := self.package(name)) is not None and one.releases]
+        return min((one[0].date for one in known), default=""), max((one[-1].date for one in known), default="")
+
     def owner(self, module: str) -> str | None:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
         top = module.partition(".")[0]

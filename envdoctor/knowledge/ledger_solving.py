@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,14 +11,16 @@ from resolvelib.resolvers import ResolutionTooDeep
 from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Step, allows, listed
 from envdoctor.versions.pep440 import order
 
-_ROUNDS, _SECONDS = 3_000, 5.0
+#: How often a package may be taken, and its releases be asked for: some seconds; the hardest list that was seen took
+#: 3,000 questions.
+_ROUNDS, _QUESTIONS = 3_000, 20_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
 
 
 class _Late(Exception):
-    """The time is spent."""
+    """The questions are spent."""
 
 
 def solve(
@@ -66,7 +67,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         for limit in step.limits:
             self._limits.setdefault(limit.name, []).append(limit)
         self._direct = {asked.name: place for place, asked in enumerate(step.asked)}
-        self._end = time.monotonic() + _SECONDS
+        self._overrides = {override.name: override for override in step.overrides}
+        self._questions = _QUESTIONS
 
     def identify(self, requirement_or_candidate: Asked | Candidate) -> _Key:
         return requirement_or_candidate.name, requirement_or_candidate.extras
@@ -79,7 +81,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         return not pinned, not causes, self._direct.get(identifier[0], len(self._direct)), identifier
 
     def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
-        if time.monotonic() > self._end:
+        self._questions -= 1
+        if self._questions < 0:
             raise _Late
         name, extras = identifier
         asked = [*requirements[identifier], *self._limits.get(name, ())]
@@ -97,8 +100,9 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         elif self._releases.package(name) is None or not all(map(self._releases.known, asked)):
             yield from ("",) if there != "" else ()
         else:
+            sets = [set(self._releases.allowed(name, one.specifiers)) for one in asked]
             fitting = self._releases.fitting(name, self._step.elsewhere)
-            yield from (version for version in fitting if version != there)
+            yield from (version for version in fitting if version != there and all(version in one for one in sets))
 
     def _may_be(self, name: str, pin: str, asked: Sequence[Asked]) -> bool:
         """Whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build of
@@ -126,4 +130,5 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         )
         if not self._step.deps or self._there.get(candidate.name) == candidate.version:
             return base
-        return [*base, *self._releases.required(candidate)]
+        required = self._releases.required(candidate)
+        return [*base, *(one._replace(specifiers=self._overrides.get(one.name, one).specifiers) for one in required)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.knowledge.ledger import Ledger, Release, Released
-from envdoctor.knowledge.released_wheels import files_for
+from envdoctor.knowledge.released_wheels import files_for, listed_releases
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
 from envdoctor.versions.requirement import Requirement
@@ -32,13 +32,15 @@ class Asked(NamedTuple):
 
 class Step(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
-    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files."""
+    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files.
+    ``overrides`` replace what others ask of the same packages."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
     deps: bool = True
     upgrade: bool = False
     elsewhere: bool = False
+    overrides: tuple[Asked, ...] = ()
 
 
 class Situation(NamedTuple):
@@ -77,6 +79,8 @@ class Releases:
         self._ledger, self.situation = ledger, situation
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
+        self._allowed: dict[tuple[str, str], list[str]] = {}
+        self._known: dict[tuple[str, str], bool] = {}
 
     def package(self, name: str) -> Released | None:
         """The package, when the ledger knows what its releases are."""
@@ -84,25 +88,38 @@ class Releases:
 
     def known(self, asked: Asked) -> bool:
         """Whether the ledger can tell which releases are meant: not for those newer than itself."""
+        key = asked.name, asked.specifiers
+        if key not in self._known:
+            self._known[key] = self._is_known(asked)
+        return self._known[key]
+
+    def _is_known(self, asked: Asked) -> bool:
         package = self.package(asked.name)
         if package is None or not package.releases:
             return False
         pin, newest = order(asked.pin or ""), order(package.releases[-1].version)
         if pin is not None:
             return newest is not None and not pin > newest
-        return any(allows(asked.specifiers, one.version) for one in package.releases) or not allows(
-            asked.specifiers, _FUTURE
-        )
+        return not allows(asked.specifiers, _FUTURE) or bool(self.allowed(asked.name, asked.specifiers))
+
+    def allowed(self, name: str, specifiers: str) -> list[str]:
+        """The releases of a known package that specifiers allow, whatever the Python, the newest first."""
+        if (name, specifiers) not in self._allowed:
+            releases = reversed(getattr(self.package(name), "releases", ()))
+            self._allowed[name, specifiers] = [one.version for one in releases if allows(specifiers, one.version)]
+        return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
         """The releases that an installer takes unasked, the newest first."""
         if (name, elsewhere) not in self._fitting:
-            package = self.package(name)
-            releases = reversed(package.releases) if package is not None else ()
             self._fitting[name, elsewhere] = [
-                one.version for one in releases if not one.yanked and self.why_not(name, one.version, elsewhere) is None
+                version for version in self.allowed(name, "") if self._is_taken(name, version, elsewhere)
             ]
         return self._fitting[name, elsewhere]
+
+    def _is_taken(self, name: str, version: str, elsewhere: bool) -> bool:
+        release = listed(self.package(name), version)
+        return release is not None and not release.yanked and self.why_not(name, version, elsewhere) is None
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
@@ -174,8 +191,7 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, 
 def listed(package: Released | None, version: str) -> Release | None:
     """The release of the ledger of this version; None where it lists none."""
     key = order(version)
-    releases = package.releases if package is not None and key is not None else ()
-    return next((one for one in releases if one.version == version or order(one.version) == key), None)
+    return None if package is None or key is None else listed_releases(package).get(key)
 
 
 def allows(specifiers: str, version: str) -> bool:

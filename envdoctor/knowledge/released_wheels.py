@@ -43,7 +43,7 @@ def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
 def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
     """A release in the ledger; None for one that it does not list, and for builds with a local tag."""
     package, key = matrix.ledger.package(name), order(version)
-    return None if package is None or key is None or "+" in version else _listed(package).get(key)
+    return None if package is None or key is None or "+" in version else listed_releases(package).get(key)
 
 
 def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
@@ -65,7 +65,7 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple
         for_python = wanted.python is None or satisfies(wanted.python, release.requires_python)
         return not release.yanked and for_python and _gap(matrix, package, release, wanted) is None
 
-    listed = _listed(package).items()
+    listed = listed_releases(package).items()
     older = (release.version for place, release in reversed(listed) if place < key and fits(release))
     newer = (release.version for place, release in listed if place > key and fits(release))
     return next(older, None), next(newer, None)
@@ -96,7 +96,7 @@ def _is_extension(matrix: Matrix, name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _listed(package: Released) -> dict[Order, Release]:
+def listed_releases(package: Released) -> dict[Order, Release]:
     """The releases by what they are ordered by."""
     return {key: release for release in package.releases if (key := order(release.version)) is not None}
 

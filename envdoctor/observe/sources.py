@@ -33,12 +33,14 @@ class Environment(NamedTuple):
 
 class Ask(NamedTuple):
     """Who asks: the caller's variables and folder, the matrix, which documents are read by, and what gives the facts
-    that were typed (a lock says what would be installed for a stated target)."""
+    that were typed (a lock says what would be installed for a stated target). After the day ``as_of`` no release is
+    taken."""
 
     environ: Mapping[str, str]
     cwd: str
     matrix: Matrix
     given: Callable[[], FactSet]
+    as_of: str = ""
 
 
 class Source(NamedTuple):
@@ -98,9 +100,8 @@ def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
         from envdoctor.observe.documents.locks.opening import open_lock
 
-        facts, notes = open_lock(
-            str(given), ask.given(), ask.cwd, ask.matrix.rows, ask.matrix.ledger, option=f"--{kind}"
-        )
+        rows, ledger = ask.matrix.rows, ask.matrix.ledger
+        facts, notes = open_lock(str(given), ask.given(), ask.cwd, rows, ledger, option=f"--{kind}", until=ask.as_of)
         return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
 
     return open_

@@ -69,6 +69,10 @@ def test_a_list_without_any_version_is_not_judged(run, listed):
         ((*LOCK, "--target-gpu", "MI300X"), "give --set machine.accelerators=rocm"),
         ((*LOCK, "--target-gpu", "Ascend 910B"), "give --set machine.accelerators=ascend"),
         ((*LOCK, "--facts", "f.json"), "--lock, --facts: give one of them"),
+        ((*LOCK, "--as-of", "May"), "--as-of May: a day is expected, as 2024-05-01"),
+        ((*LOCK, "--as-of", "20240501"), "--as-of 20240501: a day is expected"),
+        ((*LOCK, "--as-of", "1990-01-01"), "--as-of 1990-01-01: the ledger of releases begins on "),
+        (("--as-of", "2024-05-01"), "--as-of says when the list of --lock is installed"),
         (
             (*LOCK, "--target-driver", ",".join(map(str, range(500, 525)))),
             "envdoctor: 25 targets: at most 24 are judged in one run\n",
@@ -95,3 +99,19 @@ def test_several_targets_are_judged_in_one_run(run, listed):
     assert [one["name"] for one in data["targets"]][1] == "python 3.11, gpu H100"
     only = {f["id"]: f["targets"] for f in data["findings"] if f["targets"]}
     assert only and set(map(tuple, only.values())) == {("python 3.13",)}
+
+
+def test_an_open_list_is_judged_as_of_a_day(run, listed):
+    listed.write_text("torch==2.1.2\ntransformers==4.36.2\n")
+    result = run("check", *LOCK, *LINUX)
+    assert result.code == 1 and "error[numpy-2-with-torch-built-for-numpy-1]" in result.out
+    assert "numpy 2." in result.out and "(what an install on 20" in result.out
+    then = run("check", *LOCK, *LINUX, "--as-of", "2024-01-15")
+    assert then.code == 0 and "on 2024-01-15 takes them: " in then.out
+
+
+def test_a_list_that_cannot_be_installed_is_an_error(run, listed):
+    listed.write_text("torch==2.5.1\nvllm==0.6.3\n")
+    result = run("check", *LOCK, *LINUX)
+    assert result.code == 1 and "pip will refuse this file: no release of torch meets all" in result.out
+    assert "requirement-conflict" not in result.out and "is installed" not in result.out

@@ -70,7 +70,8 @@ class Command(NamedTuple):
     """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
     packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
     PyPI, or a folder of files, ``only`` the tag of an index of builds of torch which replaces PyPI (``cu121``),
-    ``tags`` those of all such indexes; ``isolated``: what is built from source does not see what is installed."""
+    ``tags`` those of all such indexes; ``isolated``: what is built from source does not see what is installed;
+    ``overrides`` are requirements that replace those of all others on the same packages."""
 
     lines: tuple[Line, ...]
     limits: tuple[Line, ...] = ()
@@ -80,6 +81,7 @@ class Command(NamedTuple):
     isolated: bool = True
     only: str = ""
     tags: tuple[str, ...] = ()
+    overrides: tuple[Line, ...] = ()
 
 
 class Lock(NamedTuple):

@@ -30,6 +30,7 @@ from envdoctor.versions.requirement import read_requirement
 _FORMATS = (
     (r"(?i).*uv.*\.lock", "uv_lock"),
     (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
+    (r"(?i).*pyproject.*\.toml", "pyproject"),
     (r"sbom|.*\.json", "sbom"),
     (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
     (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),

@@ -51,7 +51,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     refused: list[Refusal] = []
-    day = until or newest_day(ledger)
+    day = until or ledger.days()[1]
     for command in lock.commands:
         step, opaque = _step(command, wish, releases)
         there.update(dict.fromkeys(opaque, _ANY))
@@ -84,12 +84,6 @@ def records(refused: Sequence[Refusal], path: str) -> Fact:
     return Fact("refused", Records(items), path, "environment")
 
 
-def newest_day(ledger: Ledger) -> str:
-    """The day of the newest release in the ledger."""
-    known = map(ledger.package, ledger.packages())
-    return max((one.releases[-1].date for one in known if one is not None and one.releases), default="")
-
-
 def _solved(
     releases: Releases, step: Step, there: Mapping[str, str], refused: list[str]
 ) -> Mapping[str, str] | Refusal | None:
@@ -105,9 +99,12 @@ def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[
     limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
     if command.only:
         limits += _of_index(command.only, wish)
-    wheels = any(line.url for line in command.lines)
-    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere or wheels)
-    return step, opaque
+    overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
+    asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
+    elsewhere = command.elsewhere or any(line.url for line in command.lines)
+    return Step(
+        tuple(asked), tuple(limits), command.deps, command.upgrade, elsewhere, tuple(overrides.values())
+    ), opaque
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:

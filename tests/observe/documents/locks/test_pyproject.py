@@ -1,0 +1,81 @@
+"""pyproject.toml: the project's dependencies as a list to be installed."""
+
+from __future__ import annotations
+
+import pytest
+from locking import opened
+
+from envdoctor.observe import LockError
+
+PROJECT = """[project]
+name = "mine"
+dependencies = [
+    "torch==2.5.1",
+    "transformers>=4.40,<4.50",
+]
+[project.optional-dependencies]
+gpu = ["bitsandbytes==0.45.0", "mine[more]"]
+[dependency-groups]
+dev = ["peft==0.14.0", {include-group = "more"}]
+more = ["trl==0.9.6"]
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write(text, chosen="", **target):
+        (tmp_path / "pyproject.toml").write_text(text)
+        return opened(f"pyproject.toml{chosen}", tmp_path, **{"python": "3.11", **target})
+
+    return write
+
+
+def test_dependencies_are_lines_of_a_list(read):
+    found = read(PROJECT)
+    assert found.version("torch") == "2.5.1" and found.facts.get("pkg.torch").origin == "pyproject.toml:4"
+    assert found.version("transformers") == "4.49.0"
+    assert found.notes == ("extras and groups that nobody chose are left out: dev, more, gpu",)
+
+
+def test_extras_and_groups_are_chosen(read):
+    assert read(PROJECT, "[gpu]").version("bitsandbytes") == "0.45.0"
+    found = read(PROJECT, "[dev]")
+    assert found.version("peft") == "0.14.0" and found.version("trl") == "0.9.6"
+
+
+def test_what_uv_is_told_counts(read):
+    more = """[tool.uv]
+constraint-dependencies = ["numpy<2"]
+override-dependencies = ["sympy==1.12"]
+[tool.uv.sources]
+torch = { git = "https://github.com/pytorch/pytorch" }
+"""
+    found = read(PROJECT + more)
+    assert found.version("numpy") == "1.26.4" and found.reason("torch").endswith("from a repository or a folder")
+    assert found.facts.value("refused").items == ()
+
+
+def test_poetry_has_words_of_its_own(read):
+    text = """[tool.poetry.dependencies]
+python = "^3.10"
+torch = "2.5.1"
+transformers = {version = "^4.40", extras = ["sentencepiece"]}
+peft = "~0.12"
+trl = {git = "https://github.com/huggingface/trl"}
+"""
+    found = read(text)
+    assert found.version("torch") == "2.5.1" and found.version("transformers").startswith("4.57")
+    assert found.version("peft").startswith("0.12.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[project]\nname = 'x'\n", "names no package that is installed with the project"),
+        ("[project\n", "pyproject.toml: is"),
+        ("[project]\ndependencies = 3\n[tool]\nuv = 3\n", "names no package"),
+    ],
+)
+def test_what_is_no_list_is_said(read, text, said):
+    with pytest.raises(LockError, match=said):
+        read(text)
