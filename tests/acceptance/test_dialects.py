@@ -160,4 +160,5 @@ def test_a_story_is_named_in_a_dialect(run, tmp_path: Path, story: str, dialect:
     one = STORIES[story]
     words = ["--facts", environment_file(story, tmp_path), "--recipe", next(iter(files)), "--model", ROOT / one.folder]
     answer = run("check", *words, *one.words, "--no-config", "--format", "json")
-    assert (one.rule in answer.found, answer.code) == (True, one.code), files
+    # A dialect whose own defaults say more may have an error besides: that the run does not fit, for one.
+    assert one.rule in answer.found and answer.code >= one.code, files

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from commands import openrlhf_attention
 from dialects import DIALECTS, other_kind, written
 from observing import shipped
 from saying import CannotSay
@@ -117,7 +118,8 @@ def said(story: str, dialect: str) -> dict[str, Any]:
     known = shipped().registry.find("recipe.framework")
     assert known is not None
     framework = {"recipe.framework": way.framework} if way.framework in known.values else {}
-    return {**environment(story), **implied, **one.says, **framework, "model.repo": one.repo}
+    facts = {**environment(story), **implied, **one.says, **framework, "model.repo": one.repo}
+    return {"recipe.attn": openrlhf_attention(facts), **facts} if way.framework == "openrlhf" else facts
 
 
 def environment_file(story: str, folder: Path) -> str:
