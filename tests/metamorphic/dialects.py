@@ -56,7 +56,7 @@ DIALECTS: dict[str, Dialect] = {
     "torchtune": Dialect("torchtune", _LORA, commands.torchtune),
     # Its own 512 tokens would make most runs harmless.
     "OpenRLHF": Dialect("openrlhf", {**_SFT, "recipe.max_length": 2048}, commands.openrlhf),
-    "verl": Dialect("verl", _of("grpo"), commands.verl),
+    "verl": Dialect("verl", {**_of("grpo"), "recipe.fsdp": True, "recipe.attn": "flash_attention_2"}, commands.verl),
     "YAML of arguments": Dialect(None, {}, commands.hf_file("yaml")),
     "JSON of arguments": Dialect(None, {}, commands.hf_file("json")),
     "Unsloth": Dialect("unsloth", _LORA, scripts.unsloth),
