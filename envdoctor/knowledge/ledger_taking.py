@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Release, Released
 from envdoctor.knowledge.released_wheels import files_for, listed_releases
 from envdoctor.versions.marker import NotAMarker, holds
@@ -118,8 +119,12 @@ class Releases:
         return self._fitting[name, elsewhere]
 
     def _is_taken(self, name: str, version: str, elsewhere: bool) -> bool:
-        release = listed(self.package(name), version)
-        return release is not None and not release.yanked and self.why_not(name, version, elsewhere) is None
+        package = self.package(name)
+        release = listed(package, version)
+        if package is None or release is None or release.yanked or self.why_not(name, version, elsewhere) is not None:
+            return False
+        # One whose requirements were not read would fit everywhere, and the search would end there.
+        return not isinstance(package.items("requires", "*", version), Unknown) or not package.releases[-1].metadata
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
