@@ -50,7 +50,8 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    refused: list[Refusal] = []
+    lines = [line for command in lock.commands for line in command.invalid if line.name]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     day = until or ledger.days()[1]
     for command in lock.commands:
         step, opaque = _step(command, wish, releases)
