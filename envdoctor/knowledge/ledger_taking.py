@@ -111,20 +111,18 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first."""
-        if (name, elsewhere) not in self._fitting:
-            self._fitting[name, elsewhere] = [
-                version for version in self.allowed(name, "") if self._is_taken(name, version, elsewhere)
-            ]
-        return self._fitting[name, elsewhere]
-
-    def _is_taken(self, name: str, version: str, elsewhere: bool) -> bool:
+        """The releases that an installer takes unasked, the newest first; at the end those whose requirements were not
+        read: they seem to fit everywhere."""
         package = self.package(name)
-        release = listed(package, version)
-        if package is None or release is None or release.yanked or self.why_not(name, version, elsewhere) is not None:
-            return False
-        # One whose requirements were not read would fit everywhere, and the search would end there.
-        return not isinstance(package.items("requires", "*", version), Unknown) or not package.releases[-1].metadata
+        if package is None:
+            return []
+        if (name, elsewhere) not in self._fitting:
+            versions = [one.version for one in reversed(package.releases) if not one.yanked]
+            versions = [version for version in versions if self.why_not(name, version, elsewhere) is None]
+            unread = [version for version in versions if isinstance(package.items("requires", "*", version), Unknown)]
+            known = [version for version in versions if version not in unread]
+            self._fitting[name, elsewhere] = [*known, *unread]
+        return self._fitting[name, elsewhere]
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
