@@ -111,8 +111,8 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first; at the end those whose requirements were not
-        read: they seem to fit everywhere."""
+        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read seem to
+        fit everywhere: they come last, and between releases that were read they are left out."""
         package = self.package(name)
         if package is None:
             return []
@@ -121,7 +121,9 @@ class Releases:
             versions = [version for version in versions if self.why_not(name, version, elsewhere) is None]
             unread = [version for version in versions if isinstance(package.items("requires", "*", version), Unknown)]
             known = [version for version in versions if version not in unread]
-            self._fitting[name, elsewhere] = [*known, *unread]
+            read = [place for place, one in enumerate(package.releases) if one.metadata]
+            inside = {one.version for one in package.releases[read[0] : read[-1]]} if read else set()
+            self._fitting[name, elsewhere] = [*known, *(version for version in unread if version not in inside)]
         return self._fitting[name, elsewhere]
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
