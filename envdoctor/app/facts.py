@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.no_pin import without_pin
@@ -44,7 +44,8 @@ class Sources(NamedTuple):
     """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
     and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
     judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
-    on which the list of ``lock`` is installed, without which it takes the newest releases.
+    on which the list of ``lock`` is installed, without which it takes the newest releases;
+    ``resolve`` asks uv, which uses the network, what the install takes.
     ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
     ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
@@ -59,6 +60,7 @@ class Sources(NamedTuple):
     report: str | None = None
     target: Mapping[str, str] = {}
     as_of: str | None = None
+    resolve: bool = False
     model: str | None = None
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
@@ -153,9 +155,32 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
         options = ", ".join(SOURCES[name].option for name in chosen)
         raise UsageProblem(f"{options}: give one of them, an environment has one source")
     name = chosen[0] if chosen else "default"
-    day = "" if sources.as_of is None else _day(sources, matrix)
+    day: Any = "" if sources.as_of is None else _day(sources, matrix)
+    if sources.resolve:
+        day = _resolver(sources)
     ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
     return SOURCES[name].open(getattr(sources, name, None), ask)
+
+
+def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
+    """What asks uv for the pins of a list."""
+    if sources.lock is None or sources.as_of is not None:
+        raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
+    from envdoctor.install.resolver import NoResolver, Wanted, resolve
+
+    def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
+        system = (markers["platform_system"] or "linux").lower()
+        machine = (markers["platform_machine"] or "x86_64").lower()
+        try:
+            return resolve(
+                Wanted(lines, str(markers["python_version"]), system, machine), sources.environ, sources.folder()
+            )
+        except NoResolver as error:
+            failed = ObservationError(f"--resolve: {error}")
+            failed.usage = False
+            raise failed from None
+
+    return ask
 
 
 def _day(sources: Sources, matrix: Matrix) -> str:

@@ -83,6 +83,7 @@ target_options = together(
     _target_option("platform", "SYSTEM-ARCH", "Judge for this system: linux-x86_64."),
     _target_option("gpu", "NAME", "Judge for this GPU: A100; none: for the CPU."),
     _target_option("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
+    click.option("--resolve", is_flag=True, help="Ask uv, which uses the network, what the list of --lock takes."),
     click.option("--as-of", metavar="DATE", help="Day on which the list of --lock is installed: 2024-05-01."),
 )
 
@@ -169,6 +170,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         **named,
         target=next(iter(stated_targets(options)), {}),
         as_of=options.get("as_of"),
+        resolve=options.get("resolve", False),
         model=options["model"] if options.get("model") is not None else configuration.model,
         recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
         code=options.get("code") or tuple(_near(path) for path in configuration.code),

@@ -92,8 +92,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
 
     def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
         pins = [pin for one in asked if (pin := one.pin)]
-        there = self._there.get(name)
-        if there is not None and not (self._step.upgrade and name in self._direct):
+        there = None if self._step.upgrade and name in self._direct else self._there.get(name)
+        if there is not None:
             yield there
         if pins:
             yield from (pin for pin in pins[:1] if pin != there and self._may_be(name, pin, asked))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Release, Released
 from envdoctor.knowledge.released_wheels import files_for, listed_releases
 from envdoctor.versions.marker import NotAMarker, holds
@@ -110,16 +111,20 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first."""
+        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read seem to
+        fit everywhere: they come last, and between releases that were read they are left out."""
+        package = self.package(name)
+        if package is None:
+            return []
         if (name, elsewhere) not in self._fitting:
-            self._fitting[name, elsewhere] = [
-                version for version in self.allowed(name, "") if self._is_taken(name, version, elsewhere)
-            ]
+            versions = [one.version for one in reversed(package.releases) if not one.yanked]
+            versions = [version for version in versions if self.why_not(name, version, elsewhere) is None]
+            unread = [version for version in versions if isinstance(package.items("requires", "*", version), Unknown)]
+            known = [version for version in versions if version not in unread]
+            read = [place for place, one in enumerate(package.releases) if one.metadata]
+            inside = {one.version for one in package.releases[read[0] : read[-1]]} if read else set()
+            self._fitting[name, elsewhere] = [*known, *(version for version in unread if version not in inside)]
         return self._fitting[name, elsewhere]
-
-    def _is_taken(self, name: str, version: str, elsewhere: bool) -> bool:
-        release = listed(self.package(name), version)
-        return release is not None and not release.yanked and self.why_not(name, version, elsewhere) is None
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""

@@ -7,7 +7,7 @@ runs on this machine, so that what the machine says holds for it.
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records
@@ -33,14 +33,14 @@ class Environment(NamedTuple):
 
 class Ask(NamedTuple):
     """Who asks: the caller's variables and folder, the matrix, which documents are read by, and what gives the facts
-    that were typed (a lock says what would be installed for a stated target). After the day ``as_of`` no release is
-    taken."""
+    that were typed (a lock says what would be installed for a stated target). ``as_of`` is the day after which
+    no release is taken, or what asks a resolver."""
 
     environ: Mapping[str, str]
     cwd: str
     matrix: Matrix
     given: Callable[[], FactSet]
-    as_of: str = ""
+    as_of: Any = ""
 
 
 class Source(NamedTuple):

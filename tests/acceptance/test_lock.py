@@ -73,6 +73,7 @@ def test_a_list_without_any_version_is_not_judged(run, listed):
         ((*LOCK, "--as-of", "20240501"), "--as-of 20240501: a day is expected"),
         ((*LOCK, "--as-of", "1990-01-01"), "--as-of 1990-01-01: the ledger of releases begins on "),
         (("--as-of", "2024-05-01"), "--as-of says when the list of --lock is installed"),
+        ((*LOCK, "--as-of", "2024-05-01", "--resolve"), "--resolve asks uv what the list of --lock takes today"),
         (
             (*LOCK, "--target-driver", ",".join(map(str, range(500, 525)))),
             "envdoctor: 25 targets: at most 24 are judged in one run\n",
@@ -115,3 +116,20 @@ def test_a_list_that_cannot_be_installed_is_an_error(run, listed):
     result = run("check", *LOCK, *LINUX)
     assert result.code == 1 and "pip will refuse this file: no release of torch meets all" in result.out
     assert "requirement-conflict" not in result.out and "is installed" not in result.out
+
+
+def test_uv_is_asked_only_where_it_can_be(run, listed, monkeypatch):
+    program = listed.parent / "uv"
+    program.write_text("#!/bin/sh\necho 'torch==2.1.2'\necho 'numpy==2.2.6'\n")
+    program.chmod(0o755)
+    listed.write_text("torch==2.1.2\nnumpy\n")
+    monkeypatch.setenv("PATH", str(listed.parent), prepend=":")
+    result = run("check", *LOCK, *LINUX, "--resolve")
+    assert result.code == 1 and "numpy 2.2.6 (what uv would install)" in result.out
+    assert "--resolve asked uv, which used the network" in result.out
+    program.write_text("#!/bin/sh\necho 'error: no network' >&2\nexit 2\n")
+    result = run("check", *LOCK, *LINUX, "--resolve")
+    assert result.code == 3 and "--resolve: uv failed: error: no network" in result.err
+    program.write_text("#!/bin/sh\necho 'x No solution found when resolving: torch==2.1.2 and numpy' >&2\nexit 1\n")
+    result = run("check", *LOCK, *LINUX, "--resolve")
+    assert result.code == 1 and "error[list-contradicts-itself]" in result.out

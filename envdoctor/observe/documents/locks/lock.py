@@ -71,7 +71,8 @@ class Command(NamedTuple):
     packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
     PyPI, or a folder of files, ``only`` the tag of an index of builds of torch which replaces PyPI (``cu121``),
     ``tags`` those of all such indexes; ``isolated``: what is built from source does not see what is installed;
-    ``overrides`` are requirements that replace those of all others on the same packages."""
+    ``overrides`` are requirements that replace those of all others on the same packages, ``invalid``
+    are lines (as ``url``) that no installer reads."""
 
     lines: tuple[Line, ...]
     limits: tuple[Line, ...] = ()
@@ -82,6 +83,7 @@ class Command(NamedTuple):
     only: str = ""
     tags: tuple[str, ...] = ()
     overrides: tuple[Line, ...] = ()
+    invalid: tuple[Line, ...] = ()
 
 
 class Lock(NamedTuple):

@@ -22,7 +22,7 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     with_python,
 )
-from envdoctor.observe.documents.locks.taking import records, take
+from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.text.listed import listed
 from envdoctor.versions.requirement import read_requirement
 
@@ -55,7 +55,7 @@ def open_lock(
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
     gives the rows of a table of the matrix; errors name the ``option``. Open requirements are taken as an install takes
-    them, on the day ``until`` if it is given. Raises :class:`LockError`.
+    them, on the day ``until`` if it is given, or as a resolver says. Raises :class:`LockError`.
     """
     path, names = given, tuple[str, ...]()
     if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
@@ -65,13 +65,13 @@ def open_lock(
     try:
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
+        if len(lock.packages) > MOST_PACKAGES:
+            raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+        return _facts(lock, path, with_python(wish, lock.python), ledger, until)
     except LockError as error:
         raise LockError(f"{option} {path}: {error}") from None
     except (RecursionError, MemoryError):
         raise LockError(f"{option} {path}: is nested too deeply, or too large, to be read") from None
-    if len(lock.packages) > MOST_PACKAGES:
-        raise LockError(f"{option} {path}: names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-    return _facts(lock, path, with_python(wish, lock.python), ledger, until)
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -87,7 +87,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     return read
 
 
-def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str) -> tuple[FactSet, tuple[str, ...]]:
+def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resolve) -> tuple[FactSet, tuple[str, ...]]:
     chosen, undecided = _chosen(lock, wish)
     taken = take(lock, chosen, wish, ledger, until)
     chosen.update({one.name: one for one in taken.packages})

@@ -33,6 +33,8 @@ _OPEN = "{} says what is asked for, and an installer adds what that requires, un
 _OPTION = r"(--[a-z-]+|-[a-zA-Z])(?:\s*=\s*|\s*)(.*)\Z"
 _FILES = ("-r", "--requirement", "-c", "--constraint")
 _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+#: ``torch torchvision``, ``torch 2.1``: what no installer reads as a requirement.
+_TWO_NAMES = r"[A-Za-z0-9][\w.-]*\s+[A-Za-z0-9][\w.+-]*(?:\s+[A-Za-z0-9][\w.+-]*)*\Z"
 #: What may stand behind a requirement.
 _BEHIND = r"\s--(?:hash|config-settings|config-setting|global-option|install-option)\b.*"
 _HASH = r"\s--hash[= ]\w+:[0-9a-f]"
@@ -61,6 +63,7 @@ class Requirements:
         self.path, self._wish = path, wish
         self._asked: list[Line] = []
         self._limits: list[Line] = []
+        self._invalid: list[Line] = []
         self._pins: dict[str, tuple[str, str]] = {}
         self._elsewhere, self._only = False, ""
         self._indexes: list[tuple[str, str]] = []
@@ -143,6 +146,8 @@ class Requirements:
             satisfies("0", wanted.specifiers)
         except (NotARequirement, NotASpecifier):
             self._say(f"{place} is no requirement that can be read")
+            if re.match(_TWO_NAMES, line):
+                self._invalid.append(Line(valid_name(line.split(maxsplit=1)[0]) or "", "", "", place, line[:100]))
             return None
         return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
 
@@ -171,6 +176,7 @@ class Requirements:
             elsewhere=self._elsewhere,
             only=self._only,
             tags=tuple(dict(self._indexes)),
+            invalid=tuple(self._invalid),
         )
 
     def _is_frozen(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
@@ -11,13 +12,21 @@ from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situatio
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.versions.pep440 import is_version, same_release
+from envdoctor.versions.requirement import read_requirement
 from envdoctor.versions.wheel_tags import wheel_target
 
 #: The version of what comes from a repository, a folder or conda: it counts as whatever is asked for.
 _ANY = "?"
 #: A patch release that is not stated is the newest.
 _PATCH = ".99"
+#: Of a resolver's words so much is told.
+_LONGEST = 300
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
+
+
+#: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
+#: none. Raises :class:`~envdoctor.observe.documents.locks.lock.LockError`.
+Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | str]
 
 
 class Taken(NamedTuple):
@@ -29,9 +38,9 @@ class Taken(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str) -> Taken:
+def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> Taken:
     """What the commands of a lock take for the target. ``chosen`` are its packages that count; after the day ``until``
-    (``2024-05-01``) nothing is taken."""
+    (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
         return Taken()
     minor = wish.markers["python_version"]
@@ -45,12 +54,15 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     target = wheel_target(_facts_of(every).get)
     if target is None:
         return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
+    if not isinstance(until, str):
+        return _resolved(lock, chosen, wish, until)
     releases = Releases(ledger, Situation(every, whole, target, until))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    refused: list[Refusal] = []
+    lines = [line for command in lock.commands for line in command.invalid if line.name]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     day = until or ledger.days()[1]
     for command in lock.commands:
         step, opaque = _step(command, wish, releases)
@@ -82,6 +94,29 @@ def records(refused: Sequence[Refusal], path: str) -> Fact:
         for one in refused
     )
     return Fact("refused", Records(items), path, "environment")
+
+
+def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> Taken:
+    lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command)))
+    pins = resolve(lines, wish.markers)
+    if isinstance(pins, str):
+        names = [line.name for command in lock.commands for line in command.lines]
+        named = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", pins)), names[0])
+        return Taken(refused=(Refusal("conflict", named, "", pins[:_LONGEST]),))
+    read = [read_requirement(pin) for pin in pins]
+    there = {one.name: exact(one.specifiers) or _ANY for one in read}
+    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, chosen, ""))
+    return Taken(taken, notes=("--resolve asked uv, which used the network, what an install takes",))
+
+
+def _texts(command: Command) -> Iterator[str]:
+    """The lines as a resolver reads them; constraints count for the packages that are named."""
+    names = {line.name for line in command.lines}
+    yield from (f"--extra-index-url https://download.pytorch.org/whl/{tag}" for tag in command.tags)
+    for line in (*command.lines, *(limit for limit in command.limits if limit.name in names)):
+        extras = f"[{','.join(line.extras)}]" if line.extras else ""
+        asked = f" @ {line.url}" if "://" in line.url else line.specifiers
+        yield f"{line.name}{extras}{asked}" + (f" ; {line.marker}" if line.marker else "")
 
 
 def _solved(

@@ -59,6 +59,7 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
         ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
         ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
         ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
+        ("torch torchvision\nnumpy\n", "3.11", ("torch", "line")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
@@ -75,6 +76,7 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
+        "datasets==2.12.0\n",
     ],
 )
 def test_what_is_not_refused(read, text):
@@ -87,6 +89,8 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
     found = read(text, "Dockerfile", python="")
     assert found.version("torch") == "2.4.0" and found.version("numpy") == "1.26.4"
     assert read("FROM python:3.11\nRUN pip install --no-deps trl==0.9.6\n", "Dockerfile").version("transformers")
+    newer = "FROM python:3.11\nRUN pip install some-tool\nRUN pip install -U 'some-tool>=2'\n"
+    assert _refused(read(newer, "Dockerfile")) == []
     built = "FROM python:3.11\nRUN pip install torch==2.5.1\nRUN pip install {} flash-attn==2.7.4.post1\n"
     assert _refused(read(built.format(""), "Dockerfile")) == [("flash-attn", "build")]
     assert _refused(read(built.format("--no-build-isolation"), "Dockerfile")) == []
