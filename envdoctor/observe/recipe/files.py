@@ -226,8 +226,9 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
                 known = {entry.key for entry in before[0].entries}
                 more = [entry for entry in part.entries if entry.key not in known]
                 found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
-            else:
-                found.setdefault(key, (part, form))
+            # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
+            elif before is None or (not part.line and len(part.entries) > 2 * len(before[0].entries)):
+                found[key] = (part, form)
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())

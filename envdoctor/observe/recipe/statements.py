@@ -21,8 +21,9 @@ _Here = dict[str, tuple[Fact, Entry]]
 
 class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format; ``calls`` the programs and calls
-    of each; ``given`` every known key; ``extra`` what is added to the lengths of prompt and answer."""
+    of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
+    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``extra`` what is added
+    to the lengths of prompt and answer."""
 
     def __init__(self, formats: Formats, registry: Registry) -> None:
         self.said: dict[str, Fact] = {}
@@ -31,6 +32,7 @@ class Statements:
         self.files: dict[str, str] = {}
         self.calls: dict[str, set[str]] = {}
         self.given: set[str] = set()
+        self.open: set[str] = set()
         self.extra = 0
         self.formats, self.registry = formats, registry
 
@@ -107,7 +109,11 @@ class Statements:
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
             fact = self.fact_of(meaning, entry, place)
-            if fact is None:
+            if fact is None or field in self.open:
+                continue
+            if meaning.word(spelled(entry.value)) == "?":
+                self.open.add(field)
+                here[field] = (fact, entry)
                 continue
             if isinstance(fact.value, Unknown) and not entry.computed:
                 state, other = "unusable", fact.value.reason
@@ -147,6 +153,8 @@ class Statements:
             if not chosen:
                 return None
             raw = tuple(chosen) if isinstance(raw, tuple) else chosen[0]
+            if raw == "?":
+                return self.fact(meaning.field, Unknown(f"{entry.key} leaves it open"), place)
         return self.fact(meaning.field, raw, place)
 
     def fact(self, field: str, raw: Known | Unknown | None, origin: str) -> Fact:

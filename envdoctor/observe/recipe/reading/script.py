@@ -98,6 +98,7 @@ class Script:
         self._beside = beside
         self._place = beside.folder
         self._modules: dict[tuple[str, int, str], Object | None] = {}
+        self._closures: dict[ast.AST, dict[str, Any]] = {}
         self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
@@ -128,6 +129,8 @@ class Script:
         if isinstance(node, _Function):
             scope[node.name] = node
             self._functions.append((node, None))
+            if scope is not self._globals:
+                self._closures[node] = scope
         elif isinstance(node, ast.ClassDef):
             scope[node.name] = node
             self._functions += [(method, node) for method in node.body if isinstance(method, _Function)]
@@ -457,7 +460,7 @@ class Script:
             return DataParser(list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds])
         if name == "open" or last in ("abspath", "expanduser", "Path"):
             return given[0] if given else OPEN
-        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "OmegaConf.load"):
+        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "json.loads", "OmegaConf.load"):
             return self._document(given[0] if given else OPEN, node.lineno)
         if name == "len" and given and isinstance(given[0], (str, list)):
             return len(given[0])
@@ -504,6 +507,8 @@ class Script:
             base.update({**_mapping(given[0] if given else {}), **named})
         if isinstance(base, str) and name in ("startswith", "endswith") and given and isinstance(given[0], str):
             return getattr(base, name)(given[0])
+        if isinstance(base, str) and name == "read":
+            return base  # a file is its name
         if isinstance(base, str) and name in ("lower", "upper", "strip") and not given:
             return getattr(base, name)()
         return base if isinstance(base, dict) and name in ("copy", "items") else OPEN
@@ -514,7 +519,7 @@ class Script:
         if function.name in self._running or len(self._running) >= _DEEPEST_CALL:
             return OPEN
         arguments = function.args
-        scope: dict[str, Any] = {}
+        scope: dict[str, Any] = dict(self._closures.get(function, {}))
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
         defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
         defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
@@ -523,9 +528,10 @@ class Script:
             for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
                 scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
         scope.update(zip(names, given, strict=False))
-        scope.update({name: value for name, value in named.items() if name in scope})
+        own = {*names, *(one.arg for one in arguments.kwonlyargs)}
+        scope.update({name: value for name, value in named.items() if name in own})
         if arguments.kwarg is not None:
-            rest = {name: Item(value, function.lineno) for name, value in named.items() if name not in scope}
+            rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
         self._running.append(function.name)
         try:
