@@ -45,7 +45,10 @@ class Statements:
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = f"{file}:{part.entries[0].place}" if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
-            if field == "launcher":  # the innermost of several
+            if part.perhaps and field in named and field != "call":
+                unknown = Unknown(f"{part.program} is called under a condition")
+                self.weak.setdefault(field, self.fact(field, unknown, origin))
+            elif field == "launcher":  # the innermost of several
                 self.weak[field] = self.fact(field, word, origin)
             elif field != "call":
                 self.weak.setdefault(field, self.fact(field, word, origin))
@@ -92,6 +95,7 @@ class Statements:
         shown = "" if state in ("unused", "unknown") or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
+        owned = owned or entry.perhaps
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
         item |= {"key": entry.key.rpartition(".")[2].replace("-", "_"), "format": form.name}

@@ -151,7 +151,7 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
     ("text", "expected"),
     [
         (VERL, {"framework": "verl", "method": "full", "world_size": 8, "stage": "ppo", "fsdp": True}),
-        (VERL.replace("trainer.n", "actor_rollout_ref.actor.use_dynamic_bsz=True trainer.n"), {"train_batch_size": "?"}),
+        (f"{VERL[:-1]} actor_rollout_ref.actor.use_dynamic_bsz=True\n", {"train_batch_size": "?"}),
         ("python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a/b\n",
          {"fsdp": False}),
         (SWIFT, {"framework": "megatron-swift", "stage": "sft", "max_length": 64}),
@@ -208,3 +208,26 @@ Mine(model, args=DPOConfig(output_dir="x", max_length=7), train_dataset=data)
 def test_a_trainer_of_ones_own_is_that_of_the_library_below_it(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": SUBCLASS})
     assert (found["stage"], found["max_length"]) == ("dpo", 7)
+
+
+CONDITIONAL = """import inspect
+from trl import SFTConfig, SFTTrainer
+from peft import LoraConfig, get_peft_model
+options = dict(output_dir="x", per_device_train_batch_size=3)
+if "max_seq_length" in inspect.signature(SFTConfig).parameters:
+    options["max_seq_length"] = 9
+if asked():
+    model = get_peft_model(model, LoraConfig(r=4))
+if other():
+    trainer = SFTTrainer(model, args=SFTConfig(**options))
+else:
+    trainer = SFTTrainer(args=SFTConfig(**options))
+"""
+
+
+def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
+    found = read(tmp_path, "a.py", {"a.py": CONDITIONAL}, trl="0.24.0")
+    assert isinstance(found["method"], Unknown) and isinstance(found["max_length"], Unknown)
+    assert (found["stage"], found["train_batch_size"]) == ("sft", 3)
+    called = {item["key"]: item["call"] for item in found["recipe_key"]}
+    assert called["max_seq_length"] is ABSENT and called["per_device_train_batch_size"] == "trl.SFTConfig"
