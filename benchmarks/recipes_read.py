@@ -77,7 +77,11 @@ def verdict(expected: str, fact: Fact | None) -> str:
     if unknown:
         return "missing"
     text = "absent" if value is ABSENT else ", ".join(value) if isinstance(value, tuple) else spell(value)
-    return "right" if text.casefold() == expected.casefold() else "wrong"
+    try:
+        same = float(text) == float(expected)
+    except ValueError:
+        same = text.casefold() == expected.casefold()
+    return "right" if same else "wrong"
 
 
 def scored(mirrors: Path, only: str, say: bool) -> Iterator[tuple[str, Counter[str]]]:

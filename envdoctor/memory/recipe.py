@@ -194,7 +194,7 @@ def _amp(given: Mapping[str, Any]) -> str | None:
 
 def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
     quantization = given.get("quantization")
-    if method == "qlora" and quantization in (None, "bnb-4bit"):
+    if method == "qlora" and quantization in (None, "bnb-4bit", "torchao-4bit"):
         upcast = given.get("framework") not in _WITHOUT_UPCAST
         return {"double": bool(given.get("double_quantization")), "upcast": upcast}
     if quantization is not None:

@@ -193,9 +193,9 @@ def python_calls(
     if isinstance(answer, str):
         raise RecipeError(answer)
     return [
-        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, place, False, computed)
-                         for key, value, place, computed in settings))
-        for name, settings in answer
+        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, place, False, how > 0, how == 2)
+                         for key, value, place, how in settings), perhaps=perhaps)
+        for name, settings, perhaps in answer
     ]  # fmt: skip
 
 
@@ -226,11 +226,19 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
                 known = {entry.key for entry in before[0].entries}
                 more = [entry for entry in part.entries if entry.key not in known]
                 found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
-            else:
-                found.setdefault(key, (part, form))
+            # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
+            elif before is None or (not part.line and _counts_more(part, before[0])):
+                found[key] = (part, form)
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())
+
+
+def _counts_more(part: Part, before: Part) -> bool:
+    """Whether one call of a name says more of the run than one above it."""
+    if part.perhaps != before.perhaps:
+        return before.perhaps
+    return len(part.entries) > 2 * len(before.entries)
 
 
 def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, str]]:

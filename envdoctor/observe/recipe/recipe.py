@@ -15,7 +15,8 @@ from envdoctor.versions.pep440 import satisfies
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
-_GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z")
+#: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed names them (``localhost:0,1``).
+_GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|[\w.-]+:(\d+(?:,\d+)*)\Z")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
 
@@ -107,7 +108,8 @@ def _complete(
         for meaning in meanings:
             said.setdefault(meaning.field, statements.fact(meaning.field, Unknown(f"{unread[0]} was not read"), ""))
     if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
-        said.setdefault("nproc", statements.fact("nproc", int(found[1]), said["gres"].origin))
+        number = int(found[1]) if found[1] else len(found[2].split(","))
+        said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
     defaults = _with_included(forms, formats)
     fields = [
         "nnodes",
@@ -215,6 +217,9 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
                     if fact is None and otherwise is not None:
                         fact = statements.fact(field, otherwise, origin)
                     facts[fact.value if fact is not None else None] = fact
+        packages = {row["package"] for row in rows}
+        if any(row["field"] == field and row["package"] in packages for row in form.row.get("versioned", ())):
+            return None  # the row says how it changed
         if len(facts) > 1:
             reason = f"the default of {key} changed between releases, and the release is unknown"
             return statements.fact(field, Unknown(reason), _default_of(form))

@@ -21,8 +21,9 @@ _Here = dict[str, tuple[Fact, Entry]]
 
 class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format; ``calls`` the programs and calls
-    of each; ``given`` every known key; ``extra`` what is added to the lengths of prompt and answer."""
+    of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
+    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``extra`` what is added
+    to the lengths of prompt and answer."""
 
     def __init__(self, formats: Formats, registry: Registry) -> None:
         self.said: dict[str, Fact] = {}
@@ -31,6 +32,7 @@ class Statements:
         self.files: dict[str, str] = {}
         self.calls: dict[str, set[str]] = {}
         self.given: set[str] = set()
+        self.open: set[str] = set()
         self.extra = 0
         self.formats, self.registry = formats, registry
 
@@ -43,7 +45,10 @@ class Statements:
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = f"{file}:{part.entries[0].place}" if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
-            if field == "launcher":  # the innermost of several
+            if part.perhaps and field in named and field != "call":
+                unknown = Unknown(f"{part.program} is called under a condition")
+                self.weak.setdefault(field, self.fact(field, unknown, origin))
+            elif field == "launcher":  # the innermost of several
                 self.weak[field] = self.fact(field, word, origin)
             elif field != "call":
                 self.weak.setdefault(field, self.fact(field, word, origin))
@@ -90,6 +95,7 @@ class Statements:
         shown = "" if state in ("unused", "unknown") or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
+        owned = owned or entry.perhaps
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
         item |= {"key": entry.key.rpartition(".")[2].replace("-", "_"), "format": form.name}
@@ -107,7 +113,11 @@ class Statements:
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
             fact = self.fact_of(meaning, entry, place)
-            if fact is None:
+            if fact is None or field in self.open:
+                continue
+            if meaning.word(spelled(entry.value)) == "?":
+                self.open.add(field)
+                here[field] = (fact, entry)
                 continue
             if isinstance(fact.value, Unknown) and not entry.computed:
                 state, other = "unusable", fact.value.reason
@@ -147,6 +157,8 @@ class Statements:
             if not chosen:
                 return None
             raw = tuple(chosen) if isinstance(raw, tuple) else chosen[0]
+            if raw == "?":
+                return self.fact(meaning.field, Unknown(f"{entry.key} leaves it open"), place)
         return self.fact(meaning.field, raw, place)
 
     def fact(self, field: str, raw: Known | Unknown | None, origin: str) -> Fact:

@@ -19,7 +19,8 @@ _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|pro
 
 def main() -> None:
     """Answer the script on stdin, behind a line of JSON about it, with one line of JSON: calls as
-    ``[name, [[key, value, place, computed], ...]]``, or text: why it cannot be read."""
+    ``[name, [[key, value, place, how], ...], perhaps]``, or text: why it cannot be read. ``how`` is 1 for a computed
+    value, 2 for a key that is given under a condition, ``perhaps`` the same of the call."""
     warnings.simplefilter("ignore")
     head, _, content = sys.stdin.buffer.read().partition(b"\n")
     asked = json.loads(head)
@@ -60,8 +61,8 @@ def calls_of(
 
 def _calls(tree: ast.Module, place: Callable[[int], str], script: Script, beside: Beside) -> list[Any]:
     calls = _plain_training(tree, place, beside)
-    for name, settings in script.calls:
-        calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings]])
+    for name, settings, perhaps in script.calls:
+        calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])
     return calls
 
 
@@ -91,5 +92,5 @@ def _plain_training(tree: ast.Module, place: Callable[[int], str], beside: Besid
             return []
     tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
     others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
-    keys = [[f"#{name}", None, place(line), False] for name, line in others.items()]
-    return [["plain training", keys]] if trains and keys else []
+    keys = [[f"#{name}", None, place(line), 0] for name, line in others.items()]
+    return [["plain training", keys, False]] if trains and keys else []

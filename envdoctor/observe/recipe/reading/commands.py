@@ -89,7 +89,13 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
             continue
         longer = f"{name} {rest[0].text}" if rest else ""
         script = name.endswith(".py") and (at == 0 or words[0].computed or _STARTS.match(_base(words[0].text)))
-        if at in starts[1:] or not (module or script or "program" in (kind_of(name), kind_of(longer))):
+        # mason.py … -- accelerate launch train.py
+        handed = any(one.text == "--" for one in rest) and any(kind_of(_base(one.text)) == "launcher" for one in rest)
+        if (
+            at in starts[1:]
+            or (handed and script)
+            or not (module or script or "program" in (kind_of(name), kind_of(longer)))
+        ):
             continue
         if kind_of(name) != "program" and kind_of(longer) == "program":
             name, rest = longer, rest[1:]

@@ -17,23 +17,26 @@ class Entry(NamedTuple):
     """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
     argument of a command that belongs to no option ``#n``. ``place`` is the line (``14``) or cell and line
     (``cell 3:2``). ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
-    ``computed``: the file does not say the value, a variable or an expression stands for it."""
+    ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
+    given under a condition only."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
     place: str
     text_number: bool = False
     computed: bool = False
+    perhaps: bool = False
 
 
 class Part(NamedTuple):
     """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
     (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
     command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
-    is named as a module (``-m``)."""
+    is named as a module (``-m``). A call is made under a condition only with ``perhaps``."""
 
     program: str
     entries: tuple[Entry, ...]
     line: str = ""
     words: tuple[str | None, ...] = ()
     module: bool = False
+    perhaps: bool = False

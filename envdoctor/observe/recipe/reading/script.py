@@ -56,6 +56,9 @@ class _Open:
 
 
 OPEN: Any = _Open()
+#: Stands for a key that is given under a condition only.
+PERHAPS: Any = _Open()
+_PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 
 
 class Item(NamedTuple):
@@ -87,7 +90,9 @@ class Script:
     followed, too, their lines being that of the import."""
 
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
-        self.calls: list[tuple[str, list[Any]]] = []
+        self.calls: list[tuple[str, list[Any], bool]] = []
+        self._branches: list[int] = []  # of each branch that may not be taken, how many mappings there were before it
+        self._born: dict[int, tuple[int, Any]] = {}
         self.words = words
         self._steps = 0
         self._running: list[str] = []
@@ -98,6 +103,7 @@ class Script:
         self._beside = beside
         self._place = beside.folder
         self._modules: dict[tuple[str, int, str], Object | None] = {}
+        self._closures: dict[ast.AST, dict[str, Any]] = {}
         self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
@@ -128,6 +134,8 @@ class Script:
         if isinstance(node, _Function):
             scope[node.name] = node
             self._functions.append((node, None))
+            if scope is not self._globals:
+                self._closures[node] = scope
         elif isinstance(node, ast.ClassDef):
             scope[node.name] = node
             self._functions += [(method, node) for method in node.body if isinstance(method, _Function)]
@@ -234,14 +242,24 @@ class Script:
             self._block(body if truth else otherwise, scope)
             return
         ends = []
+        starts = [len(self.calls)]
         for branch in (body, otherwise):
             end = dict(scope)
+            self._branches.append(len(self._born))
             try:
                 self._block(branch, end)
             except _Returned as returned:
                 end["return"] = returned.value
+            finally:
+                self._branches.pop()
             ends.append(end)
+            starts.append(len(self.calls))
         first, second = ends
+        start, middle, end_ = starts
+        both = {one[0] for one in self.calls[start:middle]} & {one[0] for one in self.calls[middle:end_]}
+        for at in range(start, end_):
+            name, settings, perhaps = self.calls[at]
+            self.calls[at] = (name, settings, perhaps or name not in both)
         for name in {*first, *second}:
             one, other = first.get(name, OPEN), second.get(name, OPEN)
             if name in scope and one is not other and not _same(one, other):
@@ -268,7 +286,7 @@ class Script:
         elif isinstance(target, ast.Attribute):
             base = self.value(target.value, scope)
             if isinstance(base, Object):
-                base[target.attr] = Item(value, target.lineno)
+                self._put(base, target.attr, value, target.lineno)
             elif name := dotted(target.value):
                 # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
                 settings: list[Any] = []
@@ -277,7 +295,16 @@ class Script:
         elif isinstance(target, ast.Subscript):
             base, key = self.value(target.value, scope), self.value(target.slice, scope)
             if isinstance(base, dict) and isinstance(key, str):
-                base[key] = Item(value, target.lineno)
+                self._put(base, key, value, target.lineno)
+
+    def _put(self, base: dict[str, Item], key: str, value: Any, line: int) -> None:
+        """Set an item; in a branch that may not be taken, of a mapping that was there before it, perhaps."""
+        before = bool(self._branches) and self._born.get(id(base), (0, base))[0] < self._branches[-1]
+        base[key] = Item((OPEN if key in base else PERHAPS) if before else value, line)
+
+    def _new(self, mapping: Any) -> Any:
+        self._born[id(mapping)] = (len(self._born) + 1, mapping)
+        return mapping
 
     # expressions
 
@@ -315,14 +342,14 @@ class Script:
             return name
         base = self.value(node.value, scope)
         if isinstance(base, Object) and node.attr in base:
-            return base[node.attr].value
+            return _told(base[node.attr].value)
         fields = self._fields(base, scope) if isinstance(base, ast.ClassDef) else {}
         return fields[node.attr].value if node.attr in fields else OPEN
 
     def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
         base, key = self.value(node.value, scope), self.value(node.slice, scope)
         if isinstance(base, dict) and isinstance(key, str):
-            return base[key].value if key in base else OPEN
+            return _told(base[key].value) if key in base else OPEN
         at = isinstance(base, list) and isinstance(key, int) and -len(base) <= key < len(base)
         return base[key] if at else OPEN
 
@@ -334,7 +361,7 @@ class Script:
                 found.update(value if isinstance(value, dict) else {})
             elif isinstance(name := self.value(key, scope), str):
                 found[name] = Item(value, item.lineno)
-        return found
+        return self._new(found)
 
     def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: dict[str, Any]) -> Any:
         return [self.value(item, scope) for item in node.elts]
@@ -415,13 +442,13 @@ class Script:
             _add(settings, keyword.arg or "", value, keyword.value.lineno)
             named.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else _mapping(value))
         told = name or f"._.{getattr(node.func, 'attr', '')}"
-        self.tell(told, settings or [["#0", None, node.lineno, False]])
+        self.tell(told, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, name, given, named, scope)
 
     def tell(self, name: str, settings: list[Any]) -> None:
         """Add a call to those that are told."""
         if len(self.calls) < _MOST_CALLS and self._wanted.fullmatch(name) is not None:
-            self.calls.append((name, settings[:_MOST_CALLS]))
+            self.calls.append((name, settings[:_MOST_CALLS], False))
 
     # calls
 
@@ -434,13 +461,16 @@ class Script:
             return self._enter(called, given, self._command(called) or {key: one.value for key, one in named.items()})
         if isinstance(called, ast.ClassDef):
             found = self._instance(called, given, named, scope)
-            if library := self._library(called, scope):
+            library = self._library(called, scope)
+            if library.endswith(_PARSERS):
+                return self._parser(node)
+            if library:
                 settings: list[Any] = []
                 _add(settings, "", found if found else dict(named), node.lineno)
                 self.tell(library, settings)
             return found
         if name == "dict":
-            return {**_mapping(given[0] if given else {}), **named}
+            return self._new({**_mapping(given[0] if given else {}), **named})
         if last in ("vars", "asdict", "deepcopy") and given and isinstance(given[0], dict):
             return dict(given[0]) if last != "deepcopy" else given[0]
         if name in _TYPES and len(given) == 1 and isinstance(given[0], (str, int, float)):
@@ -454,12 +484,11 @@ class Script:
             return self._attribute(node.args[0], given, scope)
         if last == "ArgumentParser":
             return Parser()
-        if last in ("HfArgumentParser", "TrlParser", "H4ArgumentParser") and (given or "dataclass_types" in named):
-            kinds = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "dataclass_types")
-            return DataParser(list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds])
+        if last in _PARSERS:
+            return self._parser(node)
         if name == "open" or last in ("abspath", "expanduser", "Path"):
             return given[0] if given else OPEN
-        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "OmegaConf.load"):
+        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "json.loads", "OmegaConf.load"):
             return self._document(given[0] if given else OPEN, node.lineno)
         if name == "len" and given and isinstance(given[0], (str, list)):
             return len(given[0])
@@ -468,6 +497,14 @@ class Script:
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), given, named, scope)
         return OPEN
+
+    @staticmethod
+    def _parser(node: ast.Call) -> Any:
+        """The parser that is made of classes of arguments."""
+        named = [one.value for one in node.keywords if one.arg == "dataclass_types"]
+        kinds = next(iter((*node.args, *named)), None)
+        listed = list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds] if kinds is not None else []
+        return DataParser(listed) if listed else OPEN
 
     def _document(self, path: Any, line: int) -> Any:
         """What a YAML or JSON file says."""
@@ -491,7 +528,9 @@ class Script:
             elif name == "set_defaults":
                 base.defaults.update({key: one.value for key, one in named.items()})
             elif name in ("parse_args", "parse_known_args"):
-                space = Object({key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)})
+                space = self._new(
+                    Object({key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)})
+                )
                 return space if name == "parse_args" else [space, OPEN]
             return base if name.startswith("add_") and name.endswith("group") else OPEN
         if isinstance(base, DataParser):
@@ -503,9 +542,12 @@ class Script:
         if isinstance(base, dict) and name == "get" and given and isinstance(given[0], str):
             return base[given[0]].value if given[0] in base else given[1] if len(given) > 1 else None
         if isinstance(base, dict) and name == "update":
-            base.update({**_mapping(given[0] if given else {}), **named})
+            for key, item in {**_mapping(given[0] if given else {}), **named}.items():
+                self._put(base, key, item.value, item.line)
         if isinstance(base, str) and name in ("startswith", "endswith") and given and isinstance(given[0], str):
             return getattr(base, name)(given[0])
+        if isinstance(base, str) and name == "read":
+            return base  # a file is its name
         if isinstance(base, str) and name in ("lower", "upper", "strip") and not given:
             return getattr(base, name)()
         return base if isinstance(base, dict) and name in ("copy", "items") else OPEN
@@ -516,7 +558,7 @@ class Script:
         if function.name in self._running or len(self._running) >= _DEEPEST_CALL:
             return OPEN
         arguments = function.args
-        scope: dict[str, Any] = {}
+        scope: dict[str, Any] = dict(self._closures.get(function, {}))
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
         defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
         defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
@@ -525,9 +567,10 @@ class Script:
             for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
                 scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
         scope.update(zip(names, given, strict=False))
-        scope.update({name: value for name, value in named.items() if name in scope})
+        own = {*names, *(one.arg for one in arguments.kwonlyargs)}
+        scope.update({name: value for name, value in named.items() if name in own})
         if arguments.kwarg is not None:
-            rest = {name: Item(value, function.lineno) for name, value in named.items() if name not in scope}
+            rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
         self._running.append(function.name)
         try:
@@ -586,7 +629,7 @@ class Script:
     def _instance(
         self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
     ) -> Object:
-        found = Object(self._fields(kind, scope))
+        found: Object = self._new(Object(self._fields(kind, scope)))
         found.kind = kind
         start = next((one for one in kind.body if isinstance(one, _Function) and one.name == "__init__"), None)
         if start is not None:
@@ -652,7 +695,7 @@ class Script:
                 settings: list[Any] = []
                 for name, item in found.items():
                     _add(settings, name, item.value, item.line)
-                self.tell(library, settings or [["#0", None, 1, False]])
+                self.tell(library, settings or [["#0", None, 1, 0]])
             values.append(found)
         return values
 
@@ -673,6 +716,10 @@ def _items(value: Any, line: int) -> Any:
     return OPEN if isinstance(value, str) and "${" in value else value
 
 
+def _told(value: Any) -> Any:
+    return OPEN if value is PERHAPS else value
+
+
 def _mapping(value: Any) -> dict[str, Item]:
     return value if isinstance(value, dict) else {}
 
@@ -689,7 +736,7 @@ def _add(settings: list[Any], key: str, value: Any, line: int, depth: int = 0) -
             _add(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
         known = value is None or isinstance(value, (str, int, float, bool)) or _plain(value)
-        settings.append([key, value if known else None, line, not known])
+        settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])
 
 
 def _plain(value: Any) -> bool:

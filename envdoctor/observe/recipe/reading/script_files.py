@@ -45,12 +45,15 @@ class Beside:
         return None
 
     def document(self, name: str) -> dict[str, Any] | None:
-        """Return the settings of a YAML or JSON document as a tree; None where there is none."""
+        """Return the settings of a YAML or JSON document as a tree; None where there is none. What a list ``defaults``
+        names for hydra is a dictionary from groups to files."""
         for start in self._folders() if self.folder else ():
             content = self._content(os.path.join(start, name))
             if content is not None:
                 try:
-                    return tree_of(read_document(text_of(content, RecipeError)))
+                    text = text_of(content, RecipeError)
+                    found = tree_of(read_document(text))
+                    return found | _defaults(text) if "defaults" in found else found
                 except RecipeError:
                     return None
         return None
@@ -70,6 +73,18 @@ class Beside:
         except RecipeError:
             self._read[path] = None
         return self._read[path]
+
+
+def _defaults(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        listed = yaml.safe_load(text)["defaults"]
+    except (yaml.YAMLError, RecursionError, TypeError, KeyError):
+        return {}
+    groups = [item for item in (listed if isinstance(listed, list) else ())[:_MOST_FILES] if isinstance(item, dict)]
+    named = {str(group): file for item in groups for group, file in item.items() if isinstance(file, str)}
+    return {"defaults": {group.removeprefix("override ").partition("@")[0]: file for group, file in named.items()}}
 
 
 def tree_of(entries: tuple[Entry, ...]) -> dict[str, Any]:

@@ -1,0 +1,233 @@
+"""What a recipe leaves to others: defaults of a release, modules beside a script, scripts that a shell runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
+from envdoctor.knowledge import load_matrix
+from envdoctor.observe import read_recipe
+
+MATRIX = load_matrix()
+
+
+def read(folder, name, /, files=(), **installed):
+    """The facts of a recipe by their field, the model among them; ``files`` are written first."""
+    for path, text in dict(files).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    versions = {f"pkg.{package.replace('_', '-')}": version for package, version in installed.items()}
+    recipe = read_recipe(
+        [name],
+        str(folder),
+        MATRIX.rows("recipe-formats", "format"),
+        MATRIX.registry,
+        lambda key: versions.get(key, NOT_GIVEN),
+        released=MATRIX.rows("recipe-defaults", "arguments"),
+    )
+    found = {fact.key.removeprefix("recipe."): fact.value for fact in recipe.facts}
+    return found | {"model": recipe.model and recipe.model.value, "missing": recipe.missing}
+
+
+TRL = "from trl import SFTConfig, SFTTrainer\nSFTTrainer('a/b', args=SFTConfig(output_dir='x'))\n"
+VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b trainer.n_gpus_per_node=8\n"
+SWIFT = "megatron sft --model a/b --max_length 64\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "older", "newer", "field", "before", "after"),
+    [
+        ("a.py", TRL, {"trl": "0.20.0"}, {"trl": "0.24.0"}, "gradient_checkpointing", False, True),
+        ("a.py", TRL, {"trl": "0.18.0"}, {"trl": "0.24.0"}, "dtype", NOT_GIVEN, "bf16"),
+        ("a.sh", VERL, {"verl": "0.1"}, {"verl": "0.6.0"}, "gradient_checkpointing", False, True),
+        ("a.sh", SWIFT, {"ms_swift": "3.5.0"}, {"ms_swift": "4.0.0"}, "method", "lora", "full"),
+        ("a.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: x\n", {"llamafactory": "0.9.0"},
+         {"llamafactory": "0.9.3"}, "max_length", 1024, 2048),
+    ],
+)  # fmt: skip
+def test_what_is_not_written_is_what_the_installed_release_takes(
+    tmp_path, name, text, older, newer, field, before, after
+):
+    assert read(tmp_path, name, {name: text}, **older).get(field, NOT_GIVEN) == before
+    assert read(tmp_path, name, **newer)[field] == after
+
+
+def test_a_default_that_a_release_changed_is_unknown_without_the_release(tmp_path):
+    assert isinstance(read(tmp_path, "a.py", {"a.py": TRL})["gradient_checkpointing"], Unknown)
+
+
+ARGS = """from dataclasses import dataclass
+import transformers
+@dataclass
+class Mine(transformers.TrainingArguments):
+    model_max_length: int = 512
+    optim: str = "adafactor"
+"""
+MAIN = """import transformers
+from transformers import AutoModelForCausalLM
+from pkg.args import Mine
+from .constants import MODEL
+def main():
+    args, = transformers.HfArgumentParser(Mine).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained(MODEL)
+    tokenizer.padding_side = "left"
+if __name__ == "__main__":
+    main()
+"""
+PACKAGE = {"pkg/__init__.py": "", "pkg/args.py": ARGS, "pkg/constants.py": "MODEL = 'a/b'\n", "pkg/train.py": MAIN}
+
+
+@pytest.mark.parametrize("start", ["python -m pkg.train", "torchrun --nproc_per_node 2 -m pkg.train",
+                                   "python -m torch.distributed.run --nproc_per_node 2 pkg/train.py",
+                                   "srun bash -c 'torchrun --nproc_per_node 2 pkg/train.py --bf16 True'"])  # fmt: skip
+def test_a_module_that_a_command_starts_is_read_with_the_modules_beside_it(tmp_path, start):
+    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": f"{start}\n"})
+    assert (found["model"], found["max_length"], found["optimizer"]) == ("a/b", 512, "adafactor")
+    assert found["padding_side"] == "left" and found["missing"] == ()
+    assert found.get("world_size") == (None if start.startswith("python -m pkg") else 2)
+
+
+@pytest.mark.parametrize("how", ["source ./vars.sh", ". vars.sh", "bash vars.sh"])
+def test_a_script_that_a_shell_runs_counts_in_its_place(tmp_path, how):
+    shell = f"{how}\nswift sft --model $MODEL --max_length $((LENGTH * 2))\n"
+    found = read(tmp_path, "run.sh", {"vars.sh": "MODEL=a/b\nLENGTH=16\n", "run.sh": shell})
+    assert (found["model"], found["max_length"]) == ("a/b", 32)
+
+
+@pytest.mark.parametrize("text", ["source ./gone.sh\nswift sft --model a/b\n", "bash gone.sh\nswift sft --model a/b\n"])
+def test_a_script_that_is_not_there_is_said(tmp_path, text):
+    missing = read(tmp_path, "run.sh", {"run.sh": text})["missing"]
+    assert [(place, why) for _, place, why in missing] == [("run.sh:1", "is not there")]
+
+
+def test_scripts_that_run_each_other_end(tmp_path):
+    found = read(tmp_path, "a.sh", {"a.sh": "source b.sh\nswift sft --model a/b\n", "b.sh": "source a.sh\nX=1\n"})
+    assert found["model"] == "a/b"
+
+
+LOOP = """import json, yaml
+from transformers import AutoModelForCausalLM, TrainingArguments
+with open("conf.yaml") as file:
+    conf = yaml.safe_load(file)
+more = json.loads(open("more.json").read())
+model = AutoModelForCausalLM.from_pretrained(conf["model"]["name"])
+TrainingArguments(".")
+TrainingArguments(output_dir="x", per_device_train_batch_size=more["batch"], bf16=True, learning_rate=1e-5)
+"""
+
+
+def test_documents_that_a_script_reads_and_the_fuller_of_two_calls_count(tmp_path):
+    files = {"loop.py": LOOP, "conf.yaml": "model: {name: a/b}\n", "more.json": '{"batch": 3}'}
+    found = read(tmp_path, "loop.py", files)
+    assert (found["model"], found["train_batch_size"], found["dtype"]) == ("a/b", 3, "bf16")
+
+
+HYDRA = """import hydra
+from transformers import AutoModelForCausalLM, TrainingArguments
+@hydra.main(config_path="conf", config_name="base", version_base=None)
+def main(cfg):
+    AutoModelForCausalLM.from_pretrained(cfg.model.path)
+    TrainingArguments("x", per_device_train_batch_size=cfg.batch, bf16=cfg.model.bf16, max_steps=cfg.steps)
+main()
+"""
+CONF = "defaults:\n  - model: small\nbatch: 1\nsteps: ${batch}\n"
+HYDRA_FILES = {"main.py": HYDRA, "conf/base.yaml": CONF, "conf/model/small.yaml": "path: a/b\nbf16: true\n"}
+
+
+def test_hydra_composes_its_files_and_the_words_of_the_command(tmp_path):
+    found = read(tmp_path, "run.sh", {**HYDRA_FILES, "run.sh": "python main.py batch=7 model.bf16=false\n"})
+    assert (found["model"], found["train_batch_size"]) == ("a/b", 7)
+    assert isinstance(found["max_steps"], Unknown)  # an interpolation
+
+
+LIBRARY = {"trl/__init__.py": "class SFTConfig:\n    pass\n", "a.py": TRL}
+
+
+def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
+    assert read(tmp_path, "a.py", LIBRARY, trl="0.24.0")["gradient_checkpointing"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (VERL, {"framework": "verl", "method": "full", "world_size": 8, "stage": "ppo", "fsdp": True}),
+        (f"{VERL[:-1]} actor_rollout_ref.actor.use_dynamic_bsz=True\n", {"train_batch_size": "?"}),
+        ("python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a/b\n",
+         {"fsdp": False}),
+        (SWIFT, {"framework": "megatron-swift", "stage": "sft", "max_length": 64}),
+        ("python -m sglang.launch_server --model-path a/b --tp 2\n",
+         {"framework": "sglang", "method": "serve", "tensor_parallel": 2}),
+        ("lmdeploy serve api_server a/b --tp 2\n", {"framework": "lmdeploy", "method": "serve"}),
+        ("trl grpo --model_name_or_path a/b --dataset_name c\n", {"framework": "trl", "stage": "grpo"}),
+        ("deepspeed --include localhost:0,1,3 train.py --deepspeed ds.json\n", {"world_size": 3}),
+        ("uv run python x.py --n 2 -- accelerate launch scripts/run_sft.py --max_length 9\n", {"max_length": 9}),
+    ],
+)  # fmt: skip
+def test_commands_of_every_framework(tmp_path, text, expected):
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+    found = read(tmp_path, "run.sh", {"run.sh": text})
+    for field, value in expected.items():
+        assert isinstance(found[field], Unknown) if value == "?" else found[field] == value, field
+
+
+PLAIN = """import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+SIZE = 4
+model = AutoModelForCausalLM.from_pretrained("a/b", torch_dtype=torch.bfloat16)
+model.gradient_checkpointing_enable()
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(data, batch_size=SIZE):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(**tokenizer(batch, max_length=99, padding="longest")).loss
+    loss.backward()
+"""
+ENGINES = {
+    "from vllm import LLM\nLLM(model='a/b', max_model_len=5)\n": {"framework": "vllm", "max_model_len": 5},
+    "import sglang as sgl\nsgl.Engine(model_path='a/b', tp_size=2)\n": {"framework": "sglang", "tensor_parallel": 2},
+}
+
+
+def test_a_loop_and_engines_in_python(tmp_path):
+    found = read(tmp_path, "loop.py", {"loop.py": PLAIN})
+    assert found["train_batch_size"] == 4 and found["max_length"] == 99 and found["method"] == "full"
+    assert (found["dtype"], found["load_dtype"], found["optimizer"]) == ("fp16", "bf16", "adamw_torch")
+    assert found["gradient_checkpointing"] is True and found["quantization"] is ABSENT
+    for text, expected in ENGINES.items():
+        found = read(tmp_path, "serve.py", {"serve.py": text})
+        assert {field: found[field] for field in expected} == expected and found["model"] == "a/b"
+
+
+SUBCLASS = """from trl import DPOTrainer, DPOConfig
+class Mine(DPOTrainer):
+    pass
+Mine(model, args=DPOConfig(output_dir="x", max_length=7), train_dataset=data)
+"""
+
+
+def test_a_trainer_of_ones_own_is_that_of_the_library_below_it(tmp_path):
+    found = read(tmp_path, "a.py", {"a.py": SUBCLASS})
+    assert (found["stage"], found["max_length"]) == ("dpo", 7)
+
+
+CONDITIONAL = """import inspect
+from trl import SFTConfig, SFTTrainer
+from peft import LoraConfig, get_peft_model
+options = dict(output_dir="x", per_device_train_batch_size=3)
+if "max_seq_length" in inspect.signature(SFTConfig).parameters:
+    options["max_seq_length"] = 9
+if asked():
+    model = get_peft_model(model, LoraConfig(r=4))
+if other():
+    trainer = SFTTrainer(model, args=SFTConfig(**options))
+else:
+    trainer = SFTTrainer(args=SFTConfig(**options))
+"""
+
+
+def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
+    found = read(tmp_path, "a.py", {"a.py": CONDITIONAL}, trl="0.24.0")
+    assert isinstance(found["method"], Unknown) and isinstance(found["max_length"], Unknown)
+    assert (found["stage"], found["train_batch_size"]) == ("sft", 3)
+    called = {item["key"]: item["call"] for item in found["recipe_key"]}
+    assert called["max_seq_length"] is ABSENT and called["per_device_train_batch_size"] == "trl.SFTConfig"
