@@ -179,12 +179,13 @@ def _default(
                 return {field: statements.fact(field, row["value"], by.origin)}
         if (fact := _released(statements, field, form, installed)) is not None:
             return {field: fact}
-        for row in form.row.get("versioned", ()):
+        rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]
+        rows = [row for row in rows if statements.given.isdisjoint(row.get("unless", ()))]
+        for row in rows:
             version = installed(f"pkg.{row['package']}")
-            open_ = row["field"] == field and statements.given.isdisjoint(row.get("unless", ()))
-            if open_ and isinstance(version, str) and satisfies(version, row["releases"]) is True:
+            if isinstance(version, str) and satisfies(version, row["releases"]) is True:
                 return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
-        if any(row["field"] == field for row in form.row.get("versioned", ())):
+        if rows:
             break  # which of its defaults holds is not known, and no other format's does
         if field in form.row.get("defaults", {}):
             return {field: statements.fact(field, form.row["defaults"][field], _default_of(form))}
