@@ -39,7 +39,9 @@ def unjudged(
         if isinstance(dists, Records) and not dists and dists.incomplete is None:
             found.append(Unjudged(f"no package is installed in {target.path}", asked=True))
         elif isinstance(dists, Records) and not any(isinstance(one.get("version"), str) for one in dists):
-            found.append(Unjudged(f"no version of a package is known from {target.path}", asked=True))
+            refused = facts.value("refused")
+            told = isinstance(refused, Records) and len(refused) > 0
+            found.append(Unjudged(f"no version of a package is known from {target.path}", asked=not told))
         elif isinstance(facts.value("pkg.torch"), Absent):
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))

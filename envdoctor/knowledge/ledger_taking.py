@@ -111,8 +111,8 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read seem to
-        fit everywhere: they come last, and between releases that were read they are left out."""
+        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read fit
+        everywhere as it seems: they come last, and between releases that were read they are left out."""
         package = self.package(name)
         if package is None:
             return []

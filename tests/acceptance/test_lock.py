@@ -116,6 +116,8 @@ def test_a_list_that_cannot_be_installed_is_an_error(run, listed):
     result = run("check", *LOCK, *LINUX)
     assert result.code == 1 and "pip will refuse this file: no release of torch meets all" in result.out
     assert "requirement-conflict" not in result.out and "is installed" not in result.out
+    listed.write_text("transformers\nflash-attn\nvllm<0.1\n")
+    assert run("check", *LOCK, *LINUX).code == 1
 
 
 def test_uv_is_asked_only_where_it_can_be(run, listed, monkeypatch):

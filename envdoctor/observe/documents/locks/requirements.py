@@ -131,6 +131,10 @@ class Requirements:
             self._say(f"{place}: {name[:100]} {why}")
 
     def _read(self, line: str, place: str) -> Line | None:
+        if re.match(_TWO_NAMES, line.partition(" --")[0].strip()):
+            self._say(f"{place} is no requirement that can be read")
+            self._invalid.append(Line(valid_name(line.split(maxsplit=1)[0]) or "", "", "", place, line[:100]))
+            return None
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
         wheel = wheel_of(bare.strip())
         if wheel is not None and (name := valid_name(wheel[0])) is not None:
@@ -146,8 +150,6 @@ class Requirements:
             satisfies("0", wanted.specifiers)
         except (NotARequirement, NotASpecifier):
             self._say(f"{place} is no requirement that can be read")
-            if re.match(_TWO_NAMES, line):
-                self._invalid.append(Line(valid_name(line.split(maxsplit=1)[0]) or "", "", "", place, line[:100]))
             return None
         return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
 

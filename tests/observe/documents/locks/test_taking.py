@@ -59,7 +59,7 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
         ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
         ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
         ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
-        ("torch torchvision\nnumpy\n", "3.11", ("torch", "line")),
+        ("torch torchvision --index-url https://x.org/cu118\nnumpy\n", "3.11", ("torch", "line")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
