@@ -299,7 +299,7 @@ class Script:
 
     def _put(self, base: dict[str, Item], key: str, value: Any, line: int) -> None:
         """Set an item; in a branch that may not be taken, of a mapping that was there before it, perhaps."""
-        before = bool(self._branches) and self._born.get(id(base), (0, base))[0] < self._branches[-1]
+        before = bool(self._branches) and self._born.get(id(base), (0, base))[0] <= self._branches[-1]
         base[key] = Item((OPEN if key in base else PERHAPS) if before else value, line)
 
     def _new(self, mapping: Any) -> Any:
