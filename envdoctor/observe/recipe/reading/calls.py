@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from envdoctor.observe.recipe.reading.script import Script, dotted
+from envdoctor.observe.recipe.reading.script import Script
 from envdoctor.observe.recipe.reading.script_files import Beside
+from envdoctor.observe.recipe.reading.script_run import dotted
 from envdoctor.source.notebook import NotANotebook, parse_notebook
 
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")

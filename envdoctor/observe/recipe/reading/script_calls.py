@@ -1,0 +1,280 @@
+"""What the calls of a followed script come to: its functions, classes and parsers of options, and what they read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from envdoctor.observe.recipe.reading.document import scalar
+from envdoctor.observe.recipe.reading.script_options import DataParser, Parser, command_options, of_parameters
+from envdoctor.observe.recipe.reading.script_run import (
+    FUNCTION,
+    OPEN,
+    Item,
+    Object,
+    Returned,
+    Run,
+    add_setting,
+    dotted,
+    items_of,
+    mapping_of,
+    told,
+)
+
+_DEEPEST_CALL = 8
+_MOST_FIELDS = 5000
+_TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+_PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+
+
+class Calls(Run):
+    """Following calls: what they return."""
+
+    def _result(
+        self, node: ast.Call, name: str, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> Any:
+        last = name.rpartition(".")[2]
+        called = self.value(node.func, scope) if name else OPEN
+        if isinstance(called, FUNCTION):
+            return self._enter(called, given, self._command(called) or {key: one.value for key, one in named.items()})
+        if isinstance(called, ast.ClassDef):
+            found = self._instance(called, given, named, scope)
+            library = self._library(called, scope)
+            if library.endswith(_PARSERS):
+                return self._parser(node)
+            if library:
+                settings: list[Any] = []
+                add_setting(settings, "", found if found else dict(named), node.lineno)
+                self.tell(library, settings)
+            return found
+        if name == "dict":
+            return self._new({**mapping_of(given[0] if given else {}), **named})
+        if last in ("vars", "asdict", "deepcopy") and given and isinstance(given[0], dict):
+            return dict(given[0]) if last != "deepcopy" else given[0]
+        if name in _TYPES and len(given) == 1 and isinstance(given[0], (str, int, float)):
+            try:
+                return _TYPES[name](given[0])
+            except ValueError:
+                return OPEN
+        if name in ("os.environ.get", "os.getenv", "environ.get", "getenv"):
+            return given[1] if len(given) > 1 else None if given else OPEN
+        if name == "getattr" and len(given) > 1 and isinstance(given[1], str):
+            return self._attribute(node.args[0], given, scope)
+        if last == "ArgumentParser":
+            return Parser()
+        if last in _PARSERS:
+            return self._parser(node)
+        if name == "open" or last in ("abspath", "expanduser", "Path"):
+            return given[0] if given else OPEN
+        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "json.loads", "OmegaConf.load"):
+            return self._document(given[0] if given else OPEN, node.lineno)
+        if name == "len" and given and isinstance(given[0], (str, list)):
+            return len(given[0])
+        if last in ("Fire", "run") and given and isinstance(given[0], FUNCTION):
+            return self._enter(given[0], [], of_parameters(given[0], self.words, self._default))
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, self.value(node.func.value, scope), given, named, scope)
+        return OPEN
+
+    @staticmethod
+    def _parser(node: ast.Call) -> Any:
+        """The parser that is made of classes of arguments."""
+        named = [one.value for one in node.keywords if one.arg == "dataclass_types"]
+        kinds = next(iter((*node.args, *named)), None)
+        listed = list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds] if kinds is not None else []
+        return DataParser(listed) if listed else OPEN
+
+    def _document(self, path: Any, line: int) -> Any:
+        """What a YAML or JSON file says."""
+        found = self._beside.document(path) if isinstance(path, str) else None
+        return items_of(found, line) if found is not None else OPEN
+
+    def _attribute(self, base: ast.expr, given: Sequence[Any], scope: dict[str, Any]) -> Any:
+        if dotted(base) == "torch":
+            return f"torch.{given[1]}"
+        if isinstance(given[0], Object):
+            return given[0][given[1]].value if given[1] in given[0] else given[2] if len(given) > 2 else OPEN
+        return OPEN
+
+    def _method(
+        self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> Any:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if isinstance(base, Parser):
+            if name == "add_argument":
+                base.add(given, named, node)
+            elif name == "set_defaults":
+                base.defaults.update({key: one.value for key, one in named.items()})
+            elif name in ("parse_args", "parse_known_args"):
+                space = self._new(
+                    Object({key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)})
+                )
+                return space if name == "parse_args" else [space, OPEN]
+            return base if name.startswith("add_") and name.endswith("group") else OPEN
+        if isinstance(base, DataParser):
+            file = given[0] if given else named["json_file"].value if "json_file" in named else OPEN
+            return self._dataclasses(base, scope, file if "file" in name else None) if name[:5] == "parse" else OPEN
+        if isinstance(base, Object) and base.kind is not None:
+            method = next((one for one in base.kind.body if isinstance(one, FUNCTION) and one.name == name), None)
+            return self._enter(method, [base, *given], {k: v.value for k, v in named.items()}) if method else OPEN
+        if isinstance(base, dict) and name == "get" and given and isinstance(given[0], str):
+            return told(base[given[0]].value) if given[0] in base else given[1] if len(given) > 1 else None
+        if isinstance(base, dict) and name == "update":
+            for key, item in {**mapping_of(given[0] if given else {}), **named}.items():
+                self._put(base, key, item.value, item.line)
+        if isinstance(base, str) and name in ("startswith", "endswith") and given and isinstance(given[0], str):
+            return getattr(base, name)(given[0])
+        if isinstance(base, str) and name == "read":
+            return base  # a file is its name
+        if isinstance(base, str) and name in ("lower", "upper", "strip") and not given:
+            return getattr(base, name)()
+        return base if isinstance(base, dict) and name in ("copy", "items") else OPEN
+
+    def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Follow a function of the script with these arguments; what it returns."""
+        self._entered.add(function)
+        if function.name in self._running or len(self._running) >= _DEEPEST_CALL:
+            return OPEN
+        arguments = function.args
+        scope: dict[str, Any] = dict(self._closures.get(function, {}))
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+        defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+                     if value is not None}  # fmt: skip
+        with self._at(function):
+            for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+                scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
+        scope.update(zip(names, given, strict=False))
+        own = {*names, *(one.arg for one in arguments.kwonlyargs)}
+        scope.update({name: value for name, value in named.items() if name in own})
+        if arguments.kwarg is not None:
+            rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
+            scope[arguments.kwarg.arg] = rest
+        self._running.append(function.name)
+        try:
+            with self._at(function):
+                self._block(function.body, scope)
+        except Returned as returned:
+            return returned.value
+        finally:
+            self._running.pop()
+        return None
+
+    def _command(self, function: Any) -> dict[str, Any]:
+        """The arguments of a function that hydra, click or typer make a command."""
+        for one in function.decorator_list:
+            if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
+                return {function.args.args[0].arg: self._hydra(one)}
+        return command_options(function, self.words, self._default)
+
+    def _hydra(self, node: ast.Call) -> Any:
+        """The configuration that hydra composes: the named file, the files of its list ``defaults``, the command."""
+        said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
+        words = [word for word in self.words if word is not None]
+        asked = dict(pairwise(words))
+        folder = asked.get("--config-path", said.get("config_path")) or "."
+        name = asked.get("--config-name", asked.get("-cn", said.get("config_name"))) or "config"
+        found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
+        if not isinstance(found, dict):
+            return OPEN
+        found = Object(found)
+        for group, item in mapping_of(found.pop("defaults", Item({}, 0)).value).items():
+            inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
+            found[group] = Item(Object({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno)
+        for word in self.words:
+            key, equals, value = (word or "").lstrip("+").partition("=")
+            *sections, last = key.split(".")
+            into: Any = found
+            for section in sections if equals else ():
+                into = into.setdefault(section, Item(Object(), node.lineno)).value if isinstance(into, dict) else None
+            if equals and isinstance(into, dict):
+                into[last] = Item(scalar(value.strip("'\"")), node.lineno)
+        return found
+
+    def _default(self, node: ast.expr) -> Any:
+        return self.value(node, self._globals)
+
+    def _library(self, kind: ast.ClassDef, scope: dict[str, Any], depth: int = 0) -> str:
+        """The class of a library that a class of the script is one of; empty where there is none."""
+        with self._at(kind):
+            for base in kind.bases if depth < _DEEPEST_CALL else ():
+                below = self.value(base, scope)
+                name = self._library(below, scope, depth + 1) if isinstance(below, ast.ClassDef) else dotted(base)
+                if name:
+                    return name
+        return ""
+
+    def _instance(
+        self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> Object:
+        found: Object = self._new(Object(self._fields(kind, scope)))
+        found.kind = kind
+        start = next((one for one in kind.body if isinstance(one, FUNCTION) and one.name == "__init__"), None)
+        if start is not None:
+            self._enter(start, [found, *given], {key: one.value for key, one in named.items()})
+        else:
+            found.update({**dict(zip(found, (Item(one, kind.lineno) for one in given), strict=False)), **named})
+        return found
+
+    def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
+        """What is assigned in the body of a class, as of a dataclass, with that of classes of the script below it."""
+        with self._at(kind):
+            return self._fields_here(kind, scope)
+
+    def _fields_here(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
+        found: dict[str, Item] = {}
+        for base in kind.bases:
+            below = self.value(base, scope)
+            if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_FIELDS:
+                found.update(self._fields(below, scope))
+        for node in kind.body:
+            self._step()
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = Item(self._field(node.value, scope), node.lineno)
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                found[node.targets[0].id] = Item(self._field(node.value, scope), node.lineno)
+        return found
+
+    def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
+        """The default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
+            for keyword in node.keywords:
+                if keyword.arg == "default":
+                    return self.value(keyword.value, scope)
+                if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
+                    return self.value(keyword.value.body, scope)
+            return self.value(node.args[0], scope) if node.args else OPEN
+        return self.value(node, scope) if node is not None else OPEN
+
+    def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
+        """An object for each class; a class of a library is told as a call with the options that no other one has. A
+        ``file`` that is named gives them, else the command, and the file that it names."""
+        options = [(name, value, 1) for name, value in parser.given(self.words, OPEN)]
+        first = self.words[0] if self.words else None
+        file = file or next((value for name, value, _ in options if name == "config"), None) or first
+        if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
+            document = self._document(file, 1)
+            options[:0] = [(key, one.value, 1) for key, one in mapping_of(document).items()]
+        own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
+        for node in parser.kinds:
+            kind = self.value(node, scope)
+            local = kind if isinstance(kind, ast.ClassDef) else None
+            library = dotted(node) if local is None else self._library(local, scope)
+            own.append((library, local, self._fields(local, scope) if local else {}))
+        fields = {name for _, local, known in own if local is not None for name in known}
+        values: list[Any] = []
+        for library, local, known in own:
+            found: Object = self._new(Object(known))
+            found.kind = local
+            for name, value, _ in options:
+                if name in known or (library and name not in fields):
+                    found[name] = Item(value, parser.line(known.get(name)))
+            if library:
+                settings: list[Any] = []
+                for name, item in found.items():
+                    add_setting(settings, name, item.value, item.line)
+                self.tell(library, settings or [["#0", None, 1, 0]])
+            values.append(found)
+        return values
