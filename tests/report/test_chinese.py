@@ -58,6 +58,8 @@ NEVER_SAID = {
     *("a file without a name", "an unknown value has no JSON form: {}"),
     *("not needed", "extra == ''", "extra != ''", "extra == {}", "({}) and extra == {}", "id {}{}"),
     "{} is neither >= nor < a release",
+    # lines of a shell and of progress, which functions of the same names return
+    *("export {}={}", "unset {}", "{} of {} done   {}"),
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
     *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),
