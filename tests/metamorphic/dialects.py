@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import commands
+import frameworks
 import scripts
 from saying import Run
 
@@ -52,11 +53,11 @@ DIALECTS: dict[str, Dialect] = {
     "LLaMA-Factory YAML": Dialect("llamafactory", _LORA, commands.llamafactory_yaml),
     "LLaMA-Factory command": Dialect("llamafactory", _LORA, commands.llamafactory_command),
     "ms-swift": Dialect("ms-swift", _LORA, commands.swift),
-    "axolotl": Dialect("axolotl", _SFT, commands.axolotl),
-    "torchtune": Dialect("torchtune", _LORA, commands.torchtune),
+    "axolotl": Dialect("axolotl", _SFT, frameworks.axolotl),
+    "torchtune": Dialect("torchtune", _LORA, frameworks.torchtune),
     # Its own 512 tokens would make most runs harmless.
-    "OpenRLHF": Dialect("openrlhf", {**_SFT, "recipe.max_length": 2048}, commands.openrlhf),
-    "verl": Dialect("verl", {**_of("grpo"), "recipe.attn": "flash_attention_2", "recipe.fsdp": True}, commands.verl),
+    "OpenRLHF": Dialect("openrlhf", {**_SFT, "recipe.max_length": 2048}, frameworks.openrlhf),
+    "verl": Dialect("verl", {**_of("grpo"), "recipe.fsdp": True, "recipe.attn": "flash_attention_2"}, frameworks.verl),
     "YAML of arguments": Dialect(None, {}, commands.hf_file("yaml")),
     "JSON of arguments": Dialect(None, {}, commands.hf_file("json")),
     "Unsloth": Dialect("unsloth", _LORA, scripts.unsloth),

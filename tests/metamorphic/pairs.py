@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands import openrlhf_attention
 from dialects import DIALECTS, other_kind, written
+from frameworks import openrlhf_attention
 from saying import CannotSay
 
 from envdoctor.app import Sources, UsageProblem, collect_facts
