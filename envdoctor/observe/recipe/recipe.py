@@ -175,6 +175,8 @@ def _default(
     for form in forms:
         for row in form.row.get("implied", ()):
             by = statements.said.get(row["by"])
+            if any(one.name in row.get("without", ()) for one in forms):
+                continue
             if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
                 return {field: statements.fact(field, row["value"], by.origin)}
         if (fact := _released(statements, field, form, installed)) is not None:
