@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands import openrlhf_attention
 from dialects import DIALECTS, other_kind, written
+from frameworks import openrlhf_attention
 from observing import shipped
 from saying import CannotSay
 
