@@ -9,14 +9,16 @@ from envdoctor.knowledge.matrix import Matrix
 
 
 def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """What to write for each fact (``recipe.attn``: ``flash_attn: sdpa``) where the recipe's format has a key for it.
+    """Spell each setting (``recipe.attn``: ``flash_attn: sdpa``) for which the recipe's format has a key.
 
     Of several keys it is one that the recipe uses already, or else the first."""
-    found = facts.value("recipe_key")
+    found = facts.value("recipe_key") if settings else None
     records = found.items if isinstance(found, Records) else ()
     used = {str(item.get("key")): str((item.get("place") or ("",))[0]) for item in records}  # type: ignore[index]
+    if not used:
+        return {}
     forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
-    keys = list(_keys(facts, forms)) if used else []
+    keys = list(_keys(facts, forms))
     written: dict[str, str] = {}
     for fact, value in settings.items():
         fitting = [
@@ -40,14 +42,11 @@ def _keys(facts: FactSet, forms: Mapping[str, Mapping[str, Any]]) -> Iterator[tu
 def _written_for(meaning: Any, field: str, value: str) -> str | None:
     """What is written behind a key so that the field has the value; None where the key says nothing of it."""
     for one in meaning if isinstance(meaning, list) else [meaning]:
-        if one == field:
-            return value if value != "absent" else None
-        if isinstance(one, dict) and one["field"] == field:
-            words = one.get("words")
-            if words is None:
-                return value if value != "absent" else None
+        said_of, words = (one["field"], one.get("words", {})) if isinstance(one, dict) else (one, {})
+        if said_of == field:
             named = next((word for word, said in words.items() if said == value and word and "*" not in word), None)
-            return named if named or words.keys() & {"true", "false", "*"} or value == "absent" else value
+            as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
+            return named or (value if as_it_is else None)
     return None
 
 

@@ -152,11 +152,17 @@ def _lacking(
     return {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
 
 
+def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
+    """The first scripts of the folder, each with its text."""
+    for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
+        yield name, files.text_or_empty(os.path.join(folder, name), _LIMIT)
+
+
 def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
     """The scripts of the folder, each with a name that it takes from the module."""
     names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
-    for script in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
-        for taken in names.findall(files.text_or_empty(os.path.join(folder, script), _LIMIT)):
+    for script, text in _scripts(folder, files):
+        for taken in names.findall(text):
             yield from ((script, one.split()[0]) for one in taken.split(",") if one.split())
 
 
@@ -164,8 +170,7 @@ def _importing(package: str, through: Iterable[str], folder: str, files: Files) 
     """The first script of the folder that imports the package, and of it one of ``through`` where these are named."""
     imports = re.compile(rf"^(?:from|import)[ \t]+{package.replace('-', '_')}\b", re.MULTILINE)
     words = re.compile(rf"\b(?:{'|'.join(through)})\b") if through else None
-    for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
-        text = files.text_or_empty(os.path.join(folder, name), _LIMIT)
+    for name, text in _scripts(folder, files):
         if imports.search(text) and (words is None or words.search(text)):
             return name
     return ABSENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ class TooLong(Exception):
     """The script has more statements than are followed."""
 
 
-class Run:
+class Run(ABC):
     """The state of following a script: its ``calls`` in the order in which they run, each with its settings, ``(name,
     [[key, value, line, how]], whether it is made under a condition)``; ``how`` is 1 for a computed value, 2 for a key
     that is given under a condition."""
@@ -76,12 +77,12 @@ class Run:
         self._closures: dict[ast.AST, dict[str, Any]] = {}
         self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
 
+    @abstractmethod
     def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
         """Evaluate an expression; its calls are told."""
-        raise NotImplementedError
 
-    def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None: ...
 
     def _step(self) -> None:
         self._steps += 1
