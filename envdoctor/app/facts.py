@@ -205,7 +205,8 @@ def _with_recipe(
 ) -> tuple[FactSet, Sources]:
     """The facts with those of the recipe and of the model, and the sources with the model that the recipe names, unless
     another one was given or nothing is known of it."""
-    recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix)
+    typed = {fact.key: fact.value for fact in _given(sources, matrix)}  # packages by whose release a default is meant
+    recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix, typed)
     notices += recipe.notices
     if sources.model is not None:
         return _with_model(recipe.facts, request, sources, matrix), sources
@@ -358,11 +359,18 @@ class _RecipeFacts(NamedTuple):
     notices: tuple[Notice, ...]
 
 
-def recipe_facts(facts: FactSet, files: Sequence[str], cwd: str, matrix: Matrix) -> _RecipeFacts:
-    """The facts of the recipe files. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
+def recipe_facts(
+    facts: FactSet, files: Sequence[str], cwd: str, matrix: Matrix, typed: Mapping[str, Value] = {}
+) -> _RecipeFacts:
+    """The facts of the recipe files; ``typed`` are values by key that count above ``facts`` for the defaults of a
+    release. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
+
+    def installed(key: str) -> Value:
+        return typed[key] if key in typed else facts.value(key)
+
     released = matrix.rows("recipe-defaults", "arguments")
     formats = matrix.rows("recipe-formats", "format")
-    recipe = read_recipe(files, cwd, formats, matrix.registry, facts.value, released=released)
+    recipe = read_recipe(files, cwd, formats, matrix.registry, installed, released=released)
     for key in ("recipe.", "recipe_file", "recipe_key"):
         facts.drop(key)
     facts.update(recipe.facts)

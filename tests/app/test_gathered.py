@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.app import Gathered
+from envdoctor.app import Gathered, collect_facts
 from envdoctor.facts import Fact, FactSet
 from envdoctor.observe import Target
 
@@ -21,3 +21,13 @@ def test_nothing_of_what_is_only_read_is_started(kind: str, started: bool) -> No
 
 def test_an_interpreter_that_is_not_known_is_none() -> None:
     assert Gathered(FactSet(), Target("venv", "there", "")).interpreter is None
+
+
+@pytest.mark.parametrize(("typed", "checkpointing"), [([], False), (["pkg.trl=0.23.0"], True)])
+def test_what_a_recipe_leaves_open_is_what_the_release_that_was_typed_takes(
+    matrix, given, tmp_path, typed, checkpointing
+):
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: x/y\ndataset_name: a/b\npacking: true\n")
+    sources = given({"pkg.trl": "0.19.1"}, recipe=["sft.yaml"], cwd=tmp_path, assignments=typed)
+    facts = collect_facts(sources, matrix).facts
+    assert facts.value("recipe.gradient_checkpointing") is checkpointing
