@@ -28,7 +28,12 @@ from envdoctor.cli.reporting import Run, report_options
 @configuration_options
 @report_options
 @click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
-@click.option("--require", metavar="FACTS", multiple=True, help="Exit 3 unless these are known and there (gpu,model).")
+@click.option(
+    "--require",
+    metavar="FACTS",
+    multiple=True,
+    help="Exit 3 unless these are known and there (gpu,model); known: nothing is newer than the matrix.",
+)
 @click.option(
     "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
 )

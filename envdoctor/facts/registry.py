@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -230,12 +230,13 @@ def _range(raw: str) -> Range:
     return Range(specifiers)
 
 
-def unlisted(spec: FactSpec, value: Value) -> str | None:
+def unlisted(spec: FactSpec, value: Value) -> Unlisted | None:
     """The first word of a value that is none of those that the registry lists; None when all are, or any may be."""
     words = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
     if not spec.values or spec.type not in ("text", "texts"):
         return None
-    return next((word for word in words if not any(fnmatchcase(word, known) for known in spec.values)), None)
+    word = next((word for word in words if not any(fnmatchcase(word, known) for known in spec.values)), None)
+    return None if word is None else Unlisted(word, spec.values)
 
 
 def _spelled(spec: FactSpec, text: str) -> str:

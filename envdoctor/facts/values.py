@@ -1,6 +1,6 @@
 """The values a fact can have: known, known to be absent, or unknown with the reason."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -51,6 +51,16 @@ class Range(Unknown):
         super().__init__(f"only known to be {specifiers}" if specifiers else "only known to be installed")
         self.specifiers = specifiers
         self.releases = releases
+
+
+class Unlisted(Unknown):
+    """A ``word`` that was given and is none of those that are ``known`` for its fact."""
+
+    __slots__ = ("word",)
+
+    def __init__(self, word: str, known: Iterable[str]) -> None:
+        self.word = word[:60]
+        super().__init__(f"{self.word!r} is none of {', '.join(known)}")
 
 
 #: What is not known because nobody gave it and nothing observes it here.

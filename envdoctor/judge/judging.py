@@ -59,10 +59,13 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     ]
     decided: set[str] = set()
     passed: list[str] = []
+    newer = newer_than_known(facts)
     for rule in matrix.rules:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
         outcome = evaluate(rule, facts, matrix.registry)
+        if outcome.holds is False and newer and (unseen := newer.intersection(rule.keys())):
+            outcome = _of_newer(rule, unseen, facts, matrix)
         if outcome.holds is None:
             open_rules.append(_not_checked(rule, outcome, matrix.registry))
             continue
@@ -90,6 +93,25 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     return Judgement(
         facts, tuple(findings), tuple(open_rules), len(decided), tuple(expired), dead, passed=tuple(passed)
     )
+
+
+def newer_than_known(facts: FactSet) -> set[str]:
+    """The keys of packages whose release is newer than the matrix."""
+    beyond = facts.value("beyond")
+    items = beyond.items if isinstance(beyond, Records) else ()
+    return {f"pkg.{item['what']}" for item in items if isinstance(item["known_to"], str)}
+
+
+def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> Outcome:
+    """What a rule that says no comes to for packages that are newer than the matrix: it cannot tell, where it was seen
+    up to the last release that it knows and nobody knows of a release without the problem."""
+    seen = matrix.texts(rule)["bound"].get("last_seen", {})
+    open_ = facts.copy()
+    open_.update(
+        Fact(key, Unknown("newer than this matrix"), facts.get(key).origin, "") for key in newer if key in seen
+    )
+    outcome = evaluate(rule, open_, matrix.registry)
+    return outcome if outcome.holds is None else Outcome(False)
 
 
 def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
@@ -122,6 +144,12 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
+    for key in newer_than_known(facts).intersection(match.keys):
+        caveats = (*caveats, f"{key.removeprefix('pkg.')} {spell(read(key).value)} is newer than this matrix")
+        level = CONFIDENCES.index(confidence)
+        confidence = CONFIDENCES[
+            max(level - 1, min(level, CONFIDENCES.index(policy.fail_confidence)))
+        ]  # as it was at the gate
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
         caveats = (*caveats, "a warning because of what is not known for sure, an error where it is so")

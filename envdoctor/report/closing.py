@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown
+from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown, Value
 from envdoctor.judge.finding import SEVERITIES, NotChecked
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.color import paint
@@ -13,14 +14,45 @@ from envdoctor.report.report import Report
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
+#: How many things that the matrix does not know are named.
+_MOST_BEYOND = 6
+_WORDS = ("Python", "CUDA of the driver", "GPU", "model type", "attention")
+
+
+def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
+    """What a clean report would be mistaken to be about, each with its label: what was not judged, what is newer than
+    the matrix, what the matrix does not know."""
+    said = [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
+    newer, unknown = [], []
+    for item in beyond_of(report):
+        name = page.say(str(item["what"])) if item["what"] in _WORDS else str(item["what"])
+        text = page.say("{name} {value}", name=name, value=item["value"])
+        if isinstance(item["known_to"], str):
+            newer.append(page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"]))
+        else:
+            unknown.append(text)
+    day = report.matrix_version.replace(".", "-")
+    for label, texts in (
+        (page.say("Newer than this matrix ({day})", day=day), newer),
+        (page.say("Not known to this matrix ({day})", day=day), unknown),
+    ):
+        more = [page.say("{n} more", len(texts) - _MOST_BEYOND)] if len(texts) > _MOST_BEYOND else []
+        said += [(label, page.separated([*texts[:_MOST_BEYOND], *more]))] if texts else []
+    return said
+
+
+def beyond_of(report: Report) -> list[Mapping[str, Value]]:
+    """What the matrix does not know of this run, the packages that a reader asks for first at its head."""
+    beyond, first = report.facts.value("beyond"), report.registry.first("pkg")
+    items = list(beyond) if isinstance(beyond, Records) else []
+    return sorted(items, key=lambda item: first.index(item["what"]) if item["what"] in first else len(first))
 
 
 def unjudged_lines(report: Report, page: Page, color: bool) -> list[str]:
     """The first lines: what a clean report would be mistaken to be about."""
     lines: list[str] = []
-    for text in report.unjudged if page.verbosity >= 0 or report.status != "complete" else ():
-        label = page.say("Not judged")
-        first, *rest = page.lines(page.say("{name}: {value}", name=label, value=page.sentence(text)), "", "  ")
+    for label, text in first_words(report, page) if page.verbosity >= 0 or report.status != "complete" else ():
+        first, *rest = page.lines(page.say("{name}: {value}", name=label, value=text), "", "  ")
         lines += [paint(label, "bold", color) + first[len(label) :], *rest]
     return lines
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES, Evidence, Finding
-from envdoctor.report.closing import advices, missing_words
+from envdoctor.report.closing import advices, first_words, missing_words
 from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
 from envdoctor.report.header import at_a_glance
 from envdoctor.report.html_parts import Html, chips, folded, table, tag
@@ -80,7 +80,7 @@ def _top(report: Report, page: Page) -> Html:
 
 def _main(report: Report, page: Page) -> Html:
     glance = [tag("div", tag("dt", name), tag("dd", chips(items))) for name, items in at_a_glance(report, page)]
-    warned = [tag("p", f"{page.say('Not judged')}: {page.sentence(text)}", class_="banner") for text in report.unjudged]
+    warned = [tag("p", f"{label}: {text}", class_="banner") for label, text in first_words(report, page)]
     warned += [
         tag("p", page.sentence(text), class_=f"banner {level}") for level, text in report.notices if level != "note"
     ]

@@ -11,6 +11,7 @@ from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Plan, Text
+from envdoctor.report.closing import beyond_of
 from envdoctor.report.fact_data import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -18,7 +19,7 @@ from envdoctor.report.revision_section import RevisionSection
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1.6"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -55,6 +56,7 @@ def document(report: Report) -> dict[str, object]:
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
         "notices": _data(report.notices),
         "unjudged": list(report.unjudged),
+        "beyond": [_beyond(item) for item in beyond_of(report)],
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
@@ -96,6 +98,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
         **_known(rule_file=finding.origin or None),
     }
+
+
+def _beyond(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if isinstance(value, str)}
 
 
 def _plan(report: Report, plan: Plan) -> dict[str, Any]:

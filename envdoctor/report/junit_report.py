@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from envdoctor.judge.finding import Finding
+from envdoctor.report.closing import first_words
 from envdoctor.report.finding_text import finding_text
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -47,8 +48,9 @@ def _case(suite: Element, classname: str, name: str) -> Element:
 
 
 def _run(case: Element, report: Report, page: Page) -> None:
-    said = [*report.unjudged, *(f"{notice.level}: {notice.text}" for notice in report.notices)]
-    text = "\n".join(map(page.sentence, said))
+    said = [f"{label}: {text}" for label, text in first_words(report, page)]
+    said += [page.sentence(f"{notice.level}: {notice.text}") for notice in report.notices]
+    text = "\n".join(said)
     if report.status != "complete":
         SubElement(case, "error", type="incomplete", message="the check could not be finished").text = text
     elif text:

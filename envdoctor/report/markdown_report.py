@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Finding
-from envdoctor.report.closing import advices, counts_line
+from envdoctor.report.closing import advices, counts_line, first_words
 from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
 from envdoctor.report.header import header_lines
 from envdoctor.report.page import Page
@@ -28,7 +28,7 @@ def render(report: Report, lang: str = "en") -> str:
     """The whole report; findings that do not fit any more are counted."""
     page = Page(report.registry, lang)
     blocks = [f"## envdoctor {report.command}", f"**{plain(counts_line(report, page))}**"]
-    blocks += [f"> {plain(page.say('Not judged'))}: {plain(page.sentence(text))}" for text in report.unjudged]
+    blocks += [f"> {plain(label)}: {plain(text)}" for label, text in first_words(report, page)]
     blocks.append(_fenced(header_lines(report, page)))
     size = 0
     causes = of_one_cause(report.shown())

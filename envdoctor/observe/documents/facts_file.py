@@ -148,16 +148,15 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
     cells: list[str] = []
     try:
         value = parse_value(spec, raw, None if unread is None else cells)
-        word = unlisted(spec, value)
-        why = None if word is None else f"{word[:60]!r} is none of {', '.join(spec.values)}"
+        other = unlisted(spec, value)
     except FactTypeError as error:
         if unread is None or spec.type == "records":
             raise FactsFileError(f"{path}: {key}: {error}") from None
-        why = str(error)
+        other = Unknown(str(error))
     if unread is not None:
         unread += [f"{key}: {cell}" for cell in cells]
-        unread += [] if why is None else [f"{key[:60]} counts as unknown: {why}"]
-    return value if why is None else Unknown(why)
+        unread += [] if other is None else [f"{key[:60]} counts as unknown: {other.reason}"]
+    return other or value
 
 
 def _from_columns(

@@ -60,9 +60,9 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
             value = parse_value(spec, raw.strip())
         except FactTypeError as error:
             raise AssignmentError(f"{origin} {text}: {error}") from None
-        word = unlisted(spec, value)
-        if word is not None:
-            raise AssignmentError(f"{origin} {text}: {_refused(spec, word, registry)}")
+        other = unlisted(spec, value)
+        if other is not None:
+            raise AssignmentError(f"{origin} {text}: {_refused(spec, other.word, registry)}")
         facts.append(Fact(key, value, origin, "given"))
     for head, items in columns.items():
         parent = registry.find(head)

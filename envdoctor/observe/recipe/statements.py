@@ -173,9 +173,7 @@ class Statements:
         value: Value = ABSENT
         try:
             value = raw if isinstance(raw, Unknown) else parse_value(spec, raw)
-            word = unlisted(spec, value)
-            if word is not None:
-                value = Unknown(f"{word[:60]!r} is none of {', '.join(spec.values)}")
+            value = unlisted(spec, value) or value
         except FactTypeError as error:
             value = Unknown(str(error))
         return Fact(f"recipe.{field}", value, origin, "recipe")

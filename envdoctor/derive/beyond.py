@@ -1,0 +1,82 @@
+"""What is there and the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model
+types and attention implementations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from envdoctor.derive.running import Derived
+from envdoctor.facts.values import ABSENT, Records, Unlisted, Value
+from envdoctor.knowledge.gpu_names import gpu_named
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import order
+
+INPUTS = (
+    *("pkg.*", "python.minor", "driver.max_cuda", "gpu"),
+    *("model.type", "model.family", "model.run_by", "recipe.attn"),
+)
+OUTPUTS = ("beyond",)
+
+_Item = tuple[str, str, str | None]
+_CPYTHON = re.compile(r"cp3(\d+)-")
+
+
+def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+    """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
+    found = [*_packages(value, matrix), *_machine(value, matrix), *_run(value, matrix)]
+    items: list[Mapping[str, Value]] = [
+        {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
+    ]
+    return {"beyond": Derived(Records(tuple(items)), "the ledger and the tables")}
+
+
+def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
+    for name in matrix.ledger.packages():
+        installed = value(f"pkg.{name}")
+        if not isinstance(installed, str) or (place := order(public := installed.partition("+")[0])) is None:
+            continue
+        released = matrix.ledger.package(name)
+        known = {one.version: order(one.version) for one in released.releases} if released is not None else {}
+        newest = next(reversed(known), None)
+        if newest is not None and (last := known[newest]) is not None and place > last:
+            yield name, installed, newest
+        elif public not in known and place not in known.values():
+            yield name, installed, None
+
+
+def _machine(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
+    python, torch = value("python.minor"), matrix.ledger.package("torch")
+    newest = _newest_python(torch) if torch is not None else 0
+    if isinstance(python, str) and newest and (dotted(python) or ()) > (3, newest):
+        yield "Python", python, f"3.{newest}"
+    cuda = value("driver.max_cuda")
+    rows = [row["key"] for row in matrix.rows("cuda-drivers")]
+    if isinstance(cuda, str) and rows and (dotted(cuda) or ()) > (dotted(rows[-1]) or ()):
+        yield "CUDA of the driver", cuda, rows[-1]
+    codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
+    gpus = value("gpu")
+    for gpu in gpus if isinstance(gpus, Records) and codes else ():
+        name, cc = gpu.get("name"), gpu.get("cc")
+        if isinstance(cc, str) and cc not in codes and not (isinstance(name, str) and gpu_named(name, matrix)):
+            yield "GPU", f"{name} (compute capability {cc})" if isinstance(name, str) else cc, None
+
+
+def _newest_python(torch: Released) -> int:
+    tags = torch.items("wheels", "*", torch.releases[-1].version) if torch.releases else ()
+    return max(
+        (int(minor) for tag in (tags if isinstance(tags, tuple) else ()) for minor in _CPYTHON.findall(tag)), default=0
+    )
+
+
+def _run(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
+    kind, types = value("model.type"), ModelTypes(matrix)
+    by_name = isinstance(value("model.family"), str) or value("model.run_by") in ("engine", "trainer")
+    if isinstance(kind, str) and not by_name and types.since(kind) is None and not types.is_never(kind):
+        yield "model type", kind, None
+    attn = value("recipe.attn")
+    if isinstance(attn, Unlisted):
+        yield "attention", attn.word, None
