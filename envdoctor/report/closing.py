@@ -16,7 +16,6 @@ from envdoctor.report.report import Report
 _NAMED_KEYS = 2
 #: How many things that the matrix does not know are named.
 _MOST_BEYOND = 6
-_WORDS = ("Python", "CUDA of the driver", "GPU", "model type", "attention")
 
 
 def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
@@ -25,8 +24,7 @@ def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
     said = [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
     newer, unknown = [], []
     for item in beyond_of(report):
-        name = page.say(str(item["what"])) if item["what"] in _WORDS else str(item["what"])
-        text = page.say("{name} {value}", name=name, value=item["value"])
+        text = page.say("{name} {value}", name=page.value("beyond.what", str(item["what"])), value=item["value"])
         if isinstance(item["known_to"], str):
             newer.append(page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"]))
         else:

@@ -146,6 +146,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] | None) -> Value:
     cells: list[str] = []
+    other: Unknown | None
     try:
         value = parse_value(spec, raw, None if unread is None else cells)
         other = unlisted(spec, value)
