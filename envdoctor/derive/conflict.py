@@ -9,6 +9,7 @@ from typing import Any
 from envdoctor.derive.running import Derived
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
@@ -27,6 +28,8 @@ INPUTS = (
 )
 OUTPUTS = ("conflict",)
 
+#: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
+_SUPPOSED = "version"
 #: How many askers a message can name; ``required_by`` has them all.
 _NAMED = 3
 #: More than anybody would mend one by one; every record becomes a finding.
@@ -44,7 +47,8 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     requires.
     """
     installed = InstalledSet(value)
-    if not installed.known:
+    by_version = list(_by_version(installed, value, matrix.ledger))
+    if not installed.known and not by_version:
         return {}
     found = _Conflicts(installed, marker_values(value), matrix)
     for items in installed:
@@ -59,7 +63,28 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         elif asker.requires:
             found.requirements(asker, asker.requires)
         found.undeclared(asker)
+    for asker in by_version:
+        found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
+        found.undeclared(asker)
     return {"conflict": Derived(found.records(), "requirements of installed packages")}
+
+
+def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
+    """Packages that are known by their versions alone, with what the ledger says that these releases require; not what
+    they ask of one platform, which are the CUDA libraries of PyPI's own build."""
+    for name in ledger.packages():
+        version = ABSENT if installed.get(name) else value(f"pkg.{name}")
+        released = ledger.package(name) if isinstance(version, str) else None
+        lines = released.items("requires", "*", str(version).partition("+")[0]) if released is not None else ()
+        if isinstance(lines, tuple) and lines:
+            yield Installed(
+                name,
+                version,
+                _SUPPOSED,
+                tuple(line for line in lines if "platform" not in line.partition(";")[2]),
+                ABSENT,
+                Unknown("its wheel is not known"),
+            )
 
 
 class _Cause:
@@ -156,7 +181,7 @@ class _Conflicts:
             self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
             if met is None or counts is None:
                 self.open(f"it is not known whether {asker.name} has the {wanted.name} that it requires")
-            elif not met:
+            elif not met and (asker.kind != _SUPPOSED or self._installed.versions(wanted.name) is not None):
                 cause = self._cause(wanted.name)
                 cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
                 if self._import_fails(asker, cause) and asker.name not in cause.fail:

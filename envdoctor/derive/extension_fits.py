@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted, same_start
+from envdoctor.versions.local_tag import said_by_tag
+from envdoctor.versions.requirement import Requirement
 
 INPUTS = (
     "extension",
@@ -16,7 +18,7 @@ INPUTS = (
     "os.libc_version",
     "os.libstdcxx",
     "os.platform",
-    "pkg.torch",
+    "pkg.*",
     "python.implementation",
     "python.version",
     "torch.cuda",
@@ -29,10 +31,12 @@ _NOT_KNOWN = Unknown("not known")
 def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
     """``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
     extensions = value("extension")
-    if not isinstance(extensions, Records) or not len(extensions):
+    seen = extensions if isinstance(extensions, Records) else Records((), "compiled files were not looked at")
+    named = [] if seen.incomplete is None else list(_by_version(value, matrix, {item.get("package") for item in seen}))
+    if not len(seen) and not named:
         return {}
     items: list[dict[str, Value]] = []
-    for item in extensions:
+    for item in (*seen, *named):
         fits = {
             "glibc_ok": _glibc_ok(item.get("glibc_needs", _NOT_KNOWN), value),
             "glibcxx_ok": _glibcxx_ok(item.get("glibcxx_needs", _NOT_KNOWN), value),
@@ -44,7 +48,44 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         items.append({**item, **{key: cell for key, cell in fits.items() if not isinstance(cell, Unknown)}})
         for key, cell in fits.items():
             items[-1].setdefault(key, cell)
-    return {"extension": Derived(Records(tuple(items), extensions.incomplete), "compiled files")}
+    return {"extension": Derived(Records(tuple(items), seen.incomplete), "compiled files")}
+
+
+def _by_version(
+    value: Callable[[str], Value], matrix: Matrix, seen: Collection[Value | None]
+) -> Iterator[Mapping[str, Value]]:
+    """Packages of which no file was seen, and whose version says what they were built for: by its local tag, else by
+    the one torch that the release asks for."""
+    for row in matrix.rows("torch-extensions", "package"):
+        name, version = row["name"], value(f"pkg.{row['name']}")
+        if name in seen or not isinstance(version, str):
+            continue
+        release, _, tag = version.partition("+")
+        built, says = said_by_tag(tag), "its local version"
+        released = matrix.ledger.package(name)
+        pins = {
+            one.specifiers[2:] for one in (released.requires(release) if released is not None else ()) if _is_pin(one)
+        }
+        if built.torch is None and len(pins) == 1:
+            built, says = built._replace(torch=pins.pop().partition("+")[0]), "its requirements"
+        if built.torch or built.cuda:
+            yield {
+                "package": name,
+                "version": version,
+                "built_torch": built.torch or ABSENT,
+                "built_cuda": built.cuda or ABSENT,
+                "built_says": says,
+                "unresolved": ABSENT,
+            }
+
+
+def _is_pin(wanted: Requirement) -> bool:
+    return (
+        wanted.name == "torch"
+        and wanted.specifiers.startswith("==")
+        and "," not in wanted.specifiers
+        and "*" not in wanted.specifiers
+    )
 
 
 def _glibc_ok(needs: Value, value: Callable[[str], Value]) -> Value:

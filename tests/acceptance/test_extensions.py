@@ -139,11 +139,11 @@ def test_a_wheel_that_names_another_torch_and_fits_all_the_same_is_no_finding(in
     assert [rule for rule in checked("torch.cuda=13.0") if rule.startswith("extension")] == []
 
 
-def test_where_symbols_cannot_be_compared_what_the_wheel_names_is_a_warning(installed, checked):
+def test_where_symbols_cannot_be_compared_what_the_wheel_names_is_an_error(installed, checked):
     wheel = "+cu128torch2.8.0cxx11abiFALSE-cp311-cp311-win_amd64"
     installed("flash-attn", "2.8.3", {"flash_attn_2_cuda.cp311-win_amd64.pyd": "good.so"}, wheel=wheel)
-    entry = checked()["extension-may-be-for-another-torch-release"]
-    assert entry["severity"] == "warning"
+    entry = checked()["extension-named-for-another-torch-release"]
+    assert entry["severity"] == "error"
     assert entry["message"] == "flash-attn 2.8.3 says it was built for torch 2.8.0; this is 2.13.0+cpu"
 
 

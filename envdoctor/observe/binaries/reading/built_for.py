@@ -7,30 +7,14 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from envdoctor.text.files import Files
+from envdoctor.versions.local_tag import BuiltFor, said_by_tag
 
 _LIMIT = 1 << 16
-# Patterns are compiled when there is a text to match: most runs have none.
-#: torch2.8, torch2.8.0, torch28, pt24, pt270: as flash-attn, PyG and OpenRLHF name their wheels.
-_TORCH = r"(?<![a-z])(?:torch|pt)(\d)(?:\.(\d{1,2})(?:\.(\d{1,2}))?|(\d{1,2}))(?!\d)"
-#: cu12, cu121, cu12.8
-_CUDA = r"(?<![a-z])cu(1\d)(?:\.?(\d{1,2}))?(?!\d)"
 #: The dictionary that deepspeed's setup.py writes: torch_info={'version': '2.1', 'cuda_version': '12.1', …}
 _DEEPSPEED = r"^torch_info\s*=\s*\{([^}\n]{0,1000})\}"
 _PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
-
-
-class BuiltFor(NamedTuple):
-    """A torch release (``2.8``, ``2.8.0``) and a CUDA version (``12``, ``12.8``); None where nothing is said.
-
-    ``says`` names the place that says so.
-    """
-
-    torch: str | None = None
-    cuda: str | None = None
-    says: str | None = None
 
 
 def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
@@ -48,31 +32,6 @@ def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
     if said.torch or (said.cuda and not tagged.torch):
         return said._replace(says="the name of its wheel")
     return tagged._replace(says="its local version") if tagged.torch or tagged.cuda else BuiltFor()
-
-
-def said_by_tag(tag: str) -> BuiltFor:
-    """What a local version says: ``cu12torch2.8cxx11abitrue``, ``pt24cu121``, ``cu130``."""
-    tag = tag.lower()
-    if tag.startswith("cu") and tag[2:].isdecimal() and tag.isascii() and 4 <= len(tag) <= 6:  # most have no more
-        return BuiltFor(None, tag[2:4] + (f".{tag[4:]}" if tag[4:] else ""))
-    cuda = re.search(_CUDA, tag) if tag else None
-    return BuiltFor(
-        _release_in(tag),
-        None if cuda is None else cuda[1] + (f".{cuda[2]}" if cuda[2] else ""),
-    )
-
-
-def _release_in(tag: str) -> str | None:
-    match = re.search(_TORCH, tag) if tag else None
-    if match is None:
-        return None
-    major, minor, patch, run = match.groups()
-    if run is None:
-        return f"{major}.{minor}" + (f".{patch}" if patch else "")
-    if len(run) == 1 or major == "1":  # pt24, pt113
-        return f"{major}.{run}"
-    # pt270 is 2.7.0; pt210 is 2.10 for some builders and 2.1.0 for others.
-    return None if run[0] == "1" else f"{major}.{run[0]}.{run[1]}"
 
 
 def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor:

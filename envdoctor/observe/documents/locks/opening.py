@@ -10,7 +10,6 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.observe.binaries.reading.built_for import said_by_tag
 from envdoctor.observe.documents.locks.lock import (
     MOST_PACKAGES,
     Lock,
@@ -24,6 +23,7 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.text.listed import listed
+from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 
 #: Formats by a pattern of the file's name, the first that fits: the module that reads it.
@@ -106,7 +106,11 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resol
             facts.add(Fact(f"pkg.{name}", Unknown("an environment may have it without its lock"), path, "environment"))
     facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    built = [_extension(one) for one in chosen.values() if one.name in extensions and isinstance(one.version, str)]
+    built = [
+        _extension(one)
+        for one in chosen.values()
+        if one.name in extensions and one.wheel and isinstance(one.version, str)
+    ]
     said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(Fact("extension", Records(said, "compiled files are known by the names of wheels alone"), path, ""))
     if undecided:
@@ -176,13 +180,13 @@ def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool
 
 def _extension(one: Locked) -> dict[str, Value]:
     said = said_by_tag(str(one.version).partition("+")[2])
-    python = one.wheel.split("-")[-3] if one.wheel else ""
+    python = one.wheel.split("-")[-3]
     return {
         "package": one.name,
         "version": one.version,
         "built_torch": said.torch or ABSENT,
         "built_cuda": said.cuda or ABSENT,
-        "built_says": "the name of its wheel" if one.wheel else "its local version",
+        "built_says": "the name of its wheel",
         "unresolved": ABSENT,
         **({"python_tag": python} if python.startswith("cp") else {}),
     }

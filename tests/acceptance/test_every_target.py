@@ -1,0 +1,52 @@
+"""The same packages get the same verdict, whether an environment's facts, a lock, a pasted list or ``--set`` names them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envdoctor import check
+from envdoctor.app import Sources
+from envdoctor.knowledge import Matrix
+
+TARGET = {"python": "3.11", "platform": "linux-x86_64"}
+NAMED = "extension-named-for-another-torch-release"
+PAIRS = [
+    ({"torch": "2.7.1", "vllm": "0.8.5"}, NAMED, "error"),
+    ({"torch": "2.6.0", "xformers": "0.0.28.post3"}, NAMED, "error"),
+    ({"torch": "2.6.0", "torchaudio": "2.4.0"}, NAMED, "error"),
+    ({"torch": "2.6.0+cu124", "flash-attn": "2.7.3+cu12torch2.4cxx11abifalse"}, NAMED, "error"),
+    ({"torch": "2.6.0", "torchvision": "0.20.1"}, "torchvision-of-another-torch-release", "error"),
+    ({"torch": "2.5.0", "xformers": "0.0.28.post3"}, "requirement-conflict", "warning"),  # a patch release works
+    ({"numba": "0.60.0", "numpy": "2.3.0"}, "requirement-conflict", "warning"),
+]
+
+
+def sources(kind: str, packages: dict[str, str], folder: Path) -> Sources:
+    file = folder / {"facts": "facts.json", "lock": "requirements.txt", "report": "list.txt"}.get(kind, "none")
+    given = [f"pkg.{name}={version}" for name, version in packages.items()]
+    if kind == "facts":
+        file.write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": dict(one.split("=", 1) for one in given)}))
+    elif kind == "lock":
+        file.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
+    elif kind == "report":
+        rows = "".join(f"{name:20}{version}\n" for name, version in packages.items())
+        file.write_text(f"{'Package':20}Version\n{'-' * 19} -------\n{rows}")
+    else:
+        file.write_text('{"schema": "envdoctor.facts/1", "facts": {}}')
+        return Sources(facts=str(file), target=TARGET, assignments=given, gpu=False)
+    return Sources(**{kind: str(file)}, target=TARGET, gpu=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["facts", "lock", "report", "set"])
+@pytest.mark.parametrize(("packages", "rule", "severity"), PAIRS)
+def test_what_was_built_or_made_for_another_release(
+    matrix: Matrix, tmp_path: Path, kind: str, packages: dict[str, str], rule: str, severity: str
+) -> None:
+    report = check(sources(kind, packages, tmp_path), matrix=matrix)
+    told = {one.id: one.severity for one in report.findings}
+    if kind == "lock" and rule == "requirement-conflict":  # an installer refuses the list
+        rule, severity = "list-contradicts-itself", "error"
+    assert told.get(rule) == severity, told
