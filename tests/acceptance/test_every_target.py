@@ -1,4 +1,4 @@
-"""The same packages get the same verdict, whether an environment's facts, a lock, a pasted list or ``--set`` names them."""
+"""The same packages get the same verdict in facts, a lock, a pasted list and ``--set``."""
 
 from __future__ import annotations
 
