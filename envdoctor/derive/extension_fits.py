@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from envdoctor.derive.running import Derived
-from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Range, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted, same_start
 from envdoctor.versions.local_tag import said_by_tag
-from envdoctor.versions.requirement import Requirement
 
 INPUTS = (
     "extension",
@@ -55,19 +54,21 @@ def _by_version(
     value: Callable[[str], Value], matrix: Matrix, seen: Collection[Value | None]
 ) -> Iterator[Mapping[str, Value]]:
     """Packages of which no file was seen, and whose version says what they were built for: by its local tag, else by
-    the one torch that the release asks for."""
+    the one torch that the release asks for. Beside a torch of a vendor or of conda, or for Ascend, it
+    may be a build of its own."""
+    torch, known = value("pkg.torch"), matrix.ledger.package("torch")
+    released = {one.version for one in known.releases} if known is not None else set()
+    foreign = value("environment.kind") == "conda" or isinstance(value("pkg.torch-npu"), (str, Range))
+    plain = isinstance(torch, str) and torch.partition("+")[0] in released and not foreign
+    companions = {row["name"] for row in matrix.rows("torch-companions", "package")}
     for row in matrix.rows("torch-extensions", "package"):
         name, version = row["name"], value(f"pkg.{row['name']}")
         if name in seen or not isinstance(version, str):
             continue
         release, _, tag = version.partition("+")
         built, says = said_by_tag(tag), "its local version"
-        released = matrix.ledger.package(name)
-        pins = {
-            one.specifiers[2:] for one in (released.requires(release) if released is not None else ()) if _is_pin(one)
-        }
-        if built.torch is None and len(pins) == 1:
-            built, says = built._replace(torch=pins.pop().partition("+")[0]), "its requirements"
+        if built.torch is None and plain and name not in companions and (pin := _pin(name, release, matrix)):
+            built, says = built._replace(torch=pin), "its requirements"
         if built.torch or built.cuda:
             yield {
                 "package": name,
@@ -79,13 +80,14 @@ def _by_version(
             }
 
 
-def _is_pin(wanted: Requirement) -> bool:
-    return (
-        wanted.name == "torch"
-        and wanted.specifiers.startswith("==")
-        and "," not in wanted.specifiers
-        and "*" not in wanted.specifiers
-    )
+def _pin(name: str, release: str, matrix: Matrix) -> str | None:
+    """The one release of torch that a release of a package asks for; None where it takes several."""
+    package = matrix.ledger.package(name)
+    asked = {
+        one.specifiers for one in (package.requires(release) if package is not None else ()) if one.name == "torch"
+    }
+    pin = asked.pop() if len(asked) == 1 else ""
+    return pin[2:].partition("+")[0] if pin.startswith("==") and not set(",*") & set(pin) else None
 
 
 def _glibc_ok(needs: Value, value: Callable[[str], Value]) -> Value:

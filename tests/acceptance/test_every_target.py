@@ -16,7 +16,7 @@ NAMED = "extension-named-for-another-torch-release"
 PAIRS = [
     ({"torch": "2.7.1", "vllm": "0.8.5"}, NAMED, "error"),
     ({"torch": "2.6.0", "xformers": "0.0.28.post3"}, NAMED, "error"),
-    ({"torch": "2.6.0", "torchaudio": "2.4.0"}, NAMED, "error"),
+    ({"torch": "2.6.0", "torchaudio": "2.4.0"}, "torchaudio-of-another-torch-release", "error"),
     ({"torch": "2.6.0+cu124", "flash-attn": "2.7.3+cu12torch2.4cxx11abifalse"}, NAMED, "error"),
     ({"torch": "2.6.0", "torchvision": "0.20.1"}, "torchvision-of-another-torch-release", "error"),
     ({"torch": "2.5.0", "xformers": "0.0.28.post3"}, "requirement-conflict", "warning"),  # a patch release works

@@ -19,14 +19,17 @@ _FSSPEC = {"datasets-before-2-14-6-fails-with-fsspec-2023-10"}
 _ACCELERATE = {"accelerate-too-old-for-transformers-trainer"}
 _DEEPSPEED = {"deepspeed-import-fails-on-torch-2-4"}
 _TORCHVISION = {"torchvision-of-another-torch-release"}
+_BUILT = {"extension-named-for-another-torch-release"}
 TRUE = {
     "helm-2026-06": _ACCELERATE,
     "infinity-0.0.32": _FSSPEC,
     "infinity-0.0.55": _FSSPEC,
     "infinity-0.0.77": _FSSPEC,
-    "llamafactory-recommended-0.9.2": _DEEPSPEED,
-    "llamafactory-recommended-0.9.3": _DEEPSPEED | _TORCHVISION,
-    "llamafactory-recommended-0.9.4": _DEEPSPEED | _TORCHVISION,
+    **dict.fromkeys((f"llamafactory-recommended-0.{one}" for one in ("7.1", "8.3", "9.1")), _BUILT),
+    "llamafactory-recommended-0.9.2": _DEEPSPEED | _BUILT,
+    "llamafactory-recommended-0.9.3": _DEEPSPEED | _TORCHVISION | _BUILT,
+    "llamafactory-recommended-0.9.4": _DEEPSPEED | _TORCHVISION | _BUILT,
+    "nemo-rl-0.7.0-automodel": _BUILT,
     "lorax-0.12.1": _FSSPEC | _ACCELERATE,
     **dict.fromkeys(
         (f"vllm-test-{day}" for day in ("2025-07", "2025-09", "2025-10", "2025-12", "2026-02")), _ACCELERATE
