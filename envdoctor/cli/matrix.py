@@ -1,4 +1,4 @@
-"""``envdoctor matrix list|new|lint|test|facts``."""
+"""``envdoctor matrix list|new|lint|test|facts|update``."""
 
 from __future__ import annotations
 
@@ -58,6 +58,24 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
         lines.append(clean(f"{row['id']}  ({row['severity']}, {row['confidence']}, {row['effect']})"))
         lines.append(f"    {clean(row['title'])}")
     write_stdout("\n".join([*lines, f"{len(rows)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"]))
+    return 0
+
+
+@command.command("update")
+def update() -> int:
+    """Print the command that installs the newest matrix beside this envdoctor; nothing is run."""
+    import os
+    import shlex
+    import sys
+
+    beside = (
+        ("uv-receipt.toml", ["uv", "tool", "install", "--upgrade", "--with", "envdoctor-matrix", "envdoctor"]),
+        ("pipx_metadata.json", ["pipx", "inject", "--force", "envdoctor", "envdoctor-matrix"]),
+    )
+    pip = [sys.executable, "-m", "pip", "install", "--upgrade", "envdoctor-matrix"]
+    words = next((words for name, words in beside if os.path.isfile(os.path.join(sys.prefix, name))), pip)
+    loaded = load_matrix()
+    write_stdout(f"this matrix: {clean(f'{loaded.version} ({loaded.source})')}\n{clean(shlex.join(words))}")
     return 0
 
 

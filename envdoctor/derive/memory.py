@@ -31,16 +31,17 @@ class Output(NamedTuple):
 
 class Memory:
     """The outputs of derivations, each with the facts that it asked for: kept ones by being the same, others by their
-    value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered."""
+    value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered. ``edition`` tells by which tables
+    they were computed."""
 
-    def __init__(self, facts: FactSet, home: str | None) -> None:
+    def __init__(self, facts: FactSet, home: str | None, edition: str) -> None:
         self._now = facts
         self._same: dict[str, Fact] = dict(facts.kept.facts) if facts.kept else {}
         self._changed: set[str] = set()
         self._kept = home is not None and facts.kept is not None
         self._entries = CacheFolder(home if self._kept else None, "derived")
         name = facts.kept.name if facts.kept else ""
-        self._key = [_FORMAT, __version__, name]
+        self._key = [_FORMAT, __version__, edition, name]
         self._name = name[8:]
         self._told: list[list[object]] = []
         self._new = False

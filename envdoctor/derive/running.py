@@ -52,7 +52,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     facts is not computed again.
     """
     _spread(facts, matrix)
-    memory = Memory(facts, home if matrix.compiled else None)
+    memory = Memory(facts, home if matrix.compiled else None, matrix.version)
     for name in memory.names or [module.__name__ for module in derivations()]:
         outputs = memory.outputs(name)
         if outputs is None:

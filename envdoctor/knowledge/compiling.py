@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge.matrix import MatrixError, load_source
+from envdoctor.knowledge.matrix import FORM, MatrixError, load_source
 from envdoctor.knowledge.toml_files import load_toml
 
 #: By which private rules are linted where envdoctor is installed.
@@ -33,7 +33,7 @@ def compile_matrix(source: Path, target: Path) -> None:
             scopes.setdefault(rule.scope, []).append(list(rule._replace(texts=[offset, len(line)])))
             offset += len(line) + 1
     index = {
-        "schema": 1,
+        "schema": FORM,
         "version": matrix.version,
         "registry": load_toml(source / "facts.toml"),
         "scopes": list(scopes),

@@ -14,7 +14,11 @@ from envdoctor.knowledge.toml_files import TomlError, load_toml
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
+#: A newer matrix that was installed beside envdoctor: the data-only distribution envdoctor-matrix.
+_BESIDE = _PACKAGE.parent / "envdoctor_matrix"
 _CHECKOUT = _PACKAGE.parent / "matrices"
+#: The form of a compiled matrix that this engine reads.
+FORM = 1
 _PRIVATE = "x-"
 
 
@@ -44,7 +48,8 @@ class Matrix:
     """Rules, tables, families and the registry.
 
     ``version`` is the date of the newest change to a rule, ``source`` says where the matrix was read
-    ("bundled", "checkout", followed by private folders). ``home`` is the folder of its files, TOML ones in a checkout.
+    ("bundled", "checkout", "envdoctor-matrix", followed by private folders). ``home`` is the folder of its files, TOML
+    ones in a checkout.
     """
 
     def __init__(self, registry: Registry, *, source: str, home: Path) -> None:
@@ -64,8 +69,8 @@ class Matrix:
 
     @property
     def compiled(self) -> bool:
-        """Whether its tables are those of an installed envdoctor, which change with its version alone."""
-        return self.home == _COMPILED
+        """Whether its tables are those of an installed distribution, which change with the matrix's version alone."""
+        return self.home in (_COMPILED, _BESIDE)
 
     @property
     def rules(self) -> list[Rule]:
@@ -184,7 +189,7 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
     Raises :class:`MatrixError` when there is no matrix, or no rule in a private folder.
     """
     if (_COMPILED / "index.jsonl").is_file():
-        matrix = _load_compiled(_COMPILED)
+        matrix = _newest(_load_compiled(_COMPILED))
     elif _CHECKOUT.is_dir():
         matrix = read_source(_CHECKOUT, source="checkout")
     else:
@@ -261,14 +266,25 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
         raise MatrixError(f"{option or folder}cannot be read: {error.strerror or error}") from None
 
 
-def _load_compiled(home: Path) -> Matrix:
+def _newest(bundled: Matrix) -> Matrix:
+    """The matrix of envdoctor-matrix where that is installed, newer, and of a form that this engine reads."""
+    try:
+        with open(_BESIDE / "index.jsonl", encoding="ascii") as file:
+            index = json.loads(file.readline())
+        usable = index["schema"] == FORM and index["version"] > bundled.version
+    except (OSError, ValueError, LookupError, TypeError):
+        return bundled  # none is there, or it is broken: the bundled one is whole
+    return _load_compiled(_BESIDE, "envdoctor-matrix") if usable else bundled
+
+
+def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
     try:
         head, *rules = (home / "index.jsonl").read_text(encoding="ascii").splitlines()
         index = json.loads(head)
         unread = dict(zip(index["scopes"], rules, strict=True))
     except (OSError, ValueError) as error:
         raise _unreadable(error) from None
-    matrix = Matrix(Registry.from_mapping(index["registry"]), source="bundled", home=home)
+    matrix = Matrix(Registry.from_mapping(index["registry"]), source=source, home=home)
     matrix.version = index["version"]
     matrix._unread = unread
     return matrix
