@@ -31,8 +31,8 @@ class Output(NamedTuple):
 
 class Memory:
     """The outputs of derivations, each with the facts that it asked for: kept ones by being the same, others by their
-    value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered. ``edition`` tells by which tables
-    they were computed."""
+    value. Without a ``home`` (envdoctor's cache folder), or for facts that were not kept, nothing is remembered.
+    ``edition`` tells by which tables they were computed."""
 
     def __init__(self, facts: FactSet, home: str | None, edition: str) -> None:
         self._now = facts
