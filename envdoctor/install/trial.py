@@ -1,6 +1,6 @@
 """A change tried on facts: the errors that would be there then, and the requirements that it would break."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.derive import derive
@@ -13,8 +13,6 @@ from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
-from envdoctor.versions.pep440 import is_version, satisfies
-from envdoctor.versions.requirement import read_requirement
 
 
 class Before(NamedTuple):
@@ -68,17 +66,20 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
-    """Judge a change as a whole. All packages that stay ask for what their own metadata says; what releases of the
-    change ask of each other the ledger knows: no installer takes two that disagree. A package that was not there may
-    ask for nothing else than what is there: else the installer would change that too."""
+    """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger; a package of which
+    the change takes another release may ask for others of what it leaves alone: the installer moves those along. A
+    package that was not there may ask for nothing else than what is there."""
     after = apply(remedy, now.facts, now.matrix)
-    new = sorted(_unmet(after) - now.unmet)
+    moved = _moved(remedy, now, after)
+    new = sorted(pair for pair in _unmet(after) - now.unmet if pair[0] not in moved)
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
-    if broken is None and (odds := next(_at_odds(remedy, now, after), None)):
-        broken = f"it would break a requirement: {odds[0]} asks for another {odds[1]}"
     errors = dict(errors_of(after, now.matrix)[0])
+    for problem in [one for one in errors if one not in now.errors and dict(one.item).get("package") in moved]:
+        rule = now.matrix.find(problem.rule_id)
+        if rule is not None and rule.each == "conflict":
+            del errors[problem]
     for problem, said in now.errors.items():
         rule = now.matrix.find(problem.rule_id)
         if problem not in errors and rule is not None and is_lost(rule, now, after):
@@ -94,18 +95,14 @@ def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
     return any(not isinstance(now.facts.value(key), Unknown) for key in outcome.missing)
 
 
-def _at_odds(remedy: Remedy, now: Before, after: FactSet) -> Iterator[tuple[str, str]]:
-    """The pairs of releases of which the first, of the change, does not allow the second, the latter by its name."""
-    versions = {name: pin[2:] for name, pin in remedy.pins.items() if is_version(pin.removeprefix("=="))}
-    for name, version in versions.items():
-        added = now.facts.value(f"pkg.{name}") is ABSENT
-        package = now.matrix.ledger.package(name) if added or len(versions) > 1 else None
-        lines = package.items("requires", "*", version) if package is not None else ()
-        for line in () if isinstance(lines, Unknown) else lines:
-            need = read_requirement(line)
-            other = after.value(f"pkg.{need.name}") if added else versions.get(need.name)
-            if isinstance(other, str) and not need.marker and satisfies(other, need.specifiers) is False:
-                yield f"{name} {version}", need.name
+def _moved(remedy: Remedy, now: Before, after: FactSet) -> set[str]:
+    """The packages that the change leaves alone and of which only packages that it takes another release of ask for
+    another one."""
+    changed = {name for name in remedy.pins if now.facts.value(f"pkg.{name}") is not ABSENT}
+    asked: dict[str, set[str]] = {}
+    for package, asker in _unmet(after) - now.unmet:
+        asked.setdefault(package, set()).add(asker.partition(" ")[0])
+    return {package for package, askers in asked.items() if askers <= changed and package not in remedy.pins}
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:
