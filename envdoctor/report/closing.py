@@ -21,7 +21,14 @@ _MOST_BEYOND = 6
 def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
     """What a clean report would be mistaken to be about, each with its label: what was not judged, what is newer than
     the matrix, what the matrix does not know."""
-    said = [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
+    return [*_unjudged(report, page), *_beyond(report, page)]
+
+
+def _unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
+    return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
+
+
+def _beyond(report: Report, page: Page) -> list[tuple[str, str]]:
     newer, unknown = [], []
     for item in beyond_of(report):
         text = page.say("{name} {value}", name=page.value("beyond.what", str(item["what"])), value=item["value"])
@@ -29,7 +36,7 @@ def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
             newer.append(page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"]))
         else:
             unknown.append(text)
-    day = report.matrix_version.replace(".", "-")
+    day, said = report.matrix_version.replace(".", "-"), []
     for label, texts in (
         (page.say("Newer than this matrix ({day})", day=day), newer),
         (page.say("Not known to this matrix ({day})", day=day), unknown),
@@ -48,8 +55,18 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 
 def unjudged_lines(report: Report, page: Page, color: bool) -> list[str]:
     """The first lines: what a clean report would be mistaken to be about."""
+    said = _unjudged(report, page) if page.verbosity >= 0 or report.status != "complete" else []
+    return _labelled(said, page, color)
+
+
+def beyond_lines(report: Report, page: Page, color: bool) -> list[str]:
+    """What is newer than the matrix, and what it does not know, above the findings."""
+    return _labelled(_beyond(report, page), page, color)
+
+
+def _labelled(said: list[tuple[str, str]], page: Page, color: bool) -> list[str]:
     lines: list[str] = []
-    for label, text in first_words(report, page) if page.verbosity >= 0 or report.status != "complete" else ():
+    for label, text in said:
         first, *rest = page.lines(page.say("{name}: {value}", name=label, value=text), "", "  ")
         lines += [paint(label, "bold", color) + first[len(label) :], *rest]
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.report.closing import closing_lines, notice_lines, unjudged_lines, verbose_lines
+from envdoctor.report.closing import beyond_lines, closing_lines, notice_lines, unjudged_lines, verbose_lines
 from envdoctor.report.header import environment_lines, header_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -36,6 +36,8 @@ def render(
         blocks.append(revision_header(report, page))
         if report.target.kind != "none":
             blocks.append(environment_lines(report, page))
+    if verbosity >= 0:
+        blocks.append(beyond_lines(report, page, color))
     if report.findings:
         blocks += _findings(report, page, color)
     if verbosity >= 0:
