@@ -22,6 +22,7 @@ from envdoctor.models.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.text.files import Budget, Files, Spent
+from envdoctor.text.listed import listed
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def check(
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
         text = f"--require {', '.join(missing)}: not known, or not there, so the run does not count"
+        if missing == ["known"]:
+            text = f"--require known: {_strange(judgement.facts)}, so the run does not count"
         notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
@@ -236,6 +239,14 @@ def _settle(
         return gathered.facts, None, [Notice("error", f"the experiments did not run: {error}")]
     notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
     return with_facts(gathered.facts, results.facts, matrix), results.section, notices
+
+
+def _strange(facts: FactSet) -> str:
+    """What the matrix does not know, or that this is not known."""
+    beyond = facts.value("beyond")
+    items = beyond.items if isinstance(beyond, Records) else ()
+    said = "newer than this matrix, or not known to it: " if items else "what the matrix does not know is not known"
+    return said + listed([f"{item['what']} {item['value']}" for item in items], 5)
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

@@ -29,21 +29,27 @@ def _unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
 
 
 def _beyond(report: Report, page: Page) -> list[tuple[str, str]]:
-    newer, unknown = [], []
+    """What is newer than the matrix, and what it does not know: the packages that a reader asks for first, the machine
+    and the run by name, others by their number beside these."""
+    named: dict[bool, list[str]] = {True: [], False: []}
+    others = {True: 0, False: 0}
+    known, day = report.registry.find("beyond"), report.matrix_version.replace(".", "-")
+    kinds = known.columns["what"].values if known is not None else {}
     for item in beyond_of(report):
-        text = page.say("{name} {value}", name=page.value("beyond.what", str(item["what"])), value=item["value"])
-        if isinstance(item["known_to"], str):
-            newer.append(page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"]))
-        else:
-            unknown.append(text)
-    day, said = report.matrix_version.replace(".", "-"), []
-    for label, texts in (
-        (page.say("Newer than this matrix ({day})", day=day), newer),
-        (page.say("Not known to this matrix ({day})", day=day), unknown),
-    ):
-        more = [page.say("{n} more", len(texts) - _MOST_BEYOND)] if len(texts) > _MOST_BEYOND else []
-        said += [(label, page.separated([*texts[:_MOST_BEYOND], *more]))] if texts else []
-    return said
+        what, newer = str(item["what"]), isinstance(item["known_to"], str)
+        if (what not in kinds and what not in report.registry.first("pkg")) or len(named[newer]) == _MOST_BEYOND:
+            others[newer] += 1
+            continue
+        text = page.say("{name} {value}", name=page.value("beyond.what", what), value=item["value"])
+        if newer:
+            text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
+        named[newer].append(text)
+    labels = {
+        True: page.say("Newer than this matrix ({day})", day=day),
+        False: page.say("Not known to this matrix ({day})", day=day),
+    }
+    more = {newer: [page.say("{n} more", count)] if count else [] for newer, count in others.items()}
+    return [(labels[newer], page.separated([*texts, *more[newer]])) for newer, texts in named.items() if texts]
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
