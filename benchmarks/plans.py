@@ -19,6 +19,8 @@ from envdoctor.derive import with_facts
 from envdoctor.facts import Fact, FactSet
 from envdoctor.facts.registry import parse_value
 from envdoctor.install import with_fixes, with_plan
+from envdoctor.install.remedy import Remedy
+from envdoctor.install.trial import apply
 from envdoctor.judge import Judgement, Policy, judge
 from envdoctor.knowledge import Matrix, load_matrix
 
@@ -81,11 +83,12 @@ def errors(judgement: Judgement) -> dict[str, str]:
 
 
 def applied(facts: FactSet, changes: dict[str, str], matrix: Matrix) -> Judgement:
-    """The judgement of the facts with these changes."""
+    """The judgement of the facts with these changes, and with what the installer moves along."""
     given = [
         Fact(key, parse_value(matrix.registry.find(key), text), "the fix", "given") for key, text in changes.items()
     ]
-    return judge(with_facts(facts, given, matrix), matrix, Policy())
+    pins = {fact.key[4:]: f"=={fact.value}" for fact in given if fact.key[:4] == "pkg." and isinstance(fact.value, str)}
+    return judge(apply(Remedy(pins, facts=tuple(given)), facts, matrix), matrix, Policy())
 
 
 def changes_of(commands: tuple[str, ...], settings: dict[str, str], env: dict[str, str]) -> dict[str, str]:

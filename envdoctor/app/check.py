@@ -244,9 +244,10 @@ def _settle(
 def _strange(facts: FactSet) -> str:
     """What the matrix does not know, or that this is not known."""
     beyond = facts.value("beyond")
-    items = beyond.items if isinstance(beyond, Records) else ()
-    said = "newer than this matrix, or not known to it: " if items else "what the matrix does not know is not known"
-    return said + listed([f"{item['what']} {item['value']}" for item in items], 5)
+    if not isinstance(beyond, Records):
+        return "what the matrix does not know is not known"
+    things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
+    return f"newer than this matrix, or not known to it: {things}"
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

@@ -1,12 +1,12 @@
 """A change tried on facts: the errors that would be there then, and the requirements that it would break."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.install.remedy import Remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
@@ -59,27 +59,36 @@ def before(facts: FactSet, matrix: Matrix) -> Before:
 
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
-    """The facts as the change would leave them."""
-    after = change(facts, remedy.facts, matrix.registry)
+    """The facts as the change would leave them. What a package asks for of which it takes another release, and what the
+    change leaves alone, the installer moves along: to a release that is not known, of those that are asked for."""
+    after = _changed(remedy.facts, facts, matrix)
+    changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
+    new, conflicts = _unmet(after) - _unmet(facts), after.value("conflict")
+    moved = []
+    for item in conflicts if isinstance(conflicts, Records) else ():
+        package, wanted = str(item["package"]), item.get("wanted")
+        askers = {asker.partition(" ")[0] for name, asker in new if name == package}
+        if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
+            releases = Range(wanted.removeprefix(package))
+            moved.append(Fact(f"pkg.{package}", releases, "what the installer moves along", "given"))
+    return _changed((*remedy.facts, *moved), facts, matrix) if moved else after
+
+
+def _changed(given: Iterable[Fact], facts: FactSet, matrix: Matrix) -> FactSet:
+    after = change(facts, given, matrix.registry)
     derive(after, matrix)
     return after
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
-    """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger; a package of which
-    the change takes another release may ask for others of what it leaves alone: the installer moves those along. A
-    package that was not there may ask for nothing else than what is there."""
+    """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger. A package that was
+    not there may ask for nothing else than what is there."""
     after = apply(remedy, now.facts, now.matrix)
-    moved = _moved(remedy, now, after)
-    new = sorted(pair for pair in _unmet(after) - now.unmet if pair[0] not in moved)
+    new = sorted(_unmet(after) - now.unmet)
     broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
     if new and new[0][0] in remedy.removed:
         broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
     errors = dict(errors_of(after, now.matrix)[0])
-    for problem in [one for one in errors if one not in now.errors and dict(one.item).get("package") in moved]:
-        rule = now.matrix.find(problem.rule_id)
-        if rule is not None and rule.each == "conflict":
-            del errors[problem]
     for problem, said in now.errors.items():
         rule = now.matrix.find(problem.rule_id)
         if problem not in errors and rule is not None and is_lost(rule, now, after):
@@ -93,16 +102,6 @@ def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
     if outcome is None or outcome.holds is not None:
         return False
     return any(not isinstance(now.facts.value(key), Unknown) for key in outcome.missing)
-
-
-def _moved(remedy: Remedy, now: Before, after: FactSet) -> set[str]:
-    """The packages that the change leaves alone and of which only packages that it takes another release of ask for
-    another one."""
-    changed = {name for name in remedy.pins if now.facts.value(f"pkg.{name}") is not ABSENT}
-    asked: dict[str, set[str]] = {}
-    for package, asker in _unmet(after) - now.unmet:
-        asked.setdefault(package, set()).add(asker.partition(" ")[0])
-    return {package for package, askers in asked.items() if askers <= changed and package not in remedy.pins}
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:
