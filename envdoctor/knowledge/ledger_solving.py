@@ -47,7 +47,7 @@ def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
     named = "; ".join(f"{one.by}: {one.name}{_plain(one)}" for one in asked[:_NAMED])
     meant = [one.version for one in getattr(releases.package(first.name), "releases", ()) if _meant(one.version, asked)]
-    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.elsewhere))]
+    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
     return Refusal(kind, first.name, first.pin or "", named, lacks)
 
@@ -92,7 +92,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
 
     def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
         pins = [pin for one in asked if (pin := one.pin)]
-        there = None if self._step.upgrade and name in self._direct else self._there.get(name)
+        is_new = self._step.upgrade and name in self._direct
+        there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
         if there is not None:
             yield there
         if pins:
@@ -101,7 +102,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             yield from ("",) if there != "" else ()
         else:
             sets = [set(self._releases.allowed(name, one.specifiers)) for one in asked]
-            fitting = self._releases.fitting(name, self._step.elsewhere)
+            fitting = self._releases.fitting(name, self._step.other(name))
             yield from (version for version in fitting if version != there and all(version in one for one in sets))
 
     def _may_be(self, name: str, pin: str, asked: Sequence[Asked]) -> bool:
@@ -109,11 +110,11 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         another index, or newer."""
         release, _, build = pin.partition("+")
         key = order(release)
-        if name in self._refused or key is None or self._releases.package(name) is None:
+        if name in self._refused or self._step.unseen or key is None or self._releases.package(name) is None:
             return True
         if listed(self._releases.package(name), release) is None:
-            return self._step.elsewhere or key.is_pre or not all(map(self._releases.known, asked))
-        return self._releases.why_not(name, release, self._step.elsewhere or bool(build)) is None
+            return self._step.other(name) or key.is_pre or not all(map(self._releases.known, asked))
+        return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
     def _meets(self, version: str, asked: Iterable[Asked]) -> bool:
         return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)

@@ -33,8 +33,9 @@ class Asked(NamedTuple):
 
 class Step(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
-    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files.
-    ``overrides`` replace what others ask of the same packages."""
+    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
+    ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
+    ``unseen``: any package may be there before, in a version that nobody tells."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
@@ -42,6 +43,12 @@ class Step(NamedTuple):
     upgrade: bool = False
     elsewhere: bool = False
     overrides: tuple[Asked, ...] = ()
+    given: frozenset[str] = frozenset()
+    unseen: bool = False
+
+    def other(self, name: str) -> bool:
+        """Whether a package may come from elsewhere than PyPI."""
+        return self.elsewhere or name in self.given
 
 
 class Situation(NamedTuple):
@@ -179,15 +186,15 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, 
         if version is None or package is None or not releases.known(asked):
             continue
         release, _, build = version.partition("+")
-        one, key = listed(package, release), order(release)
-        if build and not step.elsewhere:
+        one, key, other = listed(package, release), order(release), step.other(asked.name)
+        if build and not other and not step.unseen:
             yield Refusal("index", asked.name, version, said)
-        elif one is None and key is not None and not key.is_pre and not step.elsewhere:
+        elif one is None and key is not None and not key.is_pre and not other:
             yield Refusal("release", asked.name, version, said)
-        elif one is not None and (why := releases.why_not(asked.name, release, step.elsewhere or bool(build))):
+        elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
             yield Refusal(why[0], asked.name, version, said, why[1])
-    for asked in step.asked if not step.elsewhere else ():
-        row = rows.get(asked.name)
+    for asked in step.asked:
+        row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
         if row and version and allows(row["versions"], version) and releases.is_built(asked.name, version):
             yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])

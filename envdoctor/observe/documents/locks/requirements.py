@@ -39,6 +39,7 @@ _TWO_NAMES = r"[A-Za-z0-9][\w.-]*\s+[A-Za-z0-9][\w.+-]*(?:\s+[A-Za-z0-9][\w.+-]*
 _BEHIND = r"\s--(?:hash|config-settings|config-setting|global-option|install-option)\b.*"
 _HASH = r"\s--hash[= ]\w+:[0-9a-f]"
 _REPOSITORY = r"(?:git|hg|svn|bzr)\+"
+_PYTORCH = r"download\.pytorch\.org|pytorch-wheels"
 _PYPI = r"pypi\.org|pypi\.python\.org|/pypi/|(?:tuna|aliyun|ustc|douban)"
 _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
@@ -65,7 +66,7 @@ class Requirements:
         self._limits: list[Line] = []
         self._invalid: list[Line] = []
         self._pins: dict[str, tuple[str, str]] = {}
-        self._elsewhere, self._only = False, ""
+        self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
         self._notes: list[str] = []
@@ -102,7 +103,8 @@ class Requirements:
         if name in _FILES:
             self._include(value, path, place, name in _FILES[2:])
         elif name in _INDEXES:
-            self._elsewhere = self._elsewhere or not re.search(_PYPI, value)
+            self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
+            self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
             if match := re.search(_TAG, value):
                 self._indexes.append((match[1], place))
                 self._only = match[1] if name in _INDEXES[:2] else self._only
@@ -176,6 +178,7 @@ class Requirements:
             tuple(self._asked),
             tuple(self._limits),
             elsewhere=self._elsewhere,
+            builds=self._builds_index,
             only=self._only,
             tags=tuple(dict(self._indexes)),
             invalid=tuple(self._invalid),

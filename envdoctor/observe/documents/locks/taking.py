@@ -21,6 +21,8 @@ _ANY = "?"
 _PATCH = ".99"
 #: Of a resolver's words so much is told.
 _LONGEST = 300
+#: What PyTorch's own index has beside PyPI.
+_BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
 
@@ -64,12 +66,15 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     lines = [line for command in lock.commands for line in command.invalid if line.name]
     refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     day = until or ledger.days()[1]
+    of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
     for command in lock.commands:
-        step, opaque = _step(command, wish, releases)
-        there.update(dict.fromkeys(opaque, _ANY))
-        single = list(refusals(releases, step, built_first if command.isolated else ()))
+        step, opaque = _step(command, wish, of_torch)
+        there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
+        first = [row for row in built_first if not command.legacy or row["needs"] not in there]
+        single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
-        result = _solved(releases, step, there, [one.package for one in single if one.kind != "build"])
+        as_it_is = [one.package for one in single if one.kind != "build"]
+        result = _solved(releases, step, there, [*as_it_is, *(line.name for line in command.lines if line.url)])
         if result is None:
             return Taken((), tuple(refused), ("which releases an install takes was not found in time",))
         if isinstance(result, Refusal):
@@ -127,7 +132,7 @@ def _solved(
     return solve(releases, step, there, refused) if step.asked else {}
 
 
-def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[str]]:
+def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line.name for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     asked = [_asked(line) for line in command.lines if not _is_opaque(line) and counts(line.marker, wish)]
@@ -136,10 +141,9 @@ def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[
         limits += _of_index(command.only, wish)
     overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
-    elsewhere = command.elsewhere or any(line.url for line in command.lines)
-    return Step(
-        tuple(asked), tuple(limits), command.deps, command.upgrade, elsewhere, tuple(overrides.values())
-    ), opaque
+    given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
+    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
+    return step._replace(overrides=tuple(overrides.values()), given=given, unseen=command.before is None), opaque
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:

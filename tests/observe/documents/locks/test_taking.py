@@ -59,6 +59,8 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
         ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
         ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
         ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
+        ("torch\nflash-attn\ngit+https://github.com/huggingface/peft\n", "3.11", ("flash-attn", "build")),
+        ("--extra-index-url https://download.pytorch.org/whl/cu121\nflash-attn\n", "3.11", ("flash-attn", "build")),
         ("torch torchvision --index-url https://x.org/cu118\nnumpy\n", "3.11", ("torch", "line")),
     ],
 )
@@ -91,6 +93,33 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
     assert read("FROM python:3.11\nRUN pip install --no-deps trl==0.9.6\n", "Dockerfile").version("transformers")
     newer = "FROM python:3.11\nRUN pip install some-tool\nRUN pip install -U 'some-tool>=2'\n"
     assert _refused(read(newer, "Dockerfile")) == []
-    built = "FROM python:3.11\nRUN pip install torch==2.5.1\nRUN pip install {} flash-attn==2.7.4.post1\n"
-    assert _refused(read(built.format(""), "Dockerfile")) == [("flash-attn", "build")]
-    assert _refused(read(built.format("--no-build-isolation"), "Dockerfile")) == []
+
+
+_BUILT = [("flash-attn", "build")]
+
+
+@pytest.mark.parametrize(
+    ("image", "commands", "refused"),
+    [
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install flash-attn"], []),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.1.2+cu121 triton==2.0.0"], []),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
+        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["pip install flash-attn"], []),
+        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["uv pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install flash-attn"], _BUILT),
+        ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
+        ("ubuntu:22.04", ["pip install flash-attn"], _BUILT),
+        ("continuumio/miniconda3", ["pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install torch==2.5.1", "pip install flash-attn==2.7.4.post1"], []),
+        ("python:3.11", ["pip install -U pip", "pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install torch==2.5.1", "pip install --no-build-isolation flash-attn"], []),
+    ],
+)
+def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(read, image, commands, refused):
+    text = "".join(f"RUN {command}\n" for command in commands)
+    assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
+
+
+def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
+    found = read("FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install transformers<4.50 peft==0.12.0\n", "Dockerfile")
+    assert found.reason("transformers") and found.version("peft") == "0.12.0" and found.taken == ()
