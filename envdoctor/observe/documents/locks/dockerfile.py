@@ -28,6 +28,8 @@ _SKIPPED = (
     *("--trusted-host", "--default-timeout", "--cache-dir", "--no-binary", "--only-binary", "--platform", "--file"),
     *("--torch-backend", "--index-strategy", "--proxy", "--config-settings", "--progress-bar"),
 )
+#: Folders, and what the shell takes for itself.
+_NO_PACKAGE = r"[./](?!.*\.whl\Z)|\d*[<>&]|[()&]|[^\s(]*\)\Z"
 
 
 class _Line(NamedTuple):
@@ -137,7 +139,7 @@ class _Stage:
                 next(waiting, None)
             elif word in _WITH_VALUE:
                 pip.line(f"{word} {next(waiting, '')}", self._path, places[word])
-            elif word.startswith("-") or (word[:1] in "./" and not word.endswith(".whl")):
+            elif word.startswith("-") or re.match(_NO_PACKAGE, word):
                 if word.partition("=")[0] in _WITH_VALUE:
                     pip.line(word, self._path, places[word])
             elif found is not None:

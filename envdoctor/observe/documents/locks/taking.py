@@ -45,10 +45,12 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
         return Taken()
+    lines = [line for command in lock.commands for line in command.invalid]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     minor = wish.markers["python_version"]
-    if minor is None:
+    if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
-        return Taken(notes=(_NO_PYTHON,) if is_open else ())
+        return Taken((), tuple(refused), (_NO_PYTHON,) if is_open and minor is None else ())
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
@@ -63,8 +65,6 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    lines = [line for command in lock.commands for line in command.invalid if line.name]
-    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     day = until or ledger.days()[1]
     of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
     for command in lock.commands:

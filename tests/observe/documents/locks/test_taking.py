@@ -62,6 +62,11 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
         ("torch\nflash-attn\ngit+https://github.com/huggingface/peft\n", "3.11", ("flash-attn", "build")),
         ("--extra-index-url https://download.pytorch.org/whl/cu121\nflash-attn\n", "3.11", ("flash-attn", "build")),
         ("torch torchvision --index-url https://x.org/cu118\nnumpy\n", "3.11", ("torch", "line")),
+        ("torch==2.5.1\nclip==1.0==\n", "3.11", ("clip", "line")),
+        ("a==1\n" * 20 + "clip==1.0==\n", "", ("clip", "line")),
+        ("<<<<<<< HEAD\ntorch\n", "3.11", ("<<<<<<< HEAD", "line")),
+        ("peft; python_version<3.8\ntorch\n", "3.11", ("peft", "line")),
+        ("torch\npeft --no-build-isolation\n", "3.11", ("peft", "line")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
@@ -78,6 +83,7 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
+        "torch\n./own\n{{ extra }}\n${MORE}\n-e git+https://x.org/peft#egg=peft\n- torch\npeft -f https://x.org\n",
         "datasets==2.12.0\n",
     ],
 )
