@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Release, Released
 from envdoctor.knowledge.released_wheels import files_for, listed_releases
 from envdoctor.versions.marker import NotAMarker, holds
@@ -81,10 +80,14 @@ class Candidate(NamedTuple):
 
 
 class Releases:
-    """The releases of the ledger as an installer sees them in a situation."""
+    """The releases of the ledger as an installer sees them in a situation.
 
-    def __init__(self, ledger: Ledger, situation: Situation) -> None:
-        self._ledger, self.situation = ledger, situation
+    A release whose requirements were not read is taken to require what the nearest one that was read before it does,
+    or the nearest one behind it (``behind``). ``guessed`` says whether that made a difference so far.
+    """
+
+    def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False) -> None:
+        self._ledger, self.situation, self._behind, self.guessed = ledger, situation, behind, False
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
         self._allowed: dict[tuple[str, str], list[str]] = {}
@@ -118,19 +121,13 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read fit
-        everywhere as it seems: they come last, and between releases that were read they are left out."""
+        """The releases that an installer takes unasked, the newest first."""
         package = self.package(name)
         if package is None:
             return []
         if (name, elsewhere) not in self._fitting:
             versions = [one.version for one in reversed(package.releases) if not one.yanked]
-            versions = [version for version in versions if self.why_not(name, version, elsewhere) is None]
-            unread = [version for version in versions if isinstance(package.items("requires", "*", version), Unknown)]
-            known = [version for version in versions if version not in unread]
-            read = [place for place, one in enumerate(package.releases) if one.metadata]
-            inside = {one.version for one in package.releases[read[0] : read[-1]]} if read else set()
-            self._fitting[name, elsewhere] = [*known, *(version for version in unread if version not in inside)]
+            self._fitting[name, elsewhere] = [one for one in versions if self.why_not(name, one, elsewhere) is None]
         return self._fitting[name, elsewhere]
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
@@ -156,18 +153,24 @@ class Releases:
         return files is None or files[0] is not None
 
     def required(self, one: Candidate) -> tuple[Asked, ...]:
-        """What a release requires here; nothing where that is not known."""
+        """What a release requires here, as far as that is known."""
         if one not in self._required:
             self._required[one] = tuple(self._read(one))
         return self._required[one]
 
     def _read(self, one: Candidate) -> Iterator[Asked]:
         package, (release, _, build) = self.package(one.name), one.version.partition("+")
-        for wanted in package.requires(release) if package is not None and release else ():
+        near = package.neighbours(release) if package is not None and release else (None, None)
+        read = near[1 if self._behind else 0]
+        if package is not None and near[0] != near[1]:
+            both = [package.items("requires", "*", side) if side else () for side in near]
+            self.guessed = self.guessed or both[0] != both[1]
+        by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
+        for wanted in package.requires(read) if package is not None and read else ():
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
-                yield Asked(wanted.name, wanted.extras, wanted.specifiers, f"{one.name} {one.version}")
+                yield Asked(wanted.name, wanted.extras, wanted.specifiers, by)
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:

@@ -23,6 +23,8 @@ _PATCH = ".99"
 _LONGEST = 300
 #: What PyTorch's own index has beside PyPI.
 _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
+_TOO_LATE = "which releases an install takes was not found in time"
+_UNREAD = "which releases an install takes is not known: it depends on requirements that the ledger does not have"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
 
@@ -60,7 +62,9 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
-    releases = Releases(ledger, Situation(every, whole, target, until))
+    situation = Situation(every, whole, target, until)
+    releases = Releases(ledger, situation)
+    others = Releases(ledger, situation, behind=True)
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
@@ -74,9 +78,9 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
         as_it_is = [one.package for one in single if one.kind != "build"]
-        result = _solved(releases, step, there, [*as_it_is, *(line.name for line in command.lines if line.url)])
-        if result is None:
-            return Taken((), tuple(refused), ("which releases an install takes was not found in time",))
+        result = _solved((releases, others), step, there, [*as_it_is, *(line.name for line in command.lines if line.url)])
+        if isinstance(result, str):
+            return Taken((), tuple(refused), (result,))
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return Taken((), tuple(refused) if known else (*refused, result), ())
@@ -125,11 +129,20 @@ def _texts(command: Command) -> Iterator[str]:
 
 
 def _solved(
-    releases: Releases, step: Step, there: Mapping[str, str], refused: list[str]
-) -> Mapping[str, str] | Refusal | None:
+    both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
+) -> Mapping[str, str] | Refusal | str:
+    """What an install takes or why it is refused, or why that is not known: releases that were not read may require
+    what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.knowledge.ledger_solving import solve
 
-    return solve(releases, step, there, refused) if step.asked else {}
+    first = solve(both[0], step, there, refused) if step.asked else {}
+    second = solve(both[1], step, there, refused) if both[0].guessed else first
+    if first is None or second is None:
+        return _TOO_LATE
+    if isinstance(first, Refusal) or isinstance(second, Refusal):
+        return first if isinstance(first, Refusal) and isinstance(second, Refusal) else _UNREAD
+    names = dict.fromkeys((*first, *second))
+    return {name: first[name] if first.get(name) == second.get(name) else _ANY for name in names}
 
 
 def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:

@@ -44,6 +44,14 @@ def test_an_index_that_replaces_pypi_has_only_its_builds(read):
     assert found.version("torch") == "2.5.1+cu121"
 
 
+def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agree(read):
+    found = read("datasets==2.14.5\nfsspec\nxxhash\n")
+    assert found.reason("fsspec") == "requirements.txt:2 names no version"
+    assert found.version("dill") == "0.3.7" and found.version("xxhash")
+    between = read("datasets<2.14.6\n")
+    assert between.version("datasets") == "2.14.5"
+
+
 def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
     found = read("torch==2.7.0\nsome-tool\nother-tool==1.0\n")
     assert found.reason("some-tool") == "requirements.txt:2 names no version" and found.version("other-tool") == "1.0"
