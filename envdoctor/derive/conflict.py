@@ -59,7 +59,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         elif asker.requires:
             found.requirements(asker, asker.requires)
         found.undeclared(asker)
-    return {"conflict": Derived(found.records(), "requirements of installed packages")}
+    return {"conflict": Derived(found.records(), "requirements of the packages")}
 
 
 class _Cause:

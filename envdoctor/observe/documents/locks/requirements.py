@@ -120,6 +120,8 @@ class Requirements:
             if match := re.search(_TAG, value):
                 self._indexes.append((match[1], place))
                 self._only = match[1] if name in _INDEXES[:2] else self._only
+            if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
+                self._only = ""
         elif name in ("-e", "--editable"):
             self._say(f"{place}: a package of your own, what it requires is not read")
 

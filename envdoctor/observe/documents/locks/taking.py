@@ -23,6 +23,8 @@ _PATCH = ".99"
 _LONGEST = 300
 #: What PyTorch's own index has beside PyPI.
 _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
+#: What it certainly has not.
+_NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
 _TOO_LATE = "which releases an install takes was not found in time"
 _UNREAD = "which releases an install takes is not known: it depends on requirements that the ledger does not have"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
@@ -74,6 +76,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     for command in lock.commands:
         step, opaque = _step(command, wish, of_torch)
         there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
+        refused += _lacking(command, step, there)
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
@@ -157,6 +160,13 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step,
     given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     return step._replace(overrides=tuple(overrides.values()), given=given, unseen=command.before is None), opaque
+
+
+def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
+    """What a command asks for that the one index it names does not have."""
+    for one in step.asked if command.only and not step.unseen else ():
+        if re.fullmatch(_NOT_THERE, one.name) and one.name not in there and one.name not in step.overrides:
+            yield Refusal("lacking", one.name, "", f"{one.name}{one.specifiers} ({one.by})", command.only)
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
