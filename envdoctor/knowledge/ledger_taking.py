@@ -61,8 +61,8 @@ class Situation(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking or build; ``asked`` is who asks for
-    what, ``lacks`` for what there is no file."""
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking or build; ``asked`` is who
+    asks for what, ``lacks`` for what there is no file."""
 
     kind: str
     package: str

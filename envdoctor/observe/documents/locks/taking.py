@@ -81,7 +81,8 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
         as_it_is = [one.package for one in single if one.kind != "build"]
-        result = _solved((releases, others), step, there, [*as_it_is, *(line.name for line in command.lines if line.url)])
+        as_it_is += [line.name for line in command.lines if line.url]
+        result = _solved((releases, others), step, there, as_it_is)
         if isinstance(result, str):
             return Taken((), tuple(refused), (result,))
         if isinstance(result, Refusal):
@@ -165,7 +166,7 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step,
 def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
     """What a command asks for that the one index it names does not have."""
     for one in step.asked if command.only and not step.unseen else ():
-        if re.fullmatch(_NOT_THERE, one.name) and one.name not in there and one.name not in step.overrides:
+        if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
             yield Refusal("lacking", one.name, "", f"{one.name}{one.specifiers} ({one.by})", command.only)
 
 
