@@ -25,8 +25,6 @@ from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 _MOST_FILES = 50
 _MOST_SAID = 5
-#: Pins in the order of their names, at least so many: nobody writes such a list by hand.
-_FROZEN = 15
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
 _WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
@@ -206,11 +204,9 @@ class Requirements:
         )
 
     def _is_frozen(self) -> bool:
-        """Whether it looks like ``pip freeze``: what was installed together, whatever its metadata says."""
-        names = [asked.name for asked in self._asked]
+        """Whether ``pip freeze`` wrote it of a machine whose folders it names: what was installed together there."""
         pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
-        folder = any(asked.url.startswith("file:") for asked in self._asked)
-        return pinned and (folder or (len(names) >= _FROZEN and names == sorted(names)))
+        return pinned and any(asked.url.startswith("file:") for asked in self._asked)
 
     def _locked(self, asked: Line) -> Locked:
         name, place = asked.name, asked.place
