@@ -83,11 +83,12 @@ class Releases:
     """The releases of the ledger as an installer sees them in a situation.
 
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
-    or the nearest one behind it (``behind``). ``guessed`` says whether that made a difference so far.
+    or the nearest one behind it (``behind``). ``guessed`` are the packages of which these two asked differently so far.
     """
 
     def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False) -> None:
-        self._ledger, self.situation, self._behind, self.guessed = ledger, situation, behind, False
+        self._ledger, self.situation, self._behind = ledger, situation, behind
+        self.guessed: set[str] = set()
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
         self._allowed: dict[tuple[str, str], list[str]] = {}
@@ -163,8 +164,8 @@ class Releases:
         near = package.neighbours(release) if package is not None and release else (None, None)
         read = near[1 if self._behind else 0]
         if package is not None and near[0] != near[1]:
-            both = [package.items("requires", "*", side) if side else () for side in near]
-            self.guessed = self.guessed or both[0] != both[1]
+            before, behind = (set(package.requires(side)) if side else set() for side in near)
+            self.guessed.update(wanted.name for wanted in before ^ behind)
         by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
         for wanted in package.requires(read) if package is not None and read else ():
             if build and "platform" in wanted.marker:

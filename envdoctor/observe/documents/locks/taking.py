@@ -26,7 +26,6 @@ _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xforme
 #: What it certainly has not.
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
 _TOO_LATE = "which releases an install takes was not found in time"
-_UNREAD = "which releases an install takes is not known: it depends on requirements that the ledger does not have"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
 
@@ -143,10 +142,15 @@ def _solved(
     second = solve(both[1], step, there, refused) if both[0].guessed else first
     if first is None or second is None:
         return _TOO_LATE
-    if isinstance(first, Refusal) or isinstance(second, Refusal):
-        return first if isinstance(first, Refusal) and isinstance(second, Refusal) else _UNREAD
-    names = dict.fromkeys((*first, *second))
-    return {name: first[name] if first.get(name) == second.get(name) else _ANY for name in names}
+    if isinstance(first, Refusal):
+        return first if isinstance(second, Refusal) else _without(second, both[1].guessed)
+    if isinstance(second, Refusal):
+        return _without(first, both[0].guessed)
+    return _without({**second, **first}, {name for name in (*first, *second) if first.get(name) != second.get(name)})
+
+
+def _without(taken: Mapping[str, str], unknown: Collection[str]) -> Mapping[str, str]:
+    return {name: _ANY if name in unknown else version for name, version in taken.items()}
 
 
 def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
