@@ -14,6 +14,8 @@ from envdoctor.versions.wheel_tags import WheelTarget
 
 #: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
 _FUTURE = "99999"
+#: A row of a table of the matrix.
+Row = Mapping[str, str]
 
 
 class Asked(NamedTuple):
@@ -61,7 +63,7 @@ class Situation(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking or build; ``asked`` is who
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, build, source; ``asked`` is who
     asks for what, ``lacks`` for what there is no file."""
 
     kind: str
@@ -145,11 +147,12 @@ class Releases:
         return ("file", lacks) if lacks and not source else None
 
     def is_built(self, name: str, version: str) -> bool:
-        """Whether a release is built from its source here: it has no wheel for this."""
+        """Whether a release is built from its source here: it has no wheel for this. A package that the ledger does not
+        know is asked for only where it has source alone."""
         package = self.package(name)
         release = listed(package, version)
         if package is None or release is None:
-            return False
+            return package is None
         files = files_for(package, release.version, self.situation.target)
         return files is None or files[0] is not None
 
@@ -180,7 +183,7 @@ class Releases:
             return False
 
 
-def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, str]]) -> Iterator[Refusal]:
+def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:
     """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
     whose source is built with another package, which must be there before."""
     rows = {row["name"]: row for row in build_first}
@@ -200,8 +203,20 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, 
     for asked in step.asked:
         row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
-        if row and version and allows(row["versions"], version) and releases.is_built(asked.name, version):
+        if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
             yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])
+
+
+def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
+    asked = {one.name: f"{one.name}{one.specifiers} ({one.by})" for one in step.asked}
+    for row in rows:
+        name, python = row["name"], releases.situation.python
+        version = taken.get(name, "")
+        if order(version) is None or step.other(name) or not allows(row.get("python", ""), python):
+            continue
+        if allows(row["versions"], version) and releases.is_built(name, version):
+            yield Refusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
 
 
 def listed(package: Released | None, version: str) -> Release | None:

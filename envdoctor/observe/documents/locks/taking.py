@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, refusals
+from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, failing, refusals
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.versions.pep440 import is_version, same_release
@@ -87,6 +87,8 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return Taken((), tuple(refused) if known else (*refused, result), ())
+        new = {name: version for name, version in result.items() if there.get(name) != version}
+        refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.items()})
     taken = tuple(_taken(there, chosen, day))
     note = _note(taken, day, minor, (chosen, ledger.packages()))
