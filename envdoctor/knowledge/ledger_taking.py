@@ -101,7 +101,7 @@ class Releases:
         return self._ledger.package(name)
 
     def known(self, asked: Asked) -> bool:
-        """Whether the ledger can tell which releases are meant: not for those newer than itself."""
+        """Whether the ledger can tell which releases are meant: not for those newer or older than itself."""
         key = asked.name, asked.specifiers
         if key not in self._known:
             self._known[key] = self._is_known(asked)
@@ -111,9 +111,9 @@ class Releases:
         package = self.package(asked.name)
         if package is None or not package.releases:
             return False
-        pin, newest = order(asked.pin or ""), order(package.releases[-1].version)
+        pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
-            return newest is not None and not pin > newest
+            return oldest is not None and newest is not None and oldest <= pin <= newest
         return not allows(asked.specifiers, _FUTURE) or bool(self.allowed(asked.name, asked.specifiers))
 
     def allowed(self, name: str, specifiers: str) -> list[str]:
