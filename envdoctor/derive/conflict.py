@@ -66,7 +66,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     for asker in by_version:
         found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
         found.undeclared(asker)
-    return {"conflict": Derived(found.records(), "requirements of installed packages")}
+    return {"conflict": Derived(found.records(), "requirements of the packages")}
 
 
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:

@@ -6,12 +6,25 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envdoctor.facts.values import Fact, Unknown, spell
+from envdoctor.facts.values import Fact, Records, Unknown, spell
 from envdoctor.judge.finding import Text
 from envdoctor.knowledge.rules import digest
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
+#: What is said of an environment, and of a list or lock that is not installed yet.
+_PLANNED = (
+    ("installed is ", "and it would get "),
+    ("are installed", "would be installed"),
+    ("is not installed", "would not be installed"),
+    ("is installed", "would be installed"),
+    ("the installed ", "the "),
+    ("没有安装", "不会安装"),
+    ("未安装", "不会安装"),
+    ("已安装的", "会安装的"),
+    ("安装的是", "会安装的是"),
+    ("装有", "会装有"),
+)
 _PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
@@ -34,7 +47,9 @@ def title_of(texts: Mapping[str, Any]) -> Text:
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:
-    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person."""
+    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person; of a list that is not installed yet
+    nothing "is installed"."""
+    is_planned = isinstance(read("refused").value, Records)
 
     def filled(wording: str, nameless: str, suffix: str = "") -> str:
         def replace(match: re.Match[str]) -> str:
@@ -46,6 +61,8 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
             text = spell(value)
             return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
+        for present, planned in _PLANNED if is_planned else ():
+            wording = wording.replace(present, planned)
         return re.sub(_PLACEHOLDER, replace, wording)
 
     return Text(filled(text.en, "this model"), filled(text.zh, "该模型", "_zh") if text.zh else None)

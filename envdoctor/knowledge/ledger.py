@@ -169,6 +169,18 @@ class Released:
             except NotARequirement:
                 continue
 
+    def neighbours(self, version: str) -> tuple[str | None, str | None]:
+        """Return the releases next to a version, before and behind it, whose requirements were read: itself where it
+        was; None where there is none."""
+        versions, orders, _ = self._of("requires")
+        key = order(version)
+        if key is None:
+            return None, None
+        place = bisect_left(orders, key)
+        if place < len(orders) and orders[place] == key:
+            return versions[place], versions[place]
+        return versions[place - 1] if place else None, versions[place] if place < len(orders) else None
+
     def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
         """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject)])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Resolver
 from resolvelib.resolvers import ResolutionTooDeep
 
+from envdoctor.knowledge.ledger_narrowing import Contradiction, narrow
 from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Step, allows, listed
 from envdoctor.versions.pep440 import order
 
-#: How often a package may be taken, and its releases be asked for: some seconds; the hardest list that was seen took
-#: 3,000 questions.
-_ROUNDS, _QUESTIONS = 3_000, 20_000
+#: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
+#: narrowing; some seconds.
+_ROUNDS, _QUESTIONS = 3_000, (1_000, 20_000)
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
@@ -31,14 +32,23 @@ def solve(
 
     ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
     """
-    resolver: Any = Resolver(_Provider(releases, step, there, frozenset(refused)), BaseReporter())
-    try:
-        result = resolver.resolve(step.asked, max_rounds=_ROUNDS)
-    except ResolutionImpossible as error:
-        return _refusal(releases, step, [cause.requirement for cause in error.causes])
-    except (ResolutionTooDeep, _Late):
-        return None
-    return {name: candidate.version for (name, _), candidate in result.mapping.items()}
+    provider = _Provider(releases, step, there, frozenset(refused))
+    resolver: Any = Resolver(provider, BaseReporter())
+    for provider.questions in _QUESTIONS:
+        try:
+            result = resolver.resolve(step.asked, max_rounds=_ROUNDS)
+        except ResolutionImpossible as error:
+            return _refusal(releases, step, [cause.requirement for cause in error.causes])
+        except (ResolutionTooDeep, _Late):
+            left = narrow(provider, step.asked)
+            if isinstance(left, Contradiction):
+                return _refusal(releases, step, left.causes)
+            provider.left = left
+        else:
+            return {name: candidate.version for (name, _), candidate in result.mapping.items()}
+    pins = tuple(asked for asked in step.asked if asked.pin)
+    among = solve(releases, step._replace(asked=pins), there, refused) if len(pins) < len(step.asked) else None
+    return among if isinstance(among, Refusal) else None
 
 
 def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal:
@@ -46,8 +56,9 @@ def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal
     first = asked[0]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
     named = "; ".join(f"{one.by}: {one.name}{_plain(one)}" for one in asked[:_NAMED])
-    meant = [one.version for one in getattr(releases.package(first.name), "releases", ()) if _meant(one.version, asked)]
-    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.elsewhere))]
+    own = [one for one in asked if one.name == first.name]
+    meant = [one.version for one in getattr(releases.package(first.name), "releases", ()) if _meant(one.version, own)]
+    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
     return Refusal(kind, first.name, first.pin or "", named, lacks)
 
@@ -68,7 +79,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             self._limits.setdefault(limit.name, []).append(limit)
         self._direct = {asked.name: place for place, asked in enumerate(step.asked)}
         self._overrides = {override.name: override for override in step.overrides}
-        self._questions = _QUESTIONS
+        self.questions = 0
+        self.left: Mapping[str, Collection[str]] = {}
 
     def identify(self, requirement_or_candidate: Asked | Candidate) -> _Key:
         return requirement_or_candidate.name, requirement_or_candidate.extras
@@ -77,22 +89,35 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         self, identifier: _Key, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
     ) -> Any:
         causes = any(identifier[0] == cause.requirement.name for cause in backtrack_causes)
-        pinned = any(one.requirement.pin for one in information[identifier])
-        return not pinned, not causes, self._direct.get(identifier[0], len(self._direct)), identifier
+        asked = [one.requirement for one in information[identifier]]
+        pinned = any(one.pin for one in asked)
+        bounded = any("<" in one.specifiers or "~=" in one.specifiers for one in asked)
+        return not pinned, not causes, not bounded, self._direct.get(identifier[0], len(self._direct)), identifier
 
     def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
-        self._questions -= 1
-        if self._questions < 0:
+        self.questions -= 1
+        if self.questions < 0:
             raise _Late
         name, extras = identifier
         asked = [*requirements[identifier], *self._limits.get(name, ())]
         bad = {candidate.version for candidate in incompatibilities[identifier]}
         versions = [version for version in self._versions(name, asked) if version not in bad]
+        if name in self.left:
+            versions = [version for version in versions if version in self.left[name]]
         return [Candidate(name, extras, version) for version in versions if self._meets(version, asked)]
+
+    def matches(self, name: str, asked: Sequence[Asked]) -> list[str] | None:
+        """The releases of a package that meet all that is asked; None where others may meet it too."""
+        if name in self._there or self._step.unseen:
+            return None
+        asked = [*asked, *self._limits.get(name, ())]
+        versions = [version for version in self._versions(name, asked) if self._meets(version, asked)]
+        return None if "" in versions else versions
 
     def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
         pins = [pin for one in asked if (pin := one.pin)]
-        there = None if self._step.upgrade and name in self._direct else self._there.get(name)
+        is_new = self._step.upgrade and name in self._direct
+        there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
         if there is not None:
             yield there
         if pins:
@@ -101,7 +126,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             yield from ("",) if there != "" else ()
         else:
             sets = [set(self._releases.allowed(name, one.specifiers)) for one in asked]
-            fitting = self._releases.fitting(name, self._step.elsewhere)
+            fitting = self._releases.fitting(name, self._step.other(name))
             yield from (version for version in fitting if version != there and all(version in one for one in sets))
 
     def _may_be(self, name: str, pin: str, asked: Sequence[Asked]) -> bool:
@@ -109,11 +134,11 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         another index, or newer."""
         release, _, build = pin.partition("+")
         key = order(release)
-        if name in self._refused or key is None or self._releases.package(name) is None:
+        if name in self._refused or self._step.unseen or key is None or self._releases.package(name) is None:
             return True
         if listed(self._releases.package(name), release) is None:
-            return self._step.elsewhere or key.is_pre or not all(map(self._releases.known, asked))
-        return self._releases.why_not(name, release, self._step.elsewhere or bool(build)) is None
+            return self._step.other(name) or key.is_pre or not all(map(self._releases.known, asked))
+        return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
     def _meets(self, version: str, asked: Iterable[Asked]) -> bool:
         return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Release, Released
 from envdoctor.knowledge.released_wheels import files_for, listed_releases
 from envdoctor.versions.marker import NotAMarker, holds
@@ -15,6 +14,8 @@ from envdoctor.versions.wheel_tags import WheelTarget
 
 #: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
 _FUTURE = "99999"
+#: A row of a table of the matrix.
+Row = Mapping[str, str]
 
 
 class Asked(NamedTuple):
@@ -33,8 +34,9 @@ class Asked(NamedTuple):
 
 class Step(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
-    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files.
-    ``overrides`` replace what others ask of the same packages."""
+    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
+    ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
+    ``unseen``: any package may be there before, in a version that nobody tells."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
@@ -42,6 +44,12 @@ class Step(NamedTuple):
     upgrade: bool = False
     elsewhere: bool = False
     overrides: tuple[Asked, ...] = ()
+    given: frozenset[str] = frozenset()
+    unseen: bool = False
+
+    def other(self, name: str) -> bool:
+        """Whether a package may come from elsewhere than PyPI."""
+        return self.elsewhere or name in self.given
 
 
 class Situation(NamedTuple):
@@ -55,8 +63,8 @@ class Situation(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index or build; ``asked`` is who asks for
-    what, ``lacks`` for what there is no file."""
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, build, source; ``asked`` is who
+    asks for what, ``lacks`` for what there is no file."""
 
     kind: str
     package: str
@@ -74,10 +82,15 @@ class Candidate(NamedTuple):
 
 
 class Releases:
-    """The releases of the ledger as an installer sees them in a situation."""
+    """The releases of the ledger as an installer sees them in a situation.
 
-    def __init__(self, ledger: Ledger, situation: Situation) -> None:
-        self._ledger, self.situation = ledger, situation
+    A release whose requirements were not read is taken to require what the nearest one that was read before it does,
+    or the nearest one behind it (``behind``). ``guessed`` are the packages of which these two asked differently so far.
+    """
+
+    def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False) -> None:
+        self._ledger, self.situation, self._behind = ledger, situation, behind
+        self.guessed: set[str] = set()
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
         self._allowed: dict[tuple[str, str], list[str]] = {}
@@ -88,7 +101,7 @@ class Releases:
         return self._ledger.package(name)
 
     def known(self, asked: Asked) -> bool:
-        """Whether the ledger can tell which releases are meant: not for those newer than itself."""
+        """Whether the ledger can tell which releases are meant: not for those newer or older than itself."""
         key = asked.name, asked.specifiers
         if key not in self._known:
             self._known[key] = self._is_known(asked)
@@ -98,9 +111,9 @@ class Releases:
         package = self.package(asked.name)
         if package is None or not package.releases:
             return False
-        pin, newest = order(asked.pin or ""), order(package.releases[-1].version)
+        pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
-            return newest is not None and not pin > newest
+            return oldest is not None and newest is not None and oldest <= pin <= newest
         return not allows(asked.specifiers, _FUTURE) or bool(self.allowed(asked.name, asked.specifiers))
 
     def allowed(self, name: str, specifiers: str) -> list[str]:
@@ -111,19 +124,13 @@ class Releases:
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first. Those whose requirements were not read fit
-        everywhere as it seems: they come last, and between releases that were read they are left out."""
+        """The releases that an installer takes unasked, the newest first."""
         package = self.package(name)
         if package is None:
             return []
         if (name, elsewhere) not in self._fitting:
             versions = [one.version for one in reversed(package.releases) if not one.yanked]
-            versions = [version for version in versions if self.why_not(name, version, elsewhere) is None]
-            unread = [version for version in versions if isinstance(package.items("requires", "*", version), Unknown)]
-            known = [version for version in versions if version not in unread]
-            read = [place for place, one in enumerate(package.releases) if one.metadata]
-            inside = {one.version for one in package.releases[read[0] : read[-1]]} if read else set()
-            self._fitting[name, elsewhere] = [*known, *(version for version in unread if version not in inside)]
+            self._fitting[name, elsewhere] = [one for one in versions if self.why_not(name, one, elsewhere) is None]
         return self._fitting[name, elsewhere]
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
@@ -140,27 +147,34 @@ class Releases:
         return ("file", lacks) if lacks and not source else None
 
     def is_built(self, name: str, version: str) -> bool:
-        """Whether a release is built from its source here: it has no wheel for this."""
+        """Whether a release is built from its source here: it has no wheel for this. A package that the ledger does not
+        know is asked for only where it has source alone."""
         package = self.package(name)
         release = listed(package, version)
         if package is None or release is None:
-            return False
+            return package is None
         files = files_for(package, release.version, self.situation.target)
         return files is None or files[0] is not None
 
     def required(self, one: Candidate) -> tuple[Asked, ...]:
-        """What a release requires here; nothing where that is not known."""
+        """What a release requires here, as far as that is known."""
         if one not in self._required:
             self._required[one] = tuple(self._read(one))
         return self._required[one]
 
     def _read(self, one: Candidate) -> Iterator[Asked]:
         package, (release, _, build) = self.package(one.name), one.version.partition("+")
-        for wanted in package.requires(release) if package is not None and release else ():
+        near = package.neighbours(release) if package is not None and release else (None, None)
+        read = near[1 if self._behind else 0]
+        if package is not None and near[0] != near[1]:
+            before, behind = (set(package.requires(side)) if side else set() for side in near)
+            self.guessed.update(wanted.name for wanted in before ^ behind)
+        by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
+        for wanted in package.requires(read) if package is not None and read else ():
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
-                yield Asked(wanted.name, wanted.extras, wanted.specifiers, f"{one.name} {one.version}")
+                yield Asked(wanted.name, wanted.extras, wanted.specifiers, by)
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:
@@ -169,7 +183,7 @@ class Releases:
             return False
 
 
-def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, str]]) -> Iterator[Refusal]:
+def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:
     """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
     whose source is built with another package, which must be there before."""
     rows = {row["name"]: row for row in build_first}
@@ -179,18 +193,30 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Mapping[str, 
         if version is None or package is None or not releases.known(asked):
             continue
         release, _, build = version.partition("+")
-        one, key = listed(package, release), order(release)
-        if build and not step.elsewhere:
+        one, key, other = listed(package, release), order(release), step.other(asked.name)
+        if build and not other and not step.unseen:
             yield Refusal("index", asked.name, version, said)
-        elif one is None and key is not None and not key.is_pre and not step.elsewhere:
+        elif one is None and key is not None and not key.is_pre and not other:
             yield Refusal("release", asked.name, version, said)
-        elif one is not None and (why := releases.why_not(asked.name, release, step.elsewhere or bool(build))):
+        elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
             yield Refusal(why[0], asked.name, version, said, why[1])
-    for asked in step.asked if not step.elsewhere else ():
-        row = rows.get(asked.name)
+    for asked in step.asked:
+        row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
-        if row and version and allows(row["versions"], version) and releases.is_built(asked.name, version):
+        if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
             yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])
+
+
+def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
+    asked = {one.name: f"{one.name}{one.specifiers} ({one.by})" for one in step.asked}
+    for row in rows:
+        name, python = row["name"], releases.situation.python
+        version = taken.get(name, "")
+        if order(version) is None or step.other(name) or not allows(row.get("python", ""), python):
+            continue
+        if allows(row["versions"], version) and releases.is_built(name, version):
+            yield Refusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
 
 
 def listed(package: Released | None, version: str) -> Release | None:

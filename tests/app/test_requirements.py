@@ -206,3 +206,12 @@ def test_a_plan_meets_no_other_requirements(packages, asker, requirement) -> Non
 
 def judged_all(folder: str):
     return check(Sources(path=folder, gpu=False, environ={})).shown()
+
+
+def test_of_a_list_nothing_is_said_to_be_installed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==4.57.0\ntokenizers==0.20.0\n")
+    target = {"python": "3.11", "platform": "linux-x86_64"}
+    sources = Sources(lock="requirements.txt[whole]", cwd=tmp_path, target=target, gpu=False, environ={})
+    told = [finding.message for finding in check(sources).findings if finding.id.startswith("requirement-")]
+    assert told[0].en == "tokenizers 0.20.0 would be installed, and transformers cannot be imported with it"
+    assert not any("is installed" in one.en or "安装的是" in (one.zh or "").replace("会安装的是", "") for one in told)

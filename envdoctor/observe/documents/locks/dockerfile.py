@@ -28,6 +28,8 @@ _SKIPPED = (
     *("--trusted-host", "--default-timeout", "--cache-dir", "--no-binary", "--only-binary", "--platform", "--file"),
     *("--torch-backend", "--index-strategy", "--proxy", "--config-settings", "--progress-bar"),
 )
+#: Folders, and what the shell takes for itself.
+_NO_PACKAGE = r"[./](?!.*\.whl\Z)|\d*[<>&]|[()&]|[^\s(]*\)\Z"
 
 
 class _Line(NamedTuple):
@@ -74,13 +76,16 @@ class _Stage:
         self._notes: list[str] = []
         self._python: str | None = None
         self._commands: list[Command] = []
+        #: What the image has beside its facts; None: nobody knows.
+        self._before: tuple[str, ...] | None = ()
+        self._is_pip_new = False
 
     def copy(self) -> "_Stage":
         """A stage that goes on from this one."""
         other = _Stage(self._path, self._wish, dict(self.variables))
         other._packages, other._facts = dict(self._packages), dict(self._facts)
         other._notes, other._python = list(self._notes), self._python
-        other._commands = list(self._commands)
+        other._commands, other._before, other._is_pip_new = list(self._commands), self._before, self._is_pip_new
         return other
 
     def image(self, named: str, place: str) -> None:
@@ -93,7 +98,9 @@ class _Stage:
             if row["image"] == name and (match := re.fullmatch(pattern, tag)):
                 for key, value in row["facts"].items():
                     self._known(key, str(value).format(**match.groupdict()), place)
+                self._before = tuple(row["others"]) if "others" in row else None
                 return
+        self._before = None
         self._notes.append(f"{place}: what the image {named[:100]} has installed is not known")
 
     def _known(self, key: str, value: str, place: str) -> None:
@@ -132,7 +139,7 @@ class _Stage:
                 next(waiting, None)
             elif word in _WITH_VALUE:
                 pip.line(f"{word} {next(waiting, '')}", self._path, places[word])
-            elif word.startswith("-") or (word[:1] in "./" and not word.endswith(".whl")):
+            elif word.startswith("-") or re.match(_NO_PACKAGE, word):
                 if word.partition("=")[0] in _WITH_VALUE:
                     pip.line(word, self._path, places[word])
             elif found is not None:
@@ -146,8 +153,12 @@ class _Stage:
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
         if found is None:
             isolated = "--no-build-isolation" not in words
+            # Until 25.3 pip built what has only a setup.py without isolation; uv never did.
+            legacy = not self._is_pip_new and "uv" not in command
+            self._is_pip_new = self._is_pip_new or (newest and "pip" in words)
             deps = "--no-deps" not in words
-            self._commands.append(pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated))
+            made = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)
+            self._commands.append(made._replace(legacy=legacy, before=self._before))
         for one in lock.packages:
             there = self._packages.get(one.name)
             if isinstance(one.version, Unknown) and there is not None and not newest:

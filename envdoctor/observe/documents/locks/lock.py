@@ -69,10 +69,11 @@ class Line(NamedTuple):
 class Command(NamedTuple):
     """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
     packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
-    PyPI, or a folder of files, ``only`` the tag of an index of builds of torch which replaces PyPI (``cu121``),
-    ``tags`` those of all such indexes; ``isolated``: what is built from source does not see what is installed;
-    ``overrides`` are requirements that replace those of all others on the same packages, ``invalid``
-    are lines (as ``url``) that no installer reads."""
+    PyPI, or a folder of files, ``builds``: it names PyTorch's own index, ``only`` the tag of such an index which
+    replaces PyPI (``cu121``), ``tags`` those of all; ``isolated``: what is built from source does not see what is
+    installed, but for what was there before where ``legacy`` says so. ``overrides`` are requirements that replace those
+    of all others on the same packages, ``invalid`` are lines (as ``url``) that no installer reads. ``before`` are
+    packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any."""
 
     lines: tuple[Line, ...]
     limits: tuple[Line, ...] = ()
@@ -84,6 +85,9 @@ class Command(NamedTuple):
     tags: tuple[str, ...] = ()
     overrides: tuple[Line, ...] = ()
     invalid: tuple[Line, ...] = ()
+    builds: bool = False
+    legacy: bool = False
+    before: tuple[str, ...] | None = ()
 
 
 class Lock(NamedTuple):

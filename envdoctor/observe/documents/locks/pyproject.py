@@ -24,7 +24,8 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
     groups = {normalise(name): value for name, value in _groups(document, project).items()}
     chosen = [name for name in wish.names if normalise(name) in groups]
-    lines = [*words(project.get("dependencies")), *_poetry(_table(poetry, "dependencies"))]
+    of_poetry = [*_poetry(_table(poetry, "dependencies"))]
+    lines = [*words(project.get("dependencies")), *of_poetry]
     for name in chosen:
         lines += _of_group(groups, normalise(name), set())
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
@@ -49,6 +50,8 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     built = (*words(uv.get("no-build-isolation-package")), *_table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
     command = found.command()._replace(isolated=isolated, overrides=overrides)
+    if of_poetry:  # whose versions mean more than those of pip
+        command = command._replace(invalid=())
     others = [name for name in groups if name not in map(normalise, wish.names)]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     return lock._replace(notes=notes, commands=(command,))

@@ -18,14 +18,13 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     wheel_of,
 )
+from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 _MOST_FILES = 50
 _MOST_SAID = 5
-#: Pins in the order of their names, at least so many: nobody writes such a list by hand.
-_FROZEN = 15
 #: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
 _WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
@@ -33,12 +32,17 @@ _OPEN = "{} says what is asked for, and an installer adds what that requires, un
 _OPTION = r"(--[a-z-]+|-[a-zA-Z])(?:\s*=\s*|\s*)(.*)\Z"
 _FILES = ("-r", "--requirement", "-c", "--constraint")
 _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
-#: ``torch torchvision``, ``torch 2.1``: what no installer reads as a requirement.
-_TWO_NAMES = r"[A-Za-z0-9][\w.-]*\s+[A-Za-z0-9][\w.+-]*(?:\s+[A-Za-z0-9][\w.+-]*)*\Z"
-#: What may stand behind a requirement.
-_BEHIND = r"\s--(?:hash|config-settings|config-setting|global-option|install-option)\b.*"
+#: Every option that pip takes in a list, and what is a path, a template or a variable instead of a requirement.
+_OPTIONS = (
+    *("--index-url", "--pypi-url", "--extra-index-url", "--no-index", "--constraint", "--requirement", "--editable"),
+    *("--find-links", "--no-binary", "--only-binary", "--prefer-binary", "--require-hashes", "--pre", "--trusted-host"),
+    *("--use-feature", "--global-option", "--install-option", "--hash", "--config-settings", "-i", "-c", "-r", "-e"),
+    *("-f", "-C", "--process-dependency-links", "--all-releases", "--only-final", "--requirements-from-script"),
+)
+_ANOTHER_THING = r"[/\\$`{}]|^[.*]"
 _HASH = r"\s--hash[= ]\w+:[0-9a-f]"
 _REPOSITORY = r"(?:git|hg|svn|bzr)\+"
+_PYTORCH = r"download\.pytorch\.org|pytorch-wheels"
 _PYPI = r"pypi\.org|pypi\.python\.org|/pypi/|(?:tuna|aliyun|ustc|douban)"
 _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
@@ -65,7 +69,7 @@ class Requirements:
         self._limits: list[Line] = []
         self._invalid: list[Line] = []
         self._pins: dict[str, tuple[str, str]] = {}
-        self._elsewhere, self._only = False, ""
+        self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
         self._notes: list[str] = []
@@ -80,10 +84,17 @@ class Requirements:
 
     def line(self, line: str, path: str, place: str, constraints: bool = False) -> None:
         """One line, without its comment: an option or a requirement."""
-        if line.startswith("-") and (match := re.match(_OPTION, line)):
-            self._option(match[1], match[2].strip().strip("\"'"), path, place)
-            return
-        asked = self._read(re.sub(_BEHIND, "", line).strip(), place)
+        wanted, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
+        options = behind[0] if behind else ""
+        if not all(_is_option(word) for word in options.split() if word.startswith("-")):
+            self._refuse(line, place)
+        elif not wanted and (match := re.match(_OPTION, options)):
+            value = match[2].strip().strip("\"'")
+            if match[1] in ("-e", "--editable") and re.match(_REPOSITORY, value):
+                wanted = value
+            else:
+                self._option(match[1], value, path, place)
+        asked = self._read(wanted.strip(), place) if wanted else None
         if asked is None:
             return
         if len(self._asked) > MOST_PACKAGES:
@@ -102,10 +113,13 @@ class Requirements:
         if name in _FILES:
             self._include(value, path, place, name in _FILES[2:])
         elif name in _INDEXES:
-            self._elsewhere = self._elsewhere or not re.search(_PYPI, value)
+            self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
+            self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
             if match := re.search(_TAG, value):
                 self._indexes.append((match[1], place))
                 self._only = match[1] if name in _INDEXES[:2] else self._only
+            if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
+                self._only = ""
         elif name in ("-e", "--editable"):
             self._say(f"{place}: a package of your own, what it requires is not read")
 
@@ -131,10 +145,6 @@ class Requirements:
             self._say(f"{place}: {name[:100]} {why}")
 
     def _read(self, line: str, place: str) -> Line | None:
-        if re.match(_TWO_NAMES, line.partition(" --")[0].strip()):
-            self._say(f"{place} is no requirement that can be read")
-            self._invalid.append(Line(valid_name(line.split(maxsplit=1)[0]) or "", "", "", place, line[:100]))
-            return None
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
         wheel = wheel_of(bare.strip())
         if wheel is not None and (name := valid_name(wheel[0])) is not None:
@@ -148,10 +158,18 @@ class Requirements:
         try:
             wanted = read_requirement(line)
             satisfies("0", wanted.specifiers)
-        except (NotARequirement, NotASpecifier):
-            self._say(f"{place} is no requirement that can be read")
+            if wanted.marker:
+                holds(wanted.marker, {**self._wish.markers, "extra": ""})
+        except (NotARequirement, NotASpecifier, NotAMarker):
+            self._refuse(line, place)
             return None
         return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
+
+    def _refuse(self, line: str, place: str) -> None:
+        self._say(f"{place} is no requirement that can be read")
+        if not re.search(_ANOTHER_THING, line):
+            name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
+            self._invalid.append(Line(name or line[:20], "", "", place, line[:100]))
 
     def _say(self, text: str) -> None:
         """Something was not read: there may be more packages."""
@@ -167,7 +185,10 @@ class Requirements:
         for (tag, named), taken in self._builds.items():
             notes.append(f"{named} names an index of builds {tag}: {', '.join(taken)} is taken from there")
         open_ = None if whole else _OPEN.format(self.path, self.path)
-        commands = () if whole or self._is_frozen() else (self.command(),)
+        command = self.command()
+        if whole or self._is_frozen():
+            command = Command((), invalid=command.invalid)
+        commands = (command,) if command.lines or command.invalid else ()
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
 
     def command(self) -> Command:
@@ -176,17 +197,16 @@ class Requirements:
             tuple(self._asked),
             tuple(self._limits),
             elsewhere=self._elsewhere,
+            builds=self._builds_index,
             only=self._only,
             tags=tuple(dict(self._indexes)),
             invalid=tuple(self._invalid),
         )
 
     def _is_frozen(self) -> bool:
-        """Whether it looks like ``pip freeze``: what was installed together, whatever its metadata says."""
-        names = [asked.name for asked in self._asked]
+        """Whether ``pip freeze`` wrote it of a machine whose folders it names: what was installed together there."""
         pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
-        folder = any(asked.url.startswith("file:") for asked in self._asked)
-        return pinned and (folder or (len(names) >= _FROZEN and names == sorted(names)))
+        return pinned and any(asked.url.startswith("file:") for asked in self._asked)
 
     def _locked(self, asked: Line) -> Locked:
         name, place = asked.name, asked.place
@@ -212,6 +232,11 @@ class Requirements:
             return version
         self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
         return f"{version}+{tag}"
+
+
+def _is_option(word: str) -> bool:
+    name = word.partition("=")[0] if word.startswith("--") else word[:2]
+    return any(option.startswith(name) for option in _OPTIONS)
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:

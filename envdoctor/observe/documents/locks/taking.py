@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, refusals
+from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, failing, refusals
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.versions.pep440 import is_version, same_release
@@ -21,6 +21,11 @@ _ANY = "?"
 _PATCH = ".99"
 #: Of a resolver's words so much is told.
 _LONGEST = 300
+#: What PyTorch's own index has beside PyPI.
+_BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
+#: What it certainly has not.
+_NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
+_TOO_LATE = "which releases an install takes was not found in time"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
 
@@ -43,10 +48,12 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
         return Taken()
+    lines = [line for command in lock.commands for line in command.invalid]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     minor = wish.markers["python_version"]
-    if minor is None:
+    if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
-        return Taken(notes=(_NO_PYTHON,) if is_open else ())
+        return Taken((), tuple(refused), (_NO_PYTHON,) if is_open and minor is None else ())
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
@@ -56,25 +63,32 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
-    releases = Releases(ledger, Situation(every, whole, target, until))
+    situation = Situation(every, whole, target, until)
+    releases = Releases(ledger, situation)
+    others = Releases(ledger, situation, behind=True)
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    lines = [line for command in lock.commands for line in command.invalid if line.name]
-    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
     day = until or ledger.days()[1]
+    of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
     for command in lock.commands:
-        step, opaque = _step(command, wish, releases)
-        there.update(dict.fromkeys(opaque, _ANY))
-        single = list(refusals(releases, step, built_first if command.isolated else ()))
+        step, opaque = _step(command, wish, of_torch)
+        there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
+        refused += _lacking(command, step, there)
+        first = [row for row in built_first if not command.legacy or row["needs"] not in there]
+        single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
-        result = _solved(releases, step, there, [one.package for one in single if one.kind != "build"])
-        if result is None:
-            return Taken((), tuple(refused), ("which releases an install takes was not found in time",))
+        as_it_is = [one.package for one in single if one.kind != "build"]
+        as_it_is += [line.name for line in command.lines if line.url]
+        result = _solved((releases, others), step, there, as_it_is)
+        if isinstance(result, str):
+            return Taken((), tuple(refused), (result,))
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return Taken((), tuple(refused) if known else (*refused, result), ())
+        new = {name: version for name, version in result.items() if there.get(name) != version}
+        refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.items()})
     taken = tuple(_taken(there, chosen, day))
     note = _note(taken, day, minor, (chosen, ledger.packages()))
@@ -120,14 +134,28 @@ def _texts(command: Command) -> Iterator[str]:
 
 
 def _solved(
-    releases: Releases, step: Step, there: Mapping[str, str], refused: list[str]
-) -> Mapping[str, str] | Refusal | None:
+    both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
+) -> Mapping[str, str] | Refusal | str:
+    """What an install takes or why it is refused, or why that is not known: releases that were not read may require
+    what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.knowledge.ledger_solving import solve
 
-    return solve(releases, step, there, refused) if step.asked else {}
+    first = solve(both[0], step, there, refused) if step.asked else {}
+    second = solve(both[1], step, there, refused) if both[0].guessed else first
+    if first is None or second is None:
+        return _TOO_LATE
+    if isinstance(first, Refusal):
+        return first if isinstance(second, Refusal) else _without(second, both[1].guessed)
+    if isinstance(second, Refusal):
+        return _without(first, both[0].guessed)
+    return _without({**second, **first}, {name for name in (*first, *second) if first.get(name) != second.get(name)})
 
 
-def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[str]]:
+def _without(taken: Mapping[str, str], unknown: Collection[str]) -> Mapping[str, str]:
+    return {name: _ANY if name in unknown else version for name, version in taken.items()}
+
+
+def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line.name for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     asked = [_asked(line) for line in command.lines if not _is_opaque(line) and counts(line.marker, wish)]
@@ -136,10 +164,16 @@ def _step(command: Command, wish: Wish, releases: Releases) -> tuple[Step, list[
         limits += _of_index(command.only, wish)
     overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
-    elsewhere = command.elsewhere or any(line.url for line in command.lines)
-    return Step(
-        tuple(asked), tuple(limits), command.deps, command.upgrade, elsewhere, tuple(overrides.values())
-    ), opaque
+    given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
+    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
+    return step._replace(overrides=tuple(overrides.values()), given=given, unseen=command.before is None), opaque
+
+
+def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
+    """What a command asks for that the one index it names does not have."""
+    for one in step.asked if command.only and not step.unseen else ():
+        if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
+            yield Refusal("lacking", one.name, "", f"{one.name}{one.specifiers} ({one.by})", command.only)
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:

@@ -44,9 +44,21 @@ def test_an_index_that_replaces_pypi_has_only_its_builds(read):
     assert found.version("torch") == "2.5.1+cu121"
 
 
+def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agree(read):
+    found = read("datasets==2.14.5\nfsspec\nxxhash\n")
+    assert found.reason("fsspec") == "requirements.txt:2 names no version"
+    assert found.version("dill") == "0.3.7" and found.version("xxhash")
+    between = read("datasets<2.14.6\n")
+    assert between.version("datasets") == "2.14.5"
+
+
 def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
     found = read("torch==2.7.0\nsome-tool\nother-tool==1.0\n")
     assert found.reason("some-tool") == "requirements.txt:2 names no version" and found.version("other-tool") == "1.0"
+
+
+#: Too many open packages for a search that tries their releases one by one.
+_MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\nvllm\npeft\nray\n"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,20 @@ def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
         ("torch==2.1.2+cu121\n", "3.11", ("torch", "index")),
         ("torch==2.5.1\nflash-attn==2.7.4.post1\n", "3.11", ("flash-attn", "build")),
         ("torch==2.6.0\ntriton==3.1.0\n", "3.11", ("triton", "conflict")),
+        ("protobuf==5.27.1\ntensorboard==2.17.0\n", "3.11", ("protobuf", "conflict")),
+        ("torch\nflash-attn\ngit+https://github.com/huggingface/peft\n", "3.11", ("flash-attn", "build")),
+        ("--extra-index-url https://download.pytorch.org/whl/cu121\nflash-attn\n", "3.11", ("flash-attn", "build")),
         ("torch torchvision --index-url https://x.org/cu118\nnumpy\n", "3.11", ("torch", "line")),
+        (f"transformers<4.50\ntrl>=0.20\n{_MANY}", "3.11", ("trl", "conflict")),
+        (f"gradio<4\ntrl<0.9\nllamafactory\ntokenizers<0.15\n{_MANY}", "3.11", ("llamafactory", "conflict")),
+        ("peft\n-i https://download.pytorch.org/whl/cu121\ntorch\n", "3.11", ("peft", "lacking")),
+        ("tokenizers==0.12.1\n", "3.11", ("tokenizers", "source")),
+        ("numba==0.56.4\n", "3.11", ("numba", "source")),
+        ("torch==2.5.1\nclip==1.0==\n", "3.11", ("clip", "line")),
+        ("a==1\n" * 20 + "clip==1.0==\n", "", ("clip", "line")),
+        ("<<<<<<< HEAD\ntorch\n", "3.11", ("<<<<<<< HEAD", "line")),
+        ("peft; python_version<3.8\ntorch\n", "3.11", ("peft", "line")),
+        ("torch\npeft --no-build-isolation\n", "3.11", ("peft", "line")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
@@ -76,6 +101,10 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
+        "requests==2.18.4\nprotobuf==3.5.1\n",
+        "tokenizers==0.13.3\npyyaml==6.0\n",
+        "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://pypi.org/simple\ntorch\npeft\n",
+        "torch\n./own\n{{ extra }}\n${MORE}\n-e git+https://x.org/peft#egg=peft\n- torch\npeft -f https://x.org\n",
         "datasets==2.12.0\n",
     ],
 )
@@ -91,6 +120,33 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
     assert read("FROM python:3.11\nRUN pip install --no-deps trl==0.9.6\n", "Dockerfile").version("transformers")
     newer = "FROM python:3.11\nRUN pip install some-tool\nRUN pip install -U 'some-tool>=2'\n"
     assert _refused(read(newer, "Dockerfile")) == []
-    built = "FROM python:3.11\nRUN pip install torch==2.5.1\nRUN pip install {} flash-attn==2.7.4.post1\n"
-    assert _refused(read(built.format(""), "Dockerfile")) == [("flash-attn", "build")]
-    assert _refused(read(built.format("--no-build-isolation"), "Dockerfile")) == []
+
+
+_BUILT = [("flash-attn", "build")]
+
+
+@pytest.mark.parametrize(
+    ("image", "commands", "refused"),
+    [
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install flash-attn"], []),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.1.2+cu121 triton==2.0.0"], []),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
+        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["pip install flash-attn"], []),
+        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["uv pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install flash-attn"], _BUILT),
+        ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
+        ("ubuntu:22.04", ["pip install flash-attn"], _BUILT),
+        ("continuumio/miniconda3", ["pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install torch==2.5.1", "pip install flash-attn==2.7.4.post1"], []),
+        ("python:3.11", ["pip install -U pip", "pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
+        ("python:3.11", ["pip install torch==2.5.1", "pip install --no-build-isolation flash-attn"], []),
+    ],
+)
+def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(read, image, commands, refused):
+    text = "".join(f"RUN {command}\n" for command in commands)
+    assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
+
+
+def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
+    found = read("FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install transformers peft==0.12.0\n", "Dockerfile")
+    assert found.reason("transformers") and found.version("peft") == "0.12.0" and found.taken == ()
