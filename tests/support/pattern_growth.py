@@ -280,14 +280,19 @@ def work(pattern: str | bytes, flags: int, how: str) -> float:
     ]
     if how == "search":
         weights = [inf if any(position == 0 for position, _ in loop) else weight for loop, weight in zip(loops, weights, strict=True)]
+
+    def failing(loop: set[Any]) -> set[Any]:
+        """Return the states of a loop without those where any text is accepted, so that no other way is tried."""
+        return {state for state in loop if state[0] not in graph.accepts}
+
     for loop in loops:
-        if not all(position in graph.accepts for position, _ in loop) and _is_nested(graph, loop):
+        if _is_nested(graph, failing(loop)):
             return inf
     behind = {
         number: [
             other
             for other, later in enumerate(loops)
-            if other != number and _overlap(graph, loop, {s for s in later if s[0] not in graph.accepts}, later)
+            if other != number and _overlap(graph, loop, failing(later))
         ]
         for number, loop in enumerate(loops)
     }
@@ -361,14 +366,14 @@ def _is_nested(graph: _Graph, loop: set[tuple[int, int]]) -> bool:
     )
 
 
-def _overlap(graph: _Graph, loop: set[Any], targets: set[Any], later: set[Any]) -> bool:
+def _overlap(graph: _Graph, loop: set[Any], later: set[Any]) -> bool:
     """Return whether one text leads round the loop, from it to the later loop, and round that.
 
     Three ways read it side by side; an edge that ends the second one's way and begins it again makes that a cycle.
     """
-    on_the_way = _reached(graph.after, loop) & _reached(graph.before, targets)
+    on_the_way = _reached(graph.after, loop) & _reached(graph.before, later)
     triples: dict[Any, list[Any]] = {}
-    new = [(state, state, target) for state in loop for target in targets if state[1] == target[1]]
+    new = [(state, state, target) for state in loop for target in later if state[1] == target[1]]
     starts = set(new)
     while new:
         triple = new.pop()

@@ -14,7 +14,7 @@ from envdoctor.versions.pep440 import is_version
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
-_VARIABLE = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"
+_VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 #: Behind these an install command of pip, uv or conda follows in the same line.
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _ENDS = r"&&|\|\||[;|]|\n"

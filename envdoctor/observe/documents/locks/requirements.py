@@ -30,7 +30,7 @@ _FROZEN = 15
 _WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
 #: ``-r FILE``, ``--requirement=FILE``, ``-rFILE``: the options whose value matters, by their names.
-_OPTION = r"(--[a-z-]+|-[a-zA-Z])(?:\s*=\s*|\s*)(.*)\Z"
+_OPTION = r"(--[a-z-]+|-[a-zA-Z])\s*=?(.*)"
 _FILES = ("-r", "--requirement", "-c", "--constraint")
 _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 #: ``torch torchvision``, ``torch 2.1``: what no installer reads as a requirement.
@@ -218,7 +218,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, with those that a backslash continues joined; each with the number of its first."""
     joined, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
-        line = re.sub(r"(?:^|\s+)#.*", "", line.rstrip()) if "#" in line else line.rstrip()
+        line = re.sub(r"(?<!\S)#.*", "", line).rstrip()
         first = first or number
         if line.endswith("\\"):
             joined += line[:-1]
