@@ -408,3 +408,28 @@ def _reached(edges: Any, states: set[Any]) -> set[Any]:
             reached.add(state)
             new += edges.get(state, ())
     return reached
+
+
+def pumps(pattern: str | bytes, flags: int, how: str) -> Iterator[tuple[str, str]]:
+    """Yield texts that may cost much: what leads to a repeat, and what goes round it."""
+    graph = _Graph(_Builder(pattern, flags, how))
+    ways = _words(graph, [state for state in graph.after if state[0] == _START])
+    for loop in _components(graph.after):
+        for state in loop:
+            for after in graph.after[state]:
+                if after in loop:
+                    back = _words(graph, [after]).get(state)
+                    if back is not None:
+                        yield ways[state], chr(after[1]) + back
+
+
+def _words(graph: _Graph, starts: list[Any]) -> dict[Any, str]:
+    """Return a shortest text that leads to each state."""
+    words = dict.fromkeys(starts, "")
+    new = list(starts)
+    for state in new:
+        for other in graph.after[state]:
+            if other not in words:
+                words[other] = words[state] + chr(other[1])
+                new.append(other)
+    return words

@@ -24,7 +24,8 @@ class Pattern(NamedTuple):
 
 def patterns() -> tuple[list[Pattern], list[str]]:
     """Return the patterns in the package's files, and the places of calls whose pattern could not be read."""
-    modules = [_Module(path) for path in sorted(PACKAGE.rglob("*.py")) if "_matrix" not in path.parts]
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "_matrix" not in path.parts]
+    modules = [_Module(path) for path in paths if b"import re\n" in path.read_bytes()]
     asked: dict[tuple[str, str], set[str]] = defaultdict(set)  # by the module and the name of a constant
     for module in modules:
         for name, how in module.references():
@@ -41,7 +42,7 @@ class _Module:
         self.unread: list[str] = []
         self._seeking: list[str] = []  # names whose values are being looked for
         self._parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-        self._names = vars(importlib.import_module(self.name)) if b"import re\n" in path.read_bytes() else {}
+        self._names = vars(importlib.import_module(self.name))
 
     def origin(self, name: str) -> tuple[str, str]:
         """Return the module and the name that a name of this module stands for."""
@@ -75,6 +76,8 @@ class _Module:
                 target = parent.targets[0] if isinstance(parent, ast.Assign) else None
                 is_constant = isinstance(target, ast.Name) and parent in self.tree.body
                 hows = asked[self.name, target.id] if is_constant else {self._how(node)}
+                if is_constant and not target.id.startswith("_"):  # modules without `re` may ask it too
+                    hows = {*hows, "search"}
             for text in texts:
                 if isinstance(text, re.Pattern):  # written where it is compiled
                     continue
@@ -145,3 +148,18 @@ def _is_re(function: ast.expr) -> bool:
         and function.value.id == "re"
         and function.attr in _CALLS
     )
+
+
+def supplied() -> list[Pattern]:
+    """Return the patterns that are put together from the matrix."""
+    from envdoctor.knowledge import load_matrix
+    from envdoctor.observe.documents.locks.dockerfile import tag_pattern
+    from envdoctor.observe.documents.reports.forms import Forms
+
+    matrix = load_matrix()
+    rows = [("values", row["values"], re.IGNORECASE, "fullmatch") for row in matrix.rows("report-forms", "label")]
+    for row in matrix.rows("report-forms", "line"):
+        rows.append(("pattern", row["pattern"], 0, "search" if row.get("each") else "fullmatch"))
+    rows += [("tag", tag_pattern(row["tag"]), 0, "fullmatch") for row in matrix.rows("images")]
+    rows += [(name, one.pattern, 0, "search") for name, one in vars(Forms(matrix)).items() if isinstance(one, re.Pattern)]
+    return [Pattern(f"matrices: {column}", text, flags, how) for column, text, flags, how in rows]
