@@ -17,7 +17,7 @@ from envdoctor.knowledge.ledger import Released
 _T = TypeVar("_T")
 
 #: A name of a class that is not everybody's: of two words at least.
-_OWN = re.compile(r"[A-Z]\w*[a-z\d][A-Z]\w*\Z")
+_OWN = re.compile(r"(?=[A-Z]\w*\Z)\w*?[a-z\d][A-Z]")
 #: How modules begin that are not read.
 _UNREAD = ("test", "benchmark", "conftest", "docs", "examples")
 #: A keyword that more classes take says nothing about which one was meant.

@@ -38,7 +38,7 @@ class Question(NamedTuple):
         """What the lines of source on the way to the error call, the innermost first: one of them may have handed on
         what it was given."""
         lines = reversed([frame.code for frame in self.reading.frames])
-        called = [name for line in lines for name in re.findall(r"([^\W\d][\w.]{0,200})\(", line[:500])]
+        called = [name for line in lines for name in re.findall(r"(?<![\w.])\.*([^\W\d][\w.]*)\(", line[:500])]
         return [name.rpartition(".")[2] for name in called if name.rpartition(".")[2] not in ("super", "__init__")]
 
 

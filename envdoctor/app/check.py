@@ -34,7 +34,7 @@ _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
 _LIMIT = 1 << 16
 _TRAINS = re.compile(
-    r"""(?m)^[\s"]*(?:from|import)\s+(?:transformers|trl|peft|accelerate|diffusers|deepspeed|unsloth"""
+    r"""(?m)^[ \t"]*(?:from|import)[ \t]+(?:transformers|trl|peft|accelerate|diffusers|deepspeed|unsloth"""
     r"""|sentence_transformers|lightning|pytorch_lightning)\b"""
 )
 

@@ -100,7 +100,7 @@ def _number(environ: Mapping[str, str], name: str, below: int) -> int:
 
 def _first_host(listed: str) -> str:
     """``node003`` of Slurm's ``node[003-010,12],login1``."""
-    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", listed).partition(",")[0]
+    return re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", listed).partition(",")[0]
 
 
 def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:

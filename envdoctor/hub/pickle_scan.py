@@ -10,7 +10,7 @@ LARGEST_PICKLE = 32 << 20
 #: Opcodes of one pickle that are followed, some seconds' worth. A tensor takes about 35.
 MOST_OPCODES = 4_000_000
 
-_LONG_NUMBER = re.compile(rb"[0-9]{4301}")
+_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4301}")
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 
-_SIZE = r"(?i)[\s_(\uff08-]*\b(\d{1,3})\s*(?:GB|GiB|G)[)\uff09]?(?: PCIe| HBM\w+)?\Z"
+_SIZE = r"(?i)\b(\d{1,3})\s*(?:GB|GiB|G)[)\uff09]?(?: PCIe| HBM\w+)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
 #: Where people leave out a blank, or write something else for it: ``rtx-4090``, ``3090Ti``, ``RTXPRO6000``.
 _JOINTS = (
@@ -33,7 +33,7 @@ def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
     """What is known of a GPU by its name; None when no table has it."""
     match = re.search(_SIZE, name)
     said = int(match[1]) if match else 0
-    for spelled in _spellings(name, name[: match.start()] if match else name):
+    for spelled in _spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name):
         row = _row(spelled, matrix)
         if row is not None:
             sizes = tuple(row.get("memory_gb", ()))

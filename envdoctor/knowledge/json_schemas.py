@@ -89,7 +89,7 @@ def _formats() -> Any:
 
 def _is_bounded(pattern: str) -> bool:
     """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
-    plain = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", pattern))
+    plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
     return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
 
 

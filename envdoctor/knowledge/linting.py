@@ -22,7 +22,7 @@ from envdoctor.knowledge.vocabulary import ENGINES
 _LONGEST_MESSAGE = 120
 _RECORD = re.compile(r"\{\w+\.")
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
-_INSTALLS_TORCH = re.compile(r"\binstall\b.*\btorch(?:vision|audio)?[=<>~ ]")
+_INSTALLS_TORCH = re.compile(r"\btorch(?:vision|audio)?[=<>~ ]")
 _SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
 _BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
 _REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
@@ -323,7 +323,7 @@ def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str
             yield f"fix {number}: summary: reports print the or before every way but the first"
         if fix["kind"] == "command" and _SHELL.search(fix["command"] or ""):
             yield f"fix {number}: command: no shell operators, sudo or rm"
-        if fix["kind"] == "command" and _INSTALLS_TORCH.search(fix["command"] or ""):
+        if fix["kind"] == "command" and _INSTALLS_TORCH.search((fix["command"] or "").partition("install ")[2]):
             yield f"fix {number}: command: torch is installed by constraints (and cuda), which are judged before"
         if fix["kind"] == "advice" and fix["safety"] != "manual":
             yield f'fix {number}: advice without anything to apply has safety = "manual"'

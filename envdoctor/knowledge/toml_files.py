@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ from envdoctor.text.files import Files, because_of
 #: Bytes of a TOML file that are read.
 LARGEST = 8 << 20
 #: tomllib takes time that grows with the square of a key's parts; nobody writes so many.
-_LONG_KEY = rb"(?:(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){200}"
+_MOST_PARTS = 200
+_TEXTS = (
+    rb"(?s)\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*(?:\"\"\")?|'''(?:[^']|'(?!''))*(?:''')?"
+    rb"|\"(?:[^\"\\\n]|\\.)*\"?|'[^'\n]*'?|#[^\n]*"
+)
 
 
 class TomlError(ValueError):
@@ -40,11 +45,16 @@ def _reader() -> Any:
     return reader
 
 
+def _dots(parts: Iterable[bytes]) -> int:
+    """Return how many dots a part has at most."""
+    return max(part.count(b".") for part in parts)
+
+
 def parse_toml(data: bytes, name: str) -> dict[str, Any]:
     """Parse UTF-8 bytes. Raises :class:`TomlError`."""
     tomllib = _reader()
-    if max(line.count(b".") for line in data.split(b"\n")) >= 200 and re.search(_LONG_KEY, data):
-        raise TomlError(name, "a key has 200 parts or more")
+    if _dots(data.split(b"\n")) >= _MOST_PARTS <= _dots(re.split(rb"[^\w. \t-]", re.sub(_TEXTS, b"a", data))):
+        raise TomlError(name, f"a key has {_MOST_PARTS} parts or more")
     try:
         document: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:

@@ -215,7 +215,7 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reference(given: Mapping[str, Any], keys: Mapping[str, str], method: str, stage: str) -> str:
-    if stage == "grpo" and re.fullmatch(r"0*\.?0*", keys.get("beta", "-")):
+    if stage == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
     usual = "copy" if method == "full" else "adapter-off"
     return str(given.get("reference_model") or usual)

@@ -12,7 +12,7 @@ LARGEST = 16 << 20
 DEEPEST = 60
 #: Characters of all dotted names (``a.b.c``) together: a long name of a table counts for each of its keys.
 _LONGEST_NAMES = 64 << 20
-_LONG_NUMBER = re.compile(rb"[0-9]{4301}")
+_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4301}")
 
 
 class JsonProblem(ValueError):

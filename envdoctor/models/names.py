@@ -113,4 +113,5 @@ def _what_else(path: str) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    return re.match(r"[./~]|[A-Za-z]:/|.*(?:\\|/.*/|/\Z|\.json\Z)", text, re.DOTALL) is not None
+    written = text.startswith((".", "/", "~")) or text.endswith(("/", ".json"))
+    return written or "\\" in text or text.count("/") > 1 or re.match("[A-Za-z]:/", text) is not None

@@ -12,7 +12,7 @@ from envdoctor.probe.running import Outcome
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 _ENDINGS = {"hangs": "it did not end", "crashes": "its process ended"}
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
-_PLACE = re.compile(r"(?P<path>[^:]{1,400}?)(?:/__init__)?(?:\.py|\.[\w.-]+\.so|\.so)?:(?P<line>\d{1,7})\Z")
+_PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
 
 
 def import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
@@ -51,7 +51,7 @@ def _cause(seen: Mapping[str, Any]) -> Mapping[str, Any]:
 def _module_place(place: str) -> Value:
     """``peft/peft_model:37`` of ``peft/peft_model.py:37``, as links name the places in which something is asked for."""
     match = _PLACE.match(place)
-    return f"{match['path']}:{match['line']}" if match else ABSENT
+    return f"{match[1].removesuffix('/__init__')}:{match[2]}" if match else ABSENT
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 #: Characters that do not begin a line, and those that do not end one (the usual rules of Chinese typesetting).
 _NOT_FIRST = "，。、；：？！）」』】》”’…％,.;:?!)]}"
 #: A word of a shell command, with what it quotes.
-_WORD = r"""(?:[^ '"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*"|['"\\])+"""
+_WORD = r"""(?:[^ '"\\]|\\.?|'[^']*'?|"(?:\\.|[^"\\])*"?)+"""
 _NOT_LAST = "（「『【《“‘([{"
 
 

@@ -25,7 +25,7 @@ PATIENCE = 10.0
 _IDLE = 0.05
 _GARBAGE_KEPT = 200
 _MOST_GARBAGE = 100
-_FRAME = re.compile(r'File "[^"]*?([^"/\\]+)", line (\d+) in (\S+)')
+_FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
 class Answer(NamedTuple):
@@ -173,5 +173,5 @@ def _by_exit_code(code: int, result: ChildResult, after: str) -> tuple[str, str]
 
 def _frame(tail: str) -> str:
     """Where Python was, by the lines that its fault handler left: ``, in forward (modeling.py:12)``."""
-    found = _FRAME.search(tail.partition("most recent call first")[2])
-    return f", in {found.group(3)} ({found.group(1)}:{found.group(2)})" if found else ""
+    found = _FRAME.search(tail.partition("most recent call first")[2].replace("\\", "/"))
+    return f", in {found[3]} ({found[1].rpartition('/')[2]}:{found[2]})" if found else ""

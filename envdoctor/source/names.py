@@ -79,13 +79,13 @@ class Names:
             if offers.finder is not None:
                 for text in offers.finder:
                     try:
-                        if text == last or ("(" in text and re.search(text, module)):
+                        if text == last or ("(" in text and _may_fit(text, module)):
                             return None
                     except (re.error, RecursionError, OverflowError):
                         return None
                 # Its pattern may be put together from pieces.
                 if any(
-                    piece in module for text in offers.finder for piece in re.findall(r"\w{8,}_", text) if "\\" in text
+                    piece in module for text in offers.finder for piece in re.findall(r"(?<!\w)\w{8,}_", text) if "\\" in text
                 ):
                     return None
             above = above.rpartition(".")[0]
@@ -206,3 +206,8 @@ def _exports(source: bytes) -> list[str]:
     if not isinstance(listed, (ast.List, ast.Tuple)):
         return []
     return [one.value for one in listed.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+def _may_fit(pattern: str, module: str) -> bool:
+    """Whether a pattern out of judged source fits a module, or repeats so much that trying could take for ever."""
+    return len(re.findall(r"[*+{]", pattern)) > 1 or re.search(pattern, module[:500]) is not None

@@ -13,7 +13,7 @@ _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
 #: ``%time x``, ``!pip install x``, ``?x``, ``x?``, ``files = !ls``, ``out = %sql ...``.
-_NOT_PYTHON = re.compile(r"\s*(?:[%!?]|[\w., \t]+=[ \t]*[%!]|[\w.]+\?{1,2}\s*\Z)")
+_NOT_PYTHON = re.compile(r"[%!?]|[\w., \t]+=[ \t]*[%!]|[\w.]+\?{1,2}\Z")
 _AWAIT = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -105,7 +105,7 @@ def _without_magics(source: str) -> str:
     lines: list[str] = []
     continued = False
     for line in source.split("\n"):
-        if continued or _NOT_PYTHON.match(line):
+        if continued or _NOT_PYTHON.match(line.strip()):
             indent = re.match(r"\s*", line)
             lines.append("" if continued else f"{indent[0] if indent else ''}pass")
             continued = line.rstrip().endswith("\\")

@@ -11,10 +11,10 @@ from envdoctor.source.definitions import blocks, last_name
 
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
-    rb"globals\(\)\s*\[[^\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["
+    rb"globals\(\)\s*\[[^\[\]\n]*\]\s*=[^=]|globals\(\)\.(?:update|setdefault|__setitem__)|\bvars\(\)\s*\["
     rb"|setattr\(\s*(?:sys\.modules\[|_?module\b|this_module|_this)"
     rb"|\(\s*sys\.modules\[__name__\]\s*\)|sys\.modules\[__name__\]\.__(?:dict|class)__"
-    rb"|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\]\n]*\]\s*=[^=]|locals\(\)\.update",
+    rb"|\bglobals\(\)\.pop|= *globals\(\) *$|locals\(\)\s*\[[^\[\]\n]*\]\s*=[^=]|locals\(\)\.update",
     re.MULTILINE,
 )
 _MAKING = (b"globals()", b"vars()", b"setattr(", b"sys.modules[", b"locals()")

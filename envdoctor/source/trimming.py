@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_TEXTS = rb'"""|\'\'\'|#[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+_TEXTS = rb'"""|\'\'\'|#[^\n]*|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?'
 _TOKENS = re.compile(_TEXTS)
 _MARKS = re.compile(_TEXTS + rb"|[()\[\]{}:]")
 _PLAIN = rb"[^()\[\]{}#\"']*"
@@ -24,7 +24,7 @@ _DEFINITION = re.compile(
 _HEADER_END = re.compile(rb":[ ]*(?:#[^\n]*)?\r?\n")
 _LONGEST = 200_000
 #: A default that is more than a name or a constant.
-_DEFAULT = re.compile(rb"=[^,=)]*(?:[A-Za-z_]\w*\s*\.|[(\[{])|lambda")
+_DEFAULT = re.compile(rb"=[^,=)]*(?:(?<!\w)[A-Za-z_]\w*\s*\.|[(\[{])|lambda")
 _QUOTES = (b'"""', b"'''")
 #: Indentation or ends of lines that spaces and line feeds alone do not tell.
 _ODD = re.compile(rb"\n[ ]*[\t\f]|\r(?!\n)")

@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 _DOTTED = r"[^\W\d]\w{0,99}(?:\.\w{1,100}){0,30}"
 _NAME = r"[^\W\d]\w{0,199}"
-_PLACE = re.compile(r"\(((?:/|~|[A-Za-z]:\\|\.{1,2}/)[^)]{1,500}|unknown location)\)")
+_PLACE = re.compile(r"\(((?:/|~|[A-Za-z]:\\|\.{1,2}/)[^()]{1,500}|unknown location)\)")
 #: Requirements that libraries check themselves (transformers' require_version, optimum, accelerate).
 _REQUIREMENT = (
     r"(?P<requirement1>[A-Za-z][\w.-]{0,60}) ?(?P<requirement2>(?:(?:===?|[!~<>]=|[<>])[\w.*+!]{1,40},?){1,4})"
@@ -110,7 +110,7 @@ _FORMS = (
     (
         "which is incompatible",
         "demand",
-        rf"requires {_REQUIREMENT}(?:; .{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is",
+        rf"requires {_REQUIREMENT}(?:; [^;]{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is",
     ),
     (
         "require",

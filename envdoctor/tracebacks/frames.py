@@ -20,24 +20,23 @@ class Frame(NamedTuple):
 
 
 _PYTHON = re.compile(r'File "([^"]{1,500})", line (\d{1,7})(?:, in (.{1,200}))?')
-_IPYTHON = re.compile(r"File ([^\s\"',:][^\"',:]{0,500}):(\d{1,7})(?:, in (.{1,200}))?")
-_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?) in (<?\w{1,100}>?)(?:\(.*)?\Z")
+_IPYTHON = re.compile(r"(?<![^\"',:])([^\"',:]*):(\d{1,7})(?:, in (.{1,200}))?")
+_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?) in (<?\w{1,100}>?)(?:\(|\Z)")
 _CELL = re.compile(r"Cell In ?\[\d{1,6}\], line (\d{1,7})")
 _ARROW = re.compile(r"-+> ?(\d{1,7}) ?(.*)")
-_SITE = re.compile(r"(?:site|dist)-packages[/\\]((?:[\w-]{1,100}[/\\]){0,30})([\w-]{1,100})\.(?:py|pyx|so)\b")
-#: Checkouts keep their packages in src/, for which there is no site-packages.
-_SOURCE = re.compile(r"[/\\]src[/\\]((?:\w{1,100}[/\\]){1,30})(\w{1,100})\.py\b")
+_FILE = re.compile(r"([\w-]+)\.(?:py|pyx|so)\b")
 
 
 def module_of(path: str) -> str:
     """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
-    places = list(_SITE.finditer(path)) or list(_SOURCE.finditer(path))
-    if not places:
+    *folders, file = path.replace("\\", "/").split("/")
+    below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
+    # Checkouts keep their packages in src/, for which there is no site-packages.
+    below = below or [place for place, name in enumerate(folders, 1) if name == "src" and 1 < place < len(folders)]
+    found = _FILE.match(file) if below else None
+    if found is None:
         return ""
-    found = places[-1]
-    parts = [part for part in re.split(r"[/\\]", found[1]) if part]
-    if found[2] != "__init__":
-        parts.append(found[2])
+    parts = [*folders[below[-1] :], *([] if found[1] == "__init__" else [found[1]])]
     return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
 
 
@@ -55,9 +54,8 @@ def pointed_at(lines: Sequence[str]) -> str:
 def frames_of(lines: Sequence[str]) -> Iterator[Frame]:
     """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
-        found = _PYTHON.search(line) or _IPYTHON.search(line)
-        if found is not None:
-            yield Frame(found[1], int(found[2]), (found[3] or "").strip(), _code(lines, number))
+        if (place := _place(line)) is not None:
+            yield Frame(*place, _code(lines, number))
             continue
         found = _OLD_IPYTHON.match(line) if " in " in line else None
         if found is not None:
@@ -78,4 +76,16 @@ def _code(lines: Sequence[str], number: int) -> str:
         if "File " in line or not line.strip():
             break
     first = following[0] if following else ""
-    return "" if _PYTHON.search(first) or _IPYTHON.search(first) else first.strip()
+    return "" if _place(first) else first.strip()
+
+
+def _place(line: str) -> tuple[str, int, str] | None:
+    """The file, the line in it and the function that a line of a traceback names; None for another line."""
+    found = _PYTHON.search(line)
+    if found is not None:
+        return found[1], int(found[2]), (found[3] or "").strip()
+    for found in _IPYTHON.finditer(line) if "File " in line else ():
+        path = found[1].partition("File ")[2]
+        if path[:1].strip():
+            return path, int(found[2]), (found[3] or "").strip()
+    return None

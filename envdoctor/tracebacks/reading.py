@@ -146,7 +146,7 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: 
         found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=found[1]) if found else failure
     if failure.kind in ("keyword", "arguments", "missing") and failure.callee in ("__init__", "__new__", ""):
-        called = re.findall(r"([^\W\d]\w{0,100})\(", code[:500])
+        called = re.findall(r"(?<!\w)([^\W\d]\w*)\(", code[:500])
         named = [name for name in called if name[0].isupper()]
         if not named and frames and frames[-1].function.isidentifier():
             return failure._replace(callee=frames[-1].function)  # cls(...) or super().__init__(...): who calls it

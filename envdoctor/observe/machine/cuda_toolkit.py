@@ -64,7 +64,7 @@ def _roots(nvcc: str) -> list[str]:
     paths = [nvcc, os.path.realpath(nvcc)]
     script = read_text(nvcc, 2048) or ""
     if script.startswith("#!"):
-        paths += re.findall(r"(?<![\w$}./-])(/[\w./+-]{1,200}/bin/nvcc)(?![\w./-])", script)
+        paths += re.findall(r"(?<![\w$}./+-])(/[\w./+-]{1,200}/bin/nvcc)(?![\w./-])", script)
     return list(dict.fromkeys(os.path.dirname(os.path.dirname(path)) for path in paths))
 
 

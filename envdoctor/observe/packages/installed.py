@@ -38,7 +38,7 @@ KEYS = (
 _DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
 _FOR_ALL = b"\nTag: py3-none-any\n"
-_TAG = re.compile(rb"(?m)^Tag:[ \t]*([^\r\n]{1,200}?)[ \t]*\r?$")
+_TAG = re.compile(rb"(?m)^Tag:([^\r\n]{1,200})")
 _LIMIT = 1 << 14
 
 
@@ -249,7 +249,7 @@ def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Probl
         return (), None
     if _FOR_ALL in data:
         return (), None
-    tags = tuple(tag.decode("utf-8", "replace") for tag in _TAG.findall(data))
+    tags = tuple(tag.decode("utf-8", "replace").strip() for tag in _TAG.findall(data))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
     if broken is None:
         return tags, None

@@ -21,8 +21,8 @@ _LIMIT = 4 << 20
 _MOST_FILES = 20
 _FRONT = 64 << 10
 #: Read line by line: a YAML reader would follow the aliases of a hostile file, and one scalar is all that is wanted.
-_FIELD = re.compile(r"^(license|license_name|license_link)[ \t]*:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-_ITEMS = re.compile(r"^[ \t]*-[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_FIELD = re.compile(r"^(license|license_name|license_link)[ \t]*:(.*)", re.MULTILINE)
+_ITEMS = re.compile(r"^[ \t]*-(.+)", re.MULTILINE)
 
 
 def wants(path: str) -> bool:
@@ -65,10 +65,10 @@ def _front_matter(content: bytes | None) -> dict[str, str]:
     front = text[4:].partition("\n---")[0]
     fields = {}
     for match in _FIELD.finditer(front):
-        value = match[2].strip("\"' ")
+        value = match[2].strip("\"' \t")
         if not value:  # a list of licences on the lines below
             block = re.match(r"(?:\n[ \t]*-[^\n]*)+", front[match.end() :])
-            value = ", ".join(item.strip("\"' ") for item in _ITEMS.findall(block[0])) if block else ""
+            value = ", ".join(item.strip("\"' \t") for item in _ITEMS.findall(block[0])) if block else ""
         if value:
             fields[match[1]] = short(value)
     return fields

@@ -12,8 +12,8 @@ from envdoctor.versions.pep440 import is_version
 
 _OPEN = "{} says what is asked for, and conda adds what that requires"
 #: ``conda-forge::pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0``, ``pytorch 2.1.0 py3.10_0``, ``numpy>=1.26``
-_SPEC = r"(?:[\w./:-]+::)?([\w.-]+)\s*(?:(==?)|\s)?\s*([^\s=\[]*)(?:\s*(?:=|\s)\s*([^\s=\[]+))?"
-_FILE = r".*/([\w-]+)/([\w.+-]+)-([^-/]+)-([^-/]+?)\.(?:conda|tar\.bz2)(?:#.*)?\Z"
+_SPEC = r"(?:[\w./:-]+::)?([\w.-]+) ?(==?)? ?([^ =\[]*)(?:(?: ?=| ) ?([^ =\[]+))?"
+_FILE = r".*/([\w-]+)/([\w.+-]+)-([^-/]+)-([^-/]+?)\.(?:conda|tar\.bz2)\Z"
 #: The CUDA of a build: cuda12.1 of the channel pytorch, cuda120 and cuda_126 of conda-forge.
 _CUDA = r"(?:\A|_)cuda_?(1\d)\.?(\d)"
 _CPU = r"(?:\A|_)cpu(?:_|\Z)"
@@ -75,6 +75,7 @@ class Conda:
 
     def spec(self, text: str, place: str) -> None:
         """One specification, as people write it or as ``conda env export`` does."""
+        text = " ".join(text.split())
         match = re.match(_SPEC, text)
         name, operator, version, build = match.groups() if match else ("", "", "", "")
         if not name:
@@ -91,7 +92,7 @@ class Conda:
     def files(self, urls: Iterable[tuple[str, str]]) -> None:
         """Addresses of packages and wheels, each with its place."""
         for url, place in urls:
-            match, wheel = re.match(_FILE, url), wheel_of(url)
+            match, wheel = re.match(_FILE, url.partition("#")[0]), wheel_of(url)
             if match is not None:
                 subdir, name, version, build = match.groups()
                 self._add(name, version, build, place)

@@ -14,7 +14,7 @@ from envdoctor.versions.pep440 import is_version
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
-_VARIABLE = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"
+_VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 #: Behind these an install command of pip, uv or conda follows in the same line.
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _ENDS = r"&&|\|\||[;|]|\n"
@@ -94,8 +94,7 @@ class _Stage:
         name, tag = (name, tag) if name and "/" not in tag else (named, "latest")
         name = name.removeprefix("docker.io/").removeprefix("library/")
         for row in self._wish.rows("images"):
-            pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*)", re.escape(row["tag"])).replace(r"\*", ".*")
-            if row["image"] == name and (match := re.fullmatch(pattern, tag)):
+            if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
                 for key, value in row["facts"].items():
                     self._known(key, str(value).format(**match.groupdict()), place)
                 self._before = tuple(row["others"]) if "others" in row else None
@@ -207,6 +206,11 @@ def _instructions(text: str) -> Iterator[_Line]:
             raise LockError(f"has an instruction of more than {_LONGEST_INSTRUCTION:,} characters")
         word, _, rest = "\x00".join(parts).lstrip().partition(" ")
         yield _Line(word.upper(), rest, first)
+
+
+def tag_pattern(tag: str) -> str:
+    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` digits and dots."""
+    return re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*)", re.escape(tag)).replace(r"\*", ".*")
 
 
 def _filled(text: str, variables: dict[str, str]) -> str:

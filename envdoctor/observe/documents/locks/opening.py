@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection
+from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
@@ -26,15 +27,15 @@ from envdoctor.text.listed import listed
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 
-#: Formats by a pattern of the file's name, the first that fits: the module that reads it.
+#: Formats by globs of the file's name in lower case, the first that fits: the module that reads it.
 _FORMATS = (
-    (r"(?i).*uv.*\.lock", "uv_lock"),
-    (r"(?i).*(poetry|pdm).*\.lock|.*pylock.*\.toml", "listed_packages"),
-    (r"(?i).*pyproject.*\.toml", "pyproject"),
-    (r"sbom|.*\.json", "sbom"),
-    (r"(?i)(?:.*[._-])?(?:Dockerfile|Containerfile)(?:[._-].*)?", "dockerfile"),
-    (r"(?i).*\.ya?ml|.*pixi\.lock", "conda_lock"),
-    (r"(?i).*requirements.*\.(txt|in)|.*constraints.*\.txt", "requirements"),
+    ("*uv*.lock", "uv_lock"),
+    ("*poetry*.lock *pdm*.lock *pylock*.toml", "listed_packages"),
+    ("*pyproject*.toml", "pyproject"),
+    ("sbom *.json", "sbom"),
+    ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile"),
+    ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile"),
+    ("*.yml *.yaml *pixi.lock", "conda_lock"),
 )
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
@@ -82,7 +83,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         name = "sbom"
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
-    module = next((module for pattern, module in _FORMATS if re.fullmatch(pattern, name)), "requirements")
+    fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
+    module = next(fitting, "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
     return read
 

@@ -29,7 +29,7 @@ _MOST_SAID = 5
 _WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
 #: ``-r FILE``, ``--requirement=FILE``, ``-rFILE``: the options whose value matters, by their names.
-_OPTION = r"(--[a-z-]+|-[a-zA-Z])(?:\s*=\s*|\s*)(.*)\Z"
+_OPTION = r"(--[a-z-]+|-[a-zA-Z])\s*=?(.*)"
 _FILES = ("-r", "--requirement", "-c", "--constraint")
 _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 #: Every option that pip takes in a list, and what is a path, a template or a variable instead of a requirement.
@@ -243,7 +243,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, with those that a backslash continues joined; each with the number of its first."""
     joined, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
-        line = re.sub(r"(?:^|\s+)#.*", "", line.rstrip()) if "#" in line else line.rstrip()
+        line = re.sub(r"(?<!\S)#.*", "", line).rstrip()
         first = first or number
         if line.endswith("\\"):
             joined += line[:-1]

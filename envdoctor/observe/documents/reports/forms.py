@@ -126,12 +126,12 @@ class Forms:
         found = _LABEL.match(text) or _DOTS.match(text)
         if found is None:
             return None
-        label = re.sub(r"[`*🤗\"]", "", found[1]).strip().lower()
+        label = " ".join(re.sub(r"[`*🤗\"]", "", found[1]).lower().split())
         said = _HOW.sub("", found[2].strip(" `*\"';；。\t"))
-        rows = self._labels.get(label) or self._labels.get(re.sub(r"\s*\(.*", "", label))
+        rows = self._labels.get(label) or self._labels.get(label.partition("(")[0].rstrip())
         if rows is not None:
             return understood(self._of_label(rows, said, number), self._matrix)
-        words = re.sub(r"\s*\([^)]{0,40}\)", "", label)
+        words = re.sub(r" ?\([^()]{0,40}\)", "", label)
         named = re.sub(r"(?:[\s'.]{1,3}(?:installed )?version|\s?版本号?|\.__version__)\Z", "", words)
         package = self.package(named.strip(" '"))
         if said.lower() in _NONE and named != words:

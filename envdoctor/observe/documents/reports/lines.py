@@ -27,8 +27,6 @@ _TITLE = re.compile(
     r"#{1,6} (.{1,40}?)[:?]?|>>> ([A-Za-z]\w{1,30}\.__version__)|Name: ([A-Za-z0-9][\w.-]{0,100})"
     r"|.{0,120}\bprint\(([A-Za-z]\w{1,30}\.(?:__version__|version\.cuda))\)[\"']?"
 )
-#: A row of a table with two columns, with or without bars around it.
-_COLUMNS = re.compile(r"\|?\s*([^|]{1,60}?)\s+\|\s+([^|]{1,200}?)\s*\|?")
 #: What a list of requirements says of a package when it leaves the version open.
 _RANGE = re.compile(
     r"[-*\s]{0,6}[`\"']?([A-Za-z][\w.-]{0,60})(?:\[[\w,-]{1,60}\])?\s?((?:[<>~]=?|!=)\s?\d[\w.*]{0,30}"
@@ -38,7 +36,7 @@ _RANGE = re.compile(
 _ALIGNED = re.compile(r"([A-Za-z][\w.-]* {2,})\d[\w.+!-]*(?: {2,}\S.*)?\Z")
 #: Where the interpreter keeps its library, in the frames of a traceback.
 _LIBRARY = re.compile(r"[/\\](?:(?:lib|bin)[/\\]python(3\.\d{1,2})|Python3(\d{1,2})[/\\]lib)(?![\w.])", re.IGNORECASE)
-_WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\.{1,200}\\site-packages\b", re.IGNORECASE)
+_DRIVE = re.compile(r"(?<![a-z])[a-z]:\\")
 #: A compiled module names what it was built for.
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b")
 
@@ -109,7 +107,7 @@ def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
     for row in rows:
         if paragraph:
             last = paragraph[-1].text
-            behind_table = _COLUMNS.fullmatch(last) is not None and _COLUMNS.fullmatch(row.text) is None
+            behind_table = bool(_columns(last)) and not _columns(row.text)
             if (row.text and not last) or row.text.startswith(_FENCE) or row.heading or behind_table:
                 yield paragraph
                 paragraph = []
@@ -163,8 +161,8 @@ def _titled(before: str, text: str, number: int, forms: Forms) -> Line | None:
 
 def _line(text: str, number: int, forms: Forms, in_table: bool) -> Line | None:
     """Read a line by itself: what a tool prints, a range of versions, a label with its value."""
-    cells = _COLUMNS.fullmatch(text)
-    for words in (f"{cells[1]}: {cells[2]}", f"{cells[1]} {cells[2]}") if cells is not None else ():
+    cells = _columns(text)
+    for words in (": ".join(cells), " ".join(cells)) if cells else ():
         if (said := _line(words, number, forms, in_table)) is not None:
             return said
     gpu = smi_line(text, number)
@@ -177,13 +175,22 @@ def _line(text: str, number: int, forms: Forms, in_table: bool) -> Line | None:
     return Line(unread=f"pkg.{package}") if package is not None else forms.labelled(text, number)
 
 
+def _columns(text: str) -> list[str]:
+    """Return the cells of a row of a table with two columns, with or without bars around it; of another line none."""
+    cells = text.strip().removeprefix("|").removesuffix("|").split("|")
+    apart = len(cells) == 2 and cells[0][-1:].isspace() and cells[1][:1].isspace()
+    cells = [cell.strip() for cell in cells]
+    return cells if apart and 0 < len(cells[0]) <= 60 and 0 < len(cells[1]) <= 200 else []
+
+
 def traces(lines: Sequence[str]) -> Iterator[Claim]:
     """Yield what paths say, of frames of tracebacks and of compiled modules: the Python, the system."""
     for number, line in enumerate(lines, 1):
         library = _LIBRARY.search(line)
         if library is not None:
             yield Claim("python.minor", library[1] or f"3.{library[2]}", number)
-        if _WINDOWS_PATH.search(line):
+        front, packages, _ = line.lower().partition("\\site-packages")
+        if packages and _DRIVE.search(front):
             yield Claim("os.platform", "windows", number)
         extension = _EXTENSION.search(line)
         if extension is not None:

@@ -30,7 +30,7 @@ _LISTED = re.compile(
 _GROUP = re.compile(r"GPU (0(?:,\d{1,2}){1,63}): ([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})")
 #: As people write how many there are: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``single 3090``.
 _COUNTED = re.compile(
-    r"(?i)(?:(\d{1,3}) ?[x*×卡张块片] ?|((?:single|one|an?) |单卡 ?))?([^*×]{2,80}?)(?:\s?[x*×] ?(\d{1,3}))?\s*"
+    r"(?i)(?:(\d{1,3}) ?[x*×卡张块片] ?|((?:single|one|an?) |单卡 ?))?([^*×]{2,80}?)(?:\s?[x*×] ?(\d{1,3}))?"
 )
 #: Words of the names of GPUs; every other one has a number in it.
 _WORDS = r"(?i)(?:nvidia|geforce|rtx|gtx|tesla|quadro|titan|ti|super|ada|generation|laptop|gpus?|pcie|nvl|pro|d)\Z"
@@ -66,7 +66,7 @@ def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
     if _PRODUCTS.fullmatch(said):
         names = said.split(", ")
         return _gpus([{"name": name} for name in names], number) if names[1:] else Claim("gpu.type", said, number)
-    found = _COUNTED.fullmatch(re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", said)))
+    found = _COUNTED.fullmatch(re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", said)).strip())
     if found is None or (found[1] and found[4]):
         return None
     name = found[3].strip()
@@ -177,9 +177,10 @@ def _agree(one: Records, other: Records) -> bool:
         return False
     for pair in zip(one.items, other.items, strict=False):
         names = [str(item["name"]).lower() for item in pair if "name" in item]
-        numbers = [set(re.findall(r"[a-z]*\d+[a-z]*", name)) - set(re.findall(r"\d+gb?", name)) for name in names]
+        words = [re.findall(r"[a-z\d]+", name) for name in names]
+        numbers = [{one for one in said if re.search(r"\d", one) and not re.fullmatch(r"\d+gb?", one)} for said in words]
         first, *rest = numbers or [set()]
-        if not all(first <= words or words <= first for words in rest):
+        if not all(first <= other or other <= first for other in rest):
             return False
     return True
 

@@ -97,7 +97,7 @@ def _gpus(request: Request, problem: str) -> tuple[Value, Value]:
     items: list[dict[str, Value]] = []
     for index, place in enumerate(places):
         text = read_text(os.path.join(folder, place, "information")) or ""
-        fields = dict(re.findall(r"^([A-Za-z ]{1,40}):[ \t]*(.*?)\s*$", text, re.MULTILINE))
+        fields = {key: said.strip() for key, said in re.findall(r"^([A-Za-z ]{1,40}):(.*)", text, re.MULTILINE)}
         node = "nvidia" + fields.get("Device Minor", "")
         if container(request) is not ABSENT and node != "nvidia" and node not in nodes:
             continue

@@ -20,8 +20,8 @@ VERSION_FILES = {
 
 _LIMIT = 1 << 16
 #: ``name = value`` and ``name: annotation = value`` at the left margin.
-_ASSIGNMENT = re.compile(r"^([A-Za-z_]\w{0,60})[ \t]*(?::[^=\n]{1,200})?=[ \t]*([^\n]{0,1000})$", re.MULTILINE)
-_LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(None)|(True|False))[ \t]*(?:#.*)?\r?\Z""")
+_ASSIGNMENT = re.compile(r"^([A-Za-z_]\w{0,60})[ \t]*(?::[^=\n]{1,200})?=([^\n]{0,1000})$", re.MULTILINE)
+_LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(None)|(True|False))[ \t]*(?:#.*)?\Z""")
 
 
 class VersionFile(NamedTuple):
@@ -64,7 +64,7 @@ def _assignments(text: str, origin: str) -> dict[str, str | bool | Absent | Unkn
     """Simple assignments, the last one of a name. The text is matched, never run."""
     values: dict[str, str | bool | Absent | Unknown] = {}
     for match in _ASSIGNMENT.finditer(text):
-        values[match[1]] = _literal(match[2], f"{match[1]} in {origin} is no plain value")
+        values[match[1]] = _literal(match[2].strip(), f"{match[1]} in {origin} is no plain value")
     return values
 
 

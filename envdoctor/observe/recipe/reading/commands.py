@@ -39,7 +39,7 @@ _STARTS = re.compile(
     r"(?:i?python|pypy|accelerate|torchrun|deepspeed|composer|colossalai|srun|mpirun|mpiexec|horovodrun|ray|uv|poetry"
     r"|pipenv|conda|mamba|coverage|nsys|ncu|numactl|taskset|stdbuf|timeout|nice|singularity|apptainer|docker)[\d.]*\Z"
 )
-_SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]+([^()`]*)\)")
+_SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 
 
 def _nothing(name: str, line: str) -> str | None:

@@ -11,9 +11,9 @@ from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, RecipeErr
 _LARGEST = 256 << 10
 _DEEPEST = 40
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
 #: A string, which stays; a comment; a tab.
-_JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
+_JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\t', re.DOTALL)
 
 
 def scalar(text: str) -> Scalar:

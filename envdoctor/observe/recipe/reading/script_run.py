@@ -14,6 +14,7 @@ from envdoctor.observe.recipe.reading.script_options import Parser
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
+_LONGEST = 200  # characters of the name of a call that is told
 _MOST_CALLS = 5000
 _DEEPEST_MAPPING = 6
 
@@ -110,7 +111,7 @@ class Run(ABC):
 
     def tell(self, name: str, settings: list[Any]) -> None:
         """Add a call to those that are told."""
-        if len(self.calls) < _MOST_CALLS and self._wanted.fullmatch(name) is not None:
+        if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
             self.calls.append((name, settings[:_MOST_CALLS], False))
 
 

@@ -15,7 +15,7 @@ from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted, ex
 from envdoctor.revision.code.parts.version_gates import VersionNames
 
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
-_ATTENTION_CLASS = re.compile(r"^[A-Z]\w*(attention|attn|sdpa)\w*$", re.IGNORECASE)
+_ATTENTION_CLASS = re.compile(r"[A-Z]\w*?(?:attention|attn|sdpa)", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|dropout|norm|bias|residual", re.IGNORECASE)
 _ATTENTION_KERNEL = re.compile(r"^_?(flash_attn|flash_attention|scaled_dot_product|memory_efficient_attention)")
 _QUESTIONS = "isinstance issubclass hasattr getattr callable len str repr type format print bool int id dir vars"

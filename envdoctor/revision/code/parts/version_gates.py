@@ -9,7 +9,7 @@ from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
 from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
-_QUESTION = re.compile(r"^is_\w+_(version|greater_or_equal\w*|or_higher|or_later|or_newer)$")
+_QUESTION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
 _MAJOR, _MINOR, _WHOLE = 1, 2, 4
 _FIELDS = {"major": _MAJOR, "minor": _MINOR}
 _INDEXES = {0: _MAJOR, 1: _MINOR}
