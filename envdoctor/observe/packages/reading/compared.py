@@ -27,7 +27,7 @@ from envdoctor.text.files import Files, Looks, because_of
 
 _LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 30
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_LINE = re.compile(rb"([^\",\n][^,\n]{0,400}),(?:sha256=([\w-]{43}))?,(\d{0,15})\r?(?:\n|\Z)")
+_LINE = re.compile(rb"(?m)^([^\",\n][^,\n]{0,400}),(?:sha256=([\w-]{43}))?,(\d{0,15})\r?(?:\n|\Z)")
 _FOR_TESTS = re.compile(rb"(?:\A|/)tests?/")
 _LIBRARY_FOR_TESTS = re.compile(rb"(?:\A|[/_])tests?(?:[/_.]|\Z)|torchbind_test")
 #: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
@@ -127,7 +127,7 @@ class Package:
             except OSError:
                 continue
             found.update(re.findall(rb"\w+", text))
-            found.update(re.findall(rb"[\w-]+\.\w+", text))
+            found.update(re.findall(rb"[\w.-]+", text))
         return found
 
     def _looked_at(self, listed: Listed, look: Any) -> Damage | None:
