@@ -58,10 +58,15 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     """Installed files that could not be read: what they hold may be anything."""
     damage = facts.value("package_damage")
     items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
-    for item in items[:_MOST_UNREAD]:
-        yield Unjudged(f"{item.get('package')}: {item.get('file')}", asked=True)
-    if len(items) > _MOST_UNREAD:
-        yield Unjudged(f"{len(items) - _MOST_UNREAD} more packages could not be read", asked=True)
+    texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
+    dists = facts.value("dist")
+    for item in dists if isinstance(dists, Records) else ():
+        asked = item.get("requires")
+        if isinstance(asked, Unknown) and item.get("active") is True:
+            texts.append(f"what {item.get('name')} requires: {asked.reason}")
+    yield from (Unjudged(text, asked=True) for text in texts[:_MOST_UNREAD])
+    if len(texts) > _MOST_UNREAD:
+        yield Unjudged(f"{len(texts) - _MOST_UNREAD} more packages could not be read", asked=True)
 
 
 def unknown_model(facts: FactSet, model: str | None) -> str | None:
