@@ -60,6 +60,8 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
     texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
     dists = facts.value("dist")
+    if isinstance(damage, Unknown) and "package_damage" in facts and isinstance(dists, Records):
+        texts.append(f"the installed files: {damage.reason}")
     for item in dists if isinstance(dists, Records) else ():
         asked = item.get("requires")
         if isinstance(asked, Unknown) and item.get("active") is True:

@@ -29,12 +29,12 @@ _Read = TypeVar("_Read")
 
 
 class Unreadable(Exception):
-    """A module whose source cannot be parsed; the message is a clause for a report. ``damaged``: no Python can run it,
-    where it is not newer than this one."""
+    """A module whose source cannot be parsed; the message is a clause for a report. ``fails``: no Python can run it
+    (``always``), or none that is not newer than this one (``here``)."""
 
-    def __init__(self, reason: str, *, damaged: bool = False) -> None:
+    def __init__(self, reason: str, fails: str = "") -> None:
         super().__init__(reason)
-        self.damaged = damaged
+        self.fails = fails
 
 
 class Found(NamedTuple):
@@ -242,10 +242,9 @@ def _parsed(source: bytes) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
-        raise Unreadable(
-            f"is not Python that this interpreter can parse (line {error.lineno or 1})", damaged=True
-        ) from None
+        reason = f"is not Python that this interpreter can parse (line {error.lineno or 1})"
+        raise Unreadable(reason, "always" if b"\0" in source else "here") from None
     except (RecursionError, MemoryError):
         raise Unreadable("is nested too deeply, or too large, to be parsed") from None
     except (ValueError, LookupError):
-        raise Unreadable("is not Python source text", damaged=True) from None
+        raise Unreadable("is not Python source text", "always") from None

@@ -161,12 +161,12 @@ def _met_on_imports(
 ) -> Iterator[dict[str, Value]]:
     """What an import of the packages opens and no Python could read, or this one may not: of those of which nothing is
     known from their lists."""
-    kinds = {(one["package"], one["kind"]) for one in known}
+    told = {one["package"] for one in known if one["kind"] != "files-edited"}
     for one in request.items("link_unread"):
         damaged = one["damaged"] is True
         name, kind = one["package"], "files-damaged" if damaged else "unread"
-        if (name, kind) not in kinds:
-            kinds.add((name, kind))
+        if name not in told:
+            told.add(name)
             item = active.get(str(name), {"name": name})
             yield _record(item, kind, f"{one['file']} ({one['reason']})", fails=damaged)
 

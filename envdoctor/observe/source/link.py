@@ -24,7 +24,7 @@ from envdoctor.versions.pep440 import release_of
 
 KEPT = True
 KEYS = ("link", "link_read", "link_unread")
-NEEDS = ("dist",)
+NEEDS = ("dist", "python.minor")
 
 _CHILD = "envdoctor.observe.source.reading.followed"
 _SECONDS, _PATIENCE = 60.0, 5.0
@@ -72,20 +72,20 @@ def observe(request: Request) -> list[Fact]:
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
-    older = _not_newer(place.python_version)
+    fatal = ("always", "here") if _not_newer(request.value("python.minor")) else ("always",)
     unread = tuple(
         {
             "package": found.owner(path, place.site_packages),
             "file": path,
             "reason": reason,
-            "damaged": damaged and older,
+            "damaged": fails in fatal,
         }
-        for path, reason, damaged in answer["unread"]
+        for path, reason, fails in answer["unread"]
     )
     return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(unread))
 
 
-def _not_newer(python: str | Unknown) -> bool:
+def _not_newer(python: Value) -> bool:
     """Whether this interpreter knows the syntax of the environment's Python."""
     release = release_of(python) if isinstance(python, str) else None
     return release is not None and release[:2] <= sys.version_info[:2]

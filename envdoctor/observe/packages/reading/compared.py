@@ -158,7 +158,7 @@ class Package:
                 warnings.simplefilter("ignore")
                 ast.parse(content)
         except (SyntaxError, ValueError, LookupError):
-            newer = self._python is None or self._python[:2] > sys.version_info[:2]
+            newer = self._python is not None and self._python[:2] > sys.version_info[:2]
             return "edited" if newer else "damaged"
         except (RecursionError, MemoryError):
             return "edited"

@@ -2,8 +2,8 @@
 
 It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
 an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``unread``,
-files and folders that an import reads and that could not be read here, each with the reason and whether no Python can
-run it; ``files`` and ``folders``, what was looked at for it.
+files and folders that an import reads and that could not be read here, each with the reason and which Python cannot
+run it (:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         "stops": [[_told(stop), statements] for stop, statements in stopped.items()],
         "why": why,
         "unread": [
-            *([path, str(one), one.damaged] for path, one in following.unread.items()),
-            *([path, f"cannot be listed: {reason}", False] for path, reason in library.closed.items()),
+            *([path, str(one), one.fails] for path, one in following.unread.items()),
+            *([path, f"cannot be listed: {reason}", ""] for path, reason in library.closed.items()),
         ],
         "files": looks.files,
         "folders": looks.folders,
