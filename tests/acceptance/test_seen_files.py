@@ -121,10 +121,12 @@ def test_a_module_that_somebody_edited_is_a_warning(check):
 
 
 #: Root reads what it likes, unless it gives that up.
-REFUSED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+REFUSED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if ROOT else ()
 
 
-@pytest.mark.skipif(bool(REFUSED) and not shutil.which("setpriv"), reason="root cannot be refused anything")
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.skipif(ROOT and not shutil.which("setpriv"), reason="root cannot be refused anything")
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(
     "name", ["torch", "torch/lib", LIBRARY, INIT, "trl", "trl/__init__.py", "transformers/trainer.py"]
@@ -198,6 +200,21 @@ def test_a_torch_in_front_does_not_end_the_check_of_the_hidden_one(live):
 
     result = live(change)
     assert result.code == 1 and any(LIBRARY in message for message in told(result))
+
+
+@pytest.mark.parametrize("info", [True, False])
+def test_a_package_that_an_installer_has_in_its_hands_is_not_judged(check, info):
+    def change(site: Path) -> None:
+        if info:
+            for name in ("RECORD", "INSTALLER"):
+                (site / "trl-1.0.0.dist-info" / name).unlink()
+            (site / "trl-1.0.0.dist-info/WHEEL").write_text("Wheel-Version: 1.0\n")
+        else:
+            (site / "trl-1.0.0.dist-info").rename(site / "~rl-1.0.0.dist-info")
+
+    result = check(change)
+    assert result.code == 3
+    assert any(line.startswith("trl: its installation was interrupted, or goes on") for line in result.json["unjudged"])
 
 
 def test_requirements_behind_a_long_header_are_not_judged(check):

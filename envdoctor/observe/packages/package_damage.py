@@ -75,6 +75,7 @@ def observe(request: Request) -> list[Fact]:
     for folder, by_name in lists.items():
         found += _dropped_in(folder, by_name, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
+    found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
     return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
 
@@ -257,6 +258,26 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
                 if not own and _unlisted([f"{name}/"], dists, layout.files):
                     item: _Item = {"name": package, "version": Unknown("it is not installed")}
                     yield _record(item, "left-behind", path, fails=False)
+
+
+def _half_installed(
+    modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
+) -> Iterator[dict[str, Value]]:
+    """Packages of the stack that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked
+    without writing their list, which it does at the end: it works on them, or was interrupted."""
+    for folder in layout.site_packages:
+        names = layout.files.names_or_none(folder)
+        moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
+        for name, module in modules.items():
+            away = moved.get(module[1:]) or moved.get(name.replace("-", "_")[1:])
+            if away and name not in active:
+                reason = f"its installation was interrupted, or goes on: {away} is there"
+                yield _record({"name": name}, "unread", reason, fails=False)
+    for name in modules.keys() & active.keys():
+        there = layout.files.names_or_none(str(active[name]["path"]))
+        if "WHEEL" in there and "RECORD" not in there and "INSTALLER" not in there:
+            reason = "its installation was interrupted, or goes on: it has no list of its files yet"
+            yield _record(active[name], "unread", reason, fails=False)
 
 
 def _few(names: list[str]) -> str:
