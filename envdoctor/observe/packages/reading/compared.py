@@ -34,7 +34,9 @@ _LIBRARY_FOR_TESTS = re.compile(rb"(?:\A|[/_])tests?(?:[/_.]|\Z)|torchbind_test"
 #: may be for one of several kinds of hardware.
 _MODULE = re.compile(r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z")
 #: Files that compilers, editors and people read; those without an ending are licences and data of time zones.
-_NOT_RUN = re.compile(rb"\.(?:pyc|pyi|pyx|pxd|pxi|h|hpp|cuh|c|cc|cpp|cu|cmake|a|lib|md|rst|typed|pc)\Z|(?:\A|/)[^./]+\Z")
+_NOT_RUN = re.compile(
+    rb"\.(?:pyc|pyi|pyx|pxd|pxi|h|hpp|cuh|c|cc|cpp|cu|cmake|a|lib|md|rst|typed|pc)\Z|(?:\A|/)[^./]+\Z"
+)
 #: Of the metadata, what every program with plugins reads.
 _METADATA, _READ_BY_ALL = b".dist-info/", b".dist-info/entry_points.txt"
 _HEAD = 4096
