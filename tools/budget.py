@@ -76,6 +76,7 @@ def imported_by_a_check() -> int:
         for name, version in (("torch", "2.5.1"), ("transformers", "4.48.3")):
             info = Path(folder) / f"{name}-{version}.dist-info"
             info.mkdir()
+            (Path(folder) / f"{name}.py").write_text("")
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         compile_matrix(ROOT / "matrices", Path(folder) / "matrix")
         command = [sys.executable, "-c", code, folder]

@@ -45,12 +45,30 @@ def unjudged(
         elif isinstance(facts.value("pkg.torch"), Absent):
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))
+        found += _unread_files(facts)
     if no_model := unknown_model(facts, model):
         found.append(Unjudged(no_model, asked=typed))
     pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
     if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
         found.append(Unjudged(f"{model} and its pin: {pin.reason}", asked=True))
     return (*found, *(_unread_code(facts, code) if code else ()))
+
+
+def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
+    """Installed files that could not be read: what they hold may be anything."""
+    damage = facts.value("package_damage")
+    items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
+    texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
+    dists = facts.value("dist")
+    if isinstance(damage, Unknown) and "package_damage" in facts and isinstance(dists, Records):
+        texts.append(f"the installed files: {damage.reason}")
+    for item in dists if isinstance(dists, Records) else ():
+        asked = item.get("requires")
+        if isinstance(asked, Unknown) and item.get("active") is True:
+            texts.append(f"what {item.get('name')} requires: {asked.reason}")
+    yield from (Unjudged(text, asked=True) for text in texts[:_MOST_UNREAD])
+    if len(texts) > _MOST_UNREAD:
+        yield Unjudged(f"{len(texts) - _MOST_UNREAD} more packages could not be read", asked=True)
 
 
 def unknown_model(facts: FactSet, model: str | None) -> str | None:

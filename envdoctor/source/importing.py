@@ -82,6 +82,7 @@ class Importing(Statements):
         self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
         self._until = 0
+        self.unread: dict[str, Unreadable] = {}  # files of modules that are certain to be imported
 
     # What the caller asks
 
@@ -270,7 +271,10 @@ class Importing(Statements):
             state = self._states[module] = _State(Frame(module, {"__name__": module, "__file__": UNKNOWN}))
             try:
                 body = self.library.tree(module).body
-            except Unreadable:
+            except Unreadable as unreadable:
+                found = self.library.find(module)
+                if found is not None and not self._unsure and not self._catching:
+                    self.unread[found.path] = unreadable
                 state.running = False
                 return False
             saved = self._unsure, self._catching, self._depth, self._until, self._testing

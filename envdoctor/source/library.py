@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from envdoctor.source.definitions import is_generator
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import definition, trimmed
-from envdoctor.text.files import Files
+from envdoctor.text.files import Files, because_of
 
 _LARGEST = 4 << 20
 _COMPILED = (".so", ".pyd", ".pyc")
@@ -28,7 +29,12 @@ _Read = TypeVar("_Read")
 
 
 class Unreadable(Exception):
-    """A module whose source cannot be parsed; the message is a clause for a report."""
+    """A module whose source cannot be parsed; the message is a clause for a report. ``fails``: no Python can run it
+    (``always``), or none that is not newer than this one (``here``)."""
+
+    def __init__(self, reason: str, fails: str = "") -> None:
+        super().__init__(reason)
+        self.fails = fails
 
 
 class Found(NamedTuple):
@@ -46,7 +52,8 @@ class Found(NamedTuple):
 class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
-    ``exported`` is for who follows imports: what the modules in a folder export, found once.
+    ``exported`` is for who follows imports: what the modules in a folder export, found once. ``closed`` are the folders
+    that cannot be listed, with the reason; of what is in them nothing is known.
     """
 
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
@@ -62,6 +69,7 @@ class Library:
         self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
         self._calls: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
         self.exported: dict[str, dict[str, str]] = {}
+        self.closed: dict[str, str] = {}
 
     def find(self, name: str) -> Found | None:
         """The module of that dotted name; None when there is none below the folders."""
@@ -178,6 +186,8 @@ class Library:
             if name in names:
                 inner = os.path.join(folder, name)
                 inside = self._names(inner)
+                if inner in self.closed:
+                    return Found("compiled", inner, (inner,))
                 if "__init__.py" in inside:
                     return Found("source", os.path.join(inner, "__init__.py"), (inner,))
                 if any(one.startswith("__init__.") and one.endswith(_COMPILED) for one in inside):
@@ -195,7 +205,13 @@ class Library:
     def _names(self, folder: str) -> frozenset[str]:
         known = self._listed.get(folder)
         if known is None:
-            known = self._listed[folder] = frozenset(self._files.names_or_none(folder))
+            try:
+                names = self._files.names(folder)
+            except OSError as error:
+                names = []
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):
+                    self.closed[folder] = because_of(error)
+            known = self._listed[folder] = frozenset(names)
         return known
 
     def _is_compiled(self, folder: str, name: str) -> bool:
@@ -226,8 +242,9 @@ def _parsed(source: bytes) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
-        raise Unreadable(f"is not Python that this interpreter can parse (line {error.lineno or 1})") from None
+        reason = f"is not Python that this interpreter can parse (line {error.lineno or 1})"
+        raise Unreadable(reason, "always" if b"\0" in source else "here") from None
     except (RecursionError, MemoryError):
         raise Unreadable("is nested too deeply, or too large, to be parsed") from None
     except (ValueError, LookupError):
-        raise Unreadable("is not Python source text") from None
+        raise Unreadable("is not Python source text", "always") from None

@@ -172,19 +172,24 @@ class Files:
     def unchanged(self, folder: str, names: Sequence[str], marks: Iterator[int]) -> bool:
         """Whether :meth:`mark` says of each of these files what it said then: ``marks`` has two numbers for each, one
         after the other. ``folder`` ends with a separator."""
-        look = os.stat if self.root is None else self._status
         self.use(len(names))
+        holder: int | None = None
         try:
+            if self.root is None and _BY_STEPS and len(names) > 1:
+                holder = os.open(folder, _STEP & ~_NO_FOLLOW)  # the way to it is gone once, not for every file
             for name, what, when in zip(names, marks, marks):  # noqa: B905 (those of other folders follow)
                 if what < 0:
                     if self.mark(folder + name) != (what, when):
                         return False
                     continue
-                found = look(folder + name)
+                found = self._status(folder + name) if holder is None else os.stat(name, dir_fd=holder)
                 if _changed(found) != when or found.st_size != what:
                     return False
         except (OSError, ValueError):
             return False
+        finally:
+            if holder is not None:
+                os.close(holder)
         return True
 
     def folder_mark(self, path: str, before: Mark | None = None) -> Mark:

@@ -27,6 +27,8 @@ def installed(tmp_path: Path) -> Callable[..., Path]:
         name: str, version: str, files: Mapping[str, str], *lines: str, tag: str = "", wheel: str | None = None
     ) -> Path:
         contents: dict[str, str | bytes] = {file: (ELF / source).read_bytes() for file, source in files.items()}
+        if "-" in name:  # its Python, which lies beside the compiled module
+            contents[f"{name.replace('-', '_')}/__init__.py"] = ""
         if tag:
             contents[f"{name}/version.py"] = f"__version__ = '{version}{tag}'\ncuda = None\nhip = None\n"
         info = install(tmp_path / "packages", name, version, *lines, files=contents)

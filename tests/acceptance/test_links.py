@@ -78,4 +78,4 @@ def test_hostile_source_ends(check: Any) -> None:
     hostile = "x = " + "(" * 5000 + ")" * 5000 + "\nfrom transformers import a\0b\n"
     deep = "import transformers.deep\n" + "a." * 20000 + "b\n"
     result = check("--format", "json", peft=("0.17.0", hostile), transformers=("5.23.0", deep))
-    assert result.code in (0, 1) and result.json and "Traceback" not in result.err
+    assert result.code in (0, 1, 3) and result.json and "Traceback" not in result.err

@@ -147,7 +147,7 @@ def metadata_is_a_folder(site: Path) -> None:
     ("damage", "rule", "told"),
     [
         (torch_uninstalled, "torch-not-installed", ""),
-        (library_deleted, "torch-files-missing", "libtorch_cpu.so"),
+        (library_deleted, "package-files-missing", "libtorch_cpu.so"),
         (metadata_cut_in_half, "", '"name": "peft"'),
         (two_dist_infos, "package-metadata-duplicated", '"name": "numpy"'),
         (metadata_is_a_folder, "", '"name": "accelerate"'),

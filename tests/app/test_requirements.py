@@ -26,7 +26,8 @@ def packages(tmp_path: Path) -> Callable[..., str]:
     def build(**dists: list[str]) -> str:
         for entry, lines in dists.items():
             name, version = entry.split("__")
-            install(tmp_path / "packages", name, version.replace("_", "."), *lines)
+            files = {f"{name}/__init__.py": ""}
+            install(tmp_path / "packages", name, version.replace("_", "."), *lines, files=files)
         return str(tmp_path / "packages")
 
     return build

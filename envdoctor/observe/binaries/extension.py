@@ -9,7 +9,7 @@ from envdoctor.observe.request import Request
 
 KEPT = True
 KEYS = ("extension",)
-NEEDS = ("dist", "torch.missing_files")
+NEEDS = ("dist", "torch.missing_files", "package_damage")
 
 
 def observe(request: Request) -> list[Fact]:
@@ -27,4 +27,6 @@ def observe(request: Request) -> list[Fact]:
     from envdoctor.observe.binaries.reading.extensions import read_extensions
 
     missing = request.value("torch.missing_files")
+    if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
+        missing = ("torch/lib",)
     return [read_extensions(chosen, modules, request.place, missing, dists.incomplete)]

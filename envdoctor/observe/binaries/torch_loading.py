@@ -18,7 +18,7 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 
 KEYS = ("torch.damaged_files", "torch.missing_libraries")
-NEEDS = ("pkg.*", "torch.cuda")
+NEEDS = ("pkg.*", "torch.cuda", "package_damage")
 #: What importing torch loads, in all wheels for Linux from 2.0 on; those for CUDA are in CUDA builds only.
 _LOADED = (
     "libtorch_global_deps.so",
@@ -45,7 +45,10 @@ def observe(request: Request) -> list[Fact]:
     if "pkg.torch" not in request.facts:
         return []
     here = request.place.live and sys.platform.startswith("linux")
-    return torch_loading_facts(request.value("torch.cuda"), request.place, request.environ, here=here)
+    damaged, missing = torch_loading_facts(request.value("torch.cuda"), request.place, request.environ, here=here)
+    if any(item["package"] == "torch" for item in request.items("package_damage")):
+        damaged = damaged._replace(value=())  # it is told there, with all that differs from its list
+    return [damaged, missing]
 
 
 def torch_loading_facts(
@@ -85,7 +88,7 @@ def torch_loading_facts(
             if error.damaged:
                 damaged.append(f"torch/lib/{name} ({error})")
         except OSError:
-            continue  # gone (torch.missing_files), or not for us to read
+            continue  # gone, or not for us to read: package_damage
     if not here or not isinstance(cuda, str):
         return _facts(tuple(damaged), Unknown("only a CUDA build that would run on this Linux machine is looked at"))
     if not any("/nvidia/" in path for path in paths):

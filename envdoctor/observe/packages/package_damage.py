@@ -1,17 +1,18 @@
 """The fact ``package_damage``: packages whose files are not those that were installed, though their metadata is there.
 
-Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Only the
-file lists (RECORD) of packages with compiled files are read: those of packages in plain Python are long, and what is
-missing there is told by the one file that an import begins with. What torch loads, NVIDIA's wheels among it, is looked
-at elsewhere.
+Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Their files
+are compared with the lists of the installation (``reading/compared.py``); of a package without a list it is known
+whether its module is there, and what an import of it meets (``source/link.py``).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
@@ -21,21 +22,24 @@ from envdoctor.observe.needed import needed
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.request import Request
+from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.files import Files
+from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import release_of
 
 KEPT = True
 KEYS = ("package_damage",)
-NEEDS = ("dist",)
+NEEDS = ("dist", "link_unread")
 
-#: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
-#: may be for one of several kinds of hardware.
-_MODULE = r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z"
-_FOR_TESTS = re.compile(r"(?:\A|[/_])tests?(?:[/_.]|\Z)")
 #: Whose lists hold: conda and Linux distributions change the files after the list was made.
 _EXACT = ("pip", "uv")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
+_CHILD = "envdoctor.observe.packages.reading.compared"
+_SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
+_ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
+_FAILED = "the child that reads them failed"
 _Item = Mapping[str, Value]
 
 
@@ -51,25 +55,27 @@ def observe(request: Request) -> list[Fact]:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     found: list[dict[str, Value]] = []
     lists: dict[str, dict[str, list[Listed]]] = {}
+    compared: list[_Item] = []
     for name in needed(active, stack):
         item = active[name]
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
             continue
-        of_torch = name == "torch" or component_of(name) is not None
-        gone = [] if of_torch else _module_gone(item, modules.get(name), layout)
-        gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
+        gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and item.get("tags") and item.get("installer") in _EXACT:
-            listed: list[Listed] = []
-            with suppress(OSError):
-                listed = listed_libraries(str(item["path"]), layout.files)
-            lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
-            if not of_torch:
-                found += _against_list(item, listed, name in stack, name in extensions, layout.files)
+        if not gone and item.get("installer") in _EXACT:
+            compared.append(item)
+            if item.get("tags"):
+                with suppress(OSError):
+                    listed = listed_libraries(str(item["path"]), layout.files)
+                    lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
+    for name, kind, files, fails in _compared(compared, stack, request):
+        found.append(_record(active[name], kind, _few(files), fails=fails))
+    found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     for folder, by_name in lists.items():
         found += _dropped_in(folder, by_name, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
+    found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
     return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
 
@@ -80,16 +86,21 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
 
 
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
-    """The module of the stack that the package installs is not importable from any folder."""
-    if module is None or _elsewhere(module, layout):
+    """The module of the stack that the package installs lies in no folder: where nothing lists its files, this is all
+    that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
+    complete = layout.incomplete is None and not layout.has_finder
+    if module is None or not complete or any(_begins(folder, module, layout.files) for folder in layout.site_packages):
         return []
-    folder = os.path.dirname(str(item["path"]))
-    names = layout.files.names_or_none(folder)
-    # An extension module may stand for the package, and a package may be made to have no __init__.py (optimum).
-    if any(name.startswith(f"{module}.") and not name.endswith("-info") for name in names):
-        return []
-    start = f"{module}/__init__.py"
-    return [] if _unlisted([start], [item], layout.files) else [_record(item, "module-gone", start, fails=True)]
+    return [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
+
+
+def _begins(folder: str, module: str, files: Files) -> bool:
+    """Whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
+    try:
+        names = files.names(folder)
+    except OSError:
+        return True
+    return module in names or any(one.startswith(f"{module}.") and not one.endswith("-info") for one in names)
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
@@ -109,52 +120,60 @@ def _elsewhere(module: str, layout: Layout) -> bool:
     )
 
 
-def _against_list(
-    item: _Item, listed: list[Listed], stack: bool, extension: bool, files: Files
+def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -> Sequence[Any]:
+    """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
+    the files."""
+    if not asked:
+        return ()
+    place = request.place
+    python = release_of(place.python_version) if isinstance(place.python_version, str) else None
+    packages = [
+        {
+            "name": item["name"],
+            "metadata": item["path"],
+            "stack": item["name"] in stack,
+            "libraries": component_of(str(item["name"])) is None,
+        }
+        for item in asked
+    ]
+    child = run_child(
+        own_python(_CHILD),
+        json.dumps({"root": place.files.root, "python": python, "packages": packages}).encode(),
+        seconds=_SECONDS,
+        patience=_PATIENCE,
+        memory_mib=_MEMORY_MIB,
+        output_limit=_OUTPUT,
+    )
+    looks = place.files.looks
+    if child.status != "ok":
+        if looks is not None:
+            looks.failed = True
+        reason = f"the installed files were not compared with their lists: {_ENDINGS.get(child.status, _FAILED)}"
+        return [[asked[0]["name"], "unread", [reason], False]]
+    answer = json.loads(child.stdout)
+    if looks is not None:
+        add(looks, answer["files"], answer["folders"])
+    unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
+    return [*answer["damage"], *unread]
+
+
+def _met_on_imports(
+    request: Request, active: Mapping[str, _Item], known: Sequence[Mapping[str, Value]]
 ) -> Iterator[dict[str, Value]]:
-    """Compiled files that are gone, or of another size than when they were installed; those of an ``extension`` for
-    torch are read by whoever compares their symbols."""
-    folder = os.path.dirname(str(item["path"]))
-    gone: list[str] = []
-    changed: list[str] = []
-    for one in listed:
-        if _FOR_TESTS.search(one.name):
-            continue
-        try:
-            status = files.status(f"{folder}{os.sep}{one.name}")
-        except (FileNotFoundError, NotADirectoryError):
-            gone.append(one.name)
-        except OSError:
-            continue
-        else:
-            if one.size is not None and one.size != status.st_size:
-                changed.append(one.name)
-    if gone:
-        vital = [name for name in gone if re.search(_MODULE, name) or os.path.dirname(name).endswith(".libs")]
-        fails = stack and (bool(vital) or len(gone) == len(listed))
-        yield _record(item, "files-gone", _few(vital or gone), fails=fails)
-    if changed and not extension:
-        broken = [name for name in changed if _damaged(os.path.join(folder, *name.split("/")), files)]
-        fails = stack and any(re.search(_MODULE, name) for name in broken)
-        yield _record(item, "files-damaged" if broken else "files-changed", _few(broken or changed), fails=fails)
-
-
-def _damaged(path: str, files: Files) -> bool:
-    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-
-    try:
-        with ElfFile(path, files):
-            return False
-    except ElfError as error:
-        return error.damaged
-    except OSError:
-        return False
+    """What an import of the packages opens and no Python could read, or this one may not: of those of which nothing is
+    known from their lists."""
+    told = {one["package"] for one in known if one["kind"] != "files-edited"}
+    for one in request.items("link_unread"):
+        damaged = one["damaged"] is True
+        name, kind = one["package"], "files-damaged" if damaged else "unread"
+        if name not in told:
+            told.add(name)
+            item = active.get(str(name), {"name": name})
+            yield _record(item, kind, f"{one['file']} ({one['reason']})", fails=damaged)
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
     """An editable install (PEP 610) whose folder of sources was removed."""
-    import json
-
     try:
         said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
         url = urlsplit(said["url"])
@@ -239,6 +258,26 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
                 if not own and _unlisted([f"{name}/"], dists, layout.files):
                     item: _Item = {"name": package, "version": Unknown("it is not installed")}
                     yield _record(item, "left-behind", path, fails=False)
+
+
+def _half_installed(
+    modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
+) -> Iterator[dict[str, Value]]:
+    """Packages of the stack that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked
+    without writing their list, which it does at the end: it works on them, or was interrupted."""
+    for folder in layout.site_packages:
+        names = layout.files.names_or_none(folder)
+        moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
+        for name, module in modules.items():
+            away = moved.get(module[1:]) or moved.get(name.replace("-", "_")[1:])
+            if away and name not in active:
+                reason = f"its installation was interrupted, or goes on: {away} is there"
+                yield _record({"name": name}, "unread", reason, fails=False)
+    for name in modules.keys() & active.keys():
+        there = layout.files.names_or_none(str(active[name]["path"]))
+        if "WHEEL" in there and "RECORD" not in there and "INSTALLER" not in there:
+            reason = "its installation was interrupted, or goes on: it has no list of its files yet"
+            yield _record(active[name], "unread", reason, fails=False)
 
 
 def _few(names: list[str]) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.packages.reading.version_files import VersionFile, read_version_file
+from envdoctor.observe.packages.reading.version_files import read_version_file
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.versions.dotted import dotted
 
 KEPT = True
 KEYS = ("torch.cuda", "torch.hip", "torch.git", "torch.cxx11_abi", "torch.missing_files")
-NEEDS = ("dist",)
+NEEDS = ("dist", "package_damage")
 
 #: c10::Error's constructor takes a std::string; its mangled name tells which one, in libc10.so of torch 1.13 to 2.15.
 #: (torch/share/cmake/Torch/TorchConfig.cmake says it in 2.5.1 and 2.7.1, and no longer in 2.13.0 and 2.15.0.)
@@ -22,12 +20,6 @@ _NEW_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string"
 _OLD_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationESs"
 _CHUNK = 1 << 18
 _LIBRARY_LIMIT = 64 << 20
-_RECORD_LIMIT = 32 << 20
-#: RECORD has one file a line.
-_IN_RECORD = re.compile(rb"\ntorch/lib/([^,\n]*)")
-_LIBRARY = re.compile(r"[^/,\"]+(?:\.so(?:\.[\d.]+)?|\.dylib|\.dll|\.pyd)\Z")
-#: Libraries of torch's own tests lie in the same folder.
-_TEST_LIBRARY = re.compile(r"(?:lib)?(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops)\b")
 _TOGETHER = ("libc10.so", "libtorch_cpu.so")
 
 
@@ -38,14 +30,8 @@ def observe(request: Request) -> list[Fact]:
     found = read_version_file("torch", folders, files)
     if isinstance(found, Unknown) and not installed:
         found = Unknown("torch is not installed")
-    record = _record(found, [item for item in installed if item["kind"] == "dist-info"], folders)
     if isinstance(found, Unknown):
-        facts = [Fact(key, found, "", "environment") for key in KEYS if key != "torch.missing_files"]
-        if isinstance(record, Unknown):
-            return [*facts, Fact("torch.missing_files", found, "", "environment")]
-        # RECORD alone tells what is missing: an uninstall that was cut short leaves the metadata behind.
-        missing, origin = _missing_files(os.path.dirname(os.path.dirname(record)), record, files)
-        return [*facts, Fact("torch.missing_files", missing, origin, "environment")]
+        return [Fact(key, found, "", "environment") for key in KEYS]
     origin = found.origin
     cuda = _dotted(found.get("cuda"), origin)
     hip = _dotted(found.get("hip"), origin)
@@ -53,32 +39,15 @@ def observe(request: Request) -> list[Fact]:
     if isinstance(git, bool):
         git = Unknown(f"{origin} does not say")
     abi, abi_origin = _cxx11_abi(found.folder, files)
-    missing, missing_origin = _missing_files(found.folder, record, files)
+    told = any(item["package"] == "torch" for item in request.items("package_damage"))
+    missing = () if told else _half_gone(found.folder, files)
     return [
         Fact("torch.cuda", cuda, origin, "environment"),
         Fact("torch.hip", hip, origin, "environment"),
         Fact("torch.git", git, origin, "environment"),
         Fact("torch.cxx11_abi", abi, abi_origin, "environment"),
-        Fact("torch.missing_files", missing, missing_origin, "environment"),
+        Fact("torch.missing_files", missing, "torch/lib", "environment"),
     ]
-
-
-def _record(
-    torch_file: VersionFile | Unknown, installed: Sequence[Mapping[str, Value]], folders: Sequence[str]
-) -> str | Unknown:
-    """RECORD of the torch whose version file was read; without one, of the metadata that is left of it in the first
-    folder that has any."""
-    places = [(os.path.dirname(str(item["path"])), item) for item in installed]
-    if isinstance(torch_file, Unknown):
-        first = next((folder for folder in folders if any(place == folder for place, _ in places)), None)
-        beside = [item for place, item in places if place == first]
-        return os.path.join(str(beside[0]["path"]), "RECORD") if len(beside) == 1 else torch_file
-    beside = [item for place, item in places if place == torch_file.folder]
-    if len(beside) > 1:
-        beside = [item for item in beside if item["version"] == torch_file.get("__version__")]
-    if len(beside) != 1:
-        return Unknown("there is no metadata directory of this torch that would list its files")
-    return os.path.join(str(beside[0]["path"]), "RECORD")
 
 
 def _dotted(value: Value, origin: str) -> Value:
@@ -131,43 +100,10 @@ def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | No
         os.close(descriptor)
 
 
-def _missing_files(folder: str, record: str | Unknown, files: Files) -> tuple[Value, str]:
-    """Libraries that RECORD lists in torch/lib and that are not there."""
-    if isinstance(record, Unknown):
-        return _half_gone(folder, files) or record, ""
-    origin = f"{os.path.basename(os.path.dirname(record))}/RECORD"
-    try:
-        listed = _listed_libraries(files.lines(record, _RECORD_LIMIT))
-    except OSError as error:
-        return _half_gone(folder, files) or Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
-    if not listed:
-        return _half_gone(folder, files) or Unknown(f"{origin} lists no library in torch/lib"), origin
-    libraries = os.path.join(folder, "torch", "lib")
-    try:
-        there = frozenset(files.names(libraries))
-    except FileNotFoundError:
-        there = frozenset()
-    except OSError as error:
-        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), origin
-    # A link whose file is gone is listed all the same, so that the name alone is not enough.
-    gone = (name for name in listed if name not in there or files.is_gone(os.path.join(libraries, name)))
-    return tuple(f"torch/lib/{name}" for name in gone), origin
-
-
 def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
-    """Without a list: the one of two libraries that every build for Linux keeps in one folder, when the other is there.
-    (conda-forge and Linux distributions keep both elsewhere.)"""
+    """Where no list tells more: the one of two libraries that every build for Linux keeps in one folder, when the other
+    is there. (conda-forge and Linux distributions keep both elsewhere.)"""
     libraries = os.path.join(folder, "torch", "lib")
     there = files.names_or_none(libraries)
     gone = [name for name in _TOGETHER if name not in there or files.is_gone(os.path.join(libraries, name))]
     return tuple(f"torch/lib/{name}" for name in gone) if len(gone) == 1 else ()
-
-
-def _listed_libraries(record: Iterable[bytes]) -> list[str]:
-    found: set[str] = set()
-    for piece in record:
-        for line in _IN_RECORD.finditer(b"\n" + piece):
-            name = line[1].decode("utf-8", "replace")
-            if len(name) < 200 and _LIBRARY.match(name) and not _TEST_LIBRARY.match(name):
-                found.add(name)
-    return sorted(found)

@@ -8,6 +8,8 @@ of the environment is imported.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +20,11 @@ from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
+from envdoctor.versions.pep440 import release_of
 
 KEPT = True
-KEYS = ("link", "link_read")
-NEEDS = ("dist",)
+KEYS = ("link", "link_read", "link_unread")
+NEEDS = ("dist", "python.minor")
 
 _CHILD = "envdoctor.observe.source.reading.followed"
 _SECONDS, _PATIENCE = 60.0, 5.0
@@ -36,9 +39,9 @@ _FAILED = "the child that follows the imports of the installed packages failed"
 
 def observe(request: Request) -> list[Fact]:
     """``link``, one item for each thing that stops imports or classes; ``link_read``, the packages whose imports were
-    followed.
+    followed; ``link_unread``, what could not be read on the way.
 
-    Both are empty where no package of the table entry-statements has its code in the environment.
+    All are empty where no package of the table entry-statements has its code in the environment.
     """
     dists = request.value("dist")
     if not isinstance(dists, Records):
@@ -46,7 +49,7 @@ def observe(request: Request) -> list[Fact]:
     versions = _versions(dists)
     wanted = [entry for entry in entries(request, versions) if _has_code(entry, request)]
     if not wanted:
-        return _facts(Records(()), Records(()))
+        return _facts(Records(()), Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     asked = _question(request, wanted, versions, owners, dists)
     place = request.place
@@ -69,11 +72,27 @@ def observe(request: Request) -> list[Fact]:
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
-    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete))
+    fatal = ("always", "here") if _not_newer(request.value("python.minor")) else ("always",)
+    unread = tuple(
+        {
+            "package": found.owner(path, place.site_packages),
+            "file": path,
+            "reason": reason,
+            "damaged": fails in fatal,
+        }
+        for path, reason, fails in answer["unread"]
+    )
+    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(unread))
 
 
-def _facts(links: Records | Unknown, read: Records | Unknown | None = None) -> list[Fact]:
-    values = zip(KEYS, (links, links if read is None else read), strict=True)
+def _not_newer(python: Value) -> bool:
+    """Whether this interpreter knows the syntax of the environment's Python."""
+    release = release_of(python) if isinstance(python, str) else None
+    return release is not None and release[:2] <= sys.version_info[:2]
+
+
+def _facts(links: Records | Unknown, *others: Records) -> list[Fact]:
+    values = zip(KEYS, (links, *(others or (links, links))), strict=True)
     return [Fact(key, value, "installed files", "environment") for key, value in values]
 
 
@@ -163,6 +182,11 @@ class _Naming:
             "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
             "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
         }
+
+    def owner(self, path: str, folders: Sequence[str]) -> str:
+        """The distribution that a file below one of the folders belongs to."""
+        folder = next(one for one in folders if path.startswith(one + os.sep))
+        return self._owner(os.path.relpath(path, folder).partition(os.sep)[0].removesuffix(".py"))
 
     def _owner(self, module: str) -> str:
         top = module.partition(".")[0]

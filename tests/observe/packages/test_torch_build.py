@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -101,47 +100,31 @@ def unlink(*names: str) -> Callable[[Path], object]:
 
 
 RECORD, C10, CPU = "torch-2.5.1.dist-info/RECORD", "torch/lib/libc10.so", "torch/lib/libtorch_cpu.so"
-ALL = ("torch/lib/libc10.so", "torch/lib/libgomp.so.1", "torch/lib/libtorch_cpu.so")
 
 
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
+        (lambda site: None, ()),
+        # one library of the pair tells that the other is gone; without both they may be elsewhere
         (unlink(CPU), GONE),
         (lambda site: ((site / CPU).unlink(), (site / CPU).symlink_to("gone.so")), GONE),
-        (lambda site: (site / "torch/lib").rename(site / "torch/elsewhere"), ALL),
-        (lambda site: shutil.rmtree(site / "torch"), ALL),  # the metadata stayed
-        # without RECORD one library of the pair tells that the other is gone; without both they may be elsewhere
-        (unlink(RECORD), None),
-        (unlink(RECORD, CPU), GONE),
-        (unlink(RECORD, C10), (C10,)),
-        (unlink(RECORD, C10, CPU), None),
-        (lambda site: (site / RECORD).write_text("torch/version.py,,\n"), None),
+        (unlink(C10), (C10,)),
+        (unlink(C10, CPU), ()),
     ],
 )
-def test_libraries_that_are_gone_are_named(torch: Path, change, missing: tuple[str, ...] | None) -> None:
+def test_libraries_that_are_gone_are_named(torch: Path, change, missing: tuple[str, ...]) -> None:
     change(torch)
     found = build(torch)
-    assert isinstance(found["missing_files"], Unknown) if missing is None else found["missing_files"] == missing
+    assert found["missing_files"] == missing
     assert isinstance(found["cxx11_abi"], Unknown) or (torch / C10).exists()
-
-
-def test_of_two_records_that_of_the_version_file_is_read_and_without_it_none_is_believed(
-    torch: Path, make_dist
-) -> None:
-    make_dist(torch, "torch", "2.6.0", RECORD="x,,\ntorch/lib/libgone.so,,\n")
-    assert build(torch)["missing_files"] == ()
-    shutil.rmtree(torch / "torch")
-    assert build(torch)["missing_files"] == Unknown("there is no torch/version.py")
 
 
 def test_without_torch_or_its_version_file_everything_is_unknown_and_says_why(bare: Path, make_dist) -> None:
     make_dist(bare, "numpy", "1.0")
     assert set(build(bare).values()) == {Unknown("torch is not installed")}
     make_dist(bare, "torch", "2.5.1")
-    found = build(bare)
-    assert isinstance(found.pop("missing_files"), Unknown)
-    assert set(found.values()) == {Unknown("there is no torch/version.py")}
+    assert set(build(bare).values()) == {Unknown("there is no torch/version.py")}
 
 
 PARTS = st.sampled_from([b"torch/lib/libc10.so", b",", b"\n", b'"', b"\xff", b"torch/lib/", b"/../x.so"])

@@ -34,11 +34,16 @@ def listed_libraries(metadata: str, files: Files) -> list[Listed]:
     return found[:_MOST]
 
 
+def is_library(name: bytes) -> bool:
+    """Whether a file of that name is an extension module or a shared library."""
+    return name.endswith(_ENDINGS) or name.rstrip(b".0123456789").endswith(b".so")
+
+
 def _listed(line: bytes) -> Listed | None:
     """``numpy/_core/_simd.cpython-311-x86_64-linux-gnu.so,sha256=…,3527040``; None for other files, and for names that
     are quoted or lead out of the folder."""
     name, _, rest = line.partition(b",")
-    if not name.endswith(_ENDINGS) and not name.rstrip(b".0123456789").endswith(b".so"):
+    if not is_library(name):
         return None
     if name[:1] in (b'"', b"/") or b".." in name or b"\0" in name or len(name) > _LONGEST:
         return None

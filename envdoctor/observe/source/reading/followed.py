@@ -1,8 +1,9 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
 It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
-an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``files`` and
-``folders``, what was looked at for it.
+an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``unread``,
+files and folders that an import reads and that could not be read here, each with the reason and which Python cannot
+run it (:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
 """
 
 from __future__ import annotations
@@ -88,6 +89,10 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "stops": [[_told(stop), statements] for stop, statements in stopped.items()],
         "why": why,
+        "unread": [
+            *([path, str(one), one.fails] for path, one in following.unread.items()),
+            *([path, f"cannot be listed: {reason}", ""] for path, reason in library.closed.items()),
+        ],
         "files": looks.files,
         "folders": looks.folders,
     }

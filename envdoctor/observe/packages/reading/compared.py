@@ -1,0 +1,217 @@
+"""Compares installed files with the lists that were written when they were installed. Runs in a bounded child.
+
+It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null) and ``packages``,
+each with ``name``, ``metadata`` (its directory), ``stack`` and ``libraries`` (whether those in folders are judged
+here). It answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was
+looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gc
+import json
+import os
+import re
+import sys
+import warnings
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, is_library
+from envdoctor.text.files import Files, Looks, because_of
+
+_LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 30
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_LINE = re.compile(rb"(?m)^([^\",\n][^,\n]{0,400}),(?:sha256=([\w-]{43}))?,(\d{0,15})\r?(?:\n|\Z)")
+_FOR_TESTS = re.compile(rb"(?:\A|/)tests?/")
+_LIBRARY_FOR_TESTS = re.compile(rb"(?:\A|[/_])tests?(?:[/_.]|\Z)|torchbind_test")
+#: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
+#: may be for one of several kinds of hardware.
+_MODULE = re.compile(r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z")
+#: Files that compilers, editors and people read; those without an ending are licences and data of time zones.
+_NOT_RUN = re.compile(
+    rb"\.(?:pyc|pyi|pyx|pxd|pxi|h|hpp|cuh|c|cc|cpp|cu|cmake|a|lib|md|rst|typed|pc)\Z|(?:\A|/)[^./]+\Z"
+)
+#: Of the metadata, what every program with plugins reads.
+_METADATA, _READ_BY_ALL = b".dist-info/", b".dist-info/entry_points.txt"
+_HEAD = 4096
+
+
+class Listed(NamedTuple):
+    """A line of the list: a file below the folder of packages, its sha256 (base64) and size, empty where not told."""
+
+    name: str
+    digest: bytes
+    size: bytes
+
+
+class Damage(NamedTuple):
+    """A file that is not as it was: ``kind`` is gone, damaged, changed (a library) or edited (Python)."""
+
+    file: str
+    kind: str
+
+
+class Package:
+    """The files of one distribution, compared with its list."""
+
+    def __init__(self, asked: Mapping[str, Any], files: Files, python: tuple[int, ...] | None) -> None:
+        self.name: str = asked["name"]
+        self.unread: list[tuple[str, str]] = []
+        self._folder = os.path.dirname(asked["metadata"])
+        self._files, self._python = files, python
+        self._of_stack, self._libraries_count = bool(asked["stack"]), bool(asked["libraries"])
+        self._sources: list[Listed] = []
+        self._libraries: list[Listed] = []
+        self._others: list[Listed] = []
+        self._needed: set[str] = set()
+        self._read_list(asked["metadata"])
+
+    def _read_list(self, metadata: str) -> None:
+        try:
+            text = self._files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+        except OSError:
+            return  # what nobody listed is compared with nothing
+        for match in _LINE.finditer(text):
+            name = match[1]
+            if name.startswith((b"/", b"..")) or b"/../" in name or b"\0" in name:
+                continue
+            if is_library(name):
+                kind = None if _LIBRARY_FOR_TESTS.search(name) else self._libraries
+            elif _FOR_TESTS.search(name):
+                kind = None
+            elif name.endswith(b".py"):
+                kind = self._sources
+            else:
+                run = name.endswith(_READ_BY_ALL) if _METADATA in name else not _NOT_RUN.search(name)
+                kind = self._others if run else None
+            if kind is not None:
+                kind.append(Listed(name.decode("utf-8", "replace"), match[2] or b"", match[3]))
+
+    def damage(self) -> Iterator[tuple[str, list[str], bool]]:
+        """Kinds with their files, and whether an import fails for them."""
+        compared = ((self._sources, self._source), (self._libraries, self._library), (self._others, self._other))
+        found = [one for listed, look in compared for each in listed if (one := self._looked_at(each, look))]
+        libraries = [one for one in found if is_library(one.file.encode())]
+        whole = len(libraries) > 1 and {one.kind for one in libraries} == {"changed"}
+        if whole and len(libraries) == len(self._libraries):  # all were stripped, or linked anew
+            found = [one for one in found if one not in libraries]
+            yield "files-changed", [one.file for one in libraries], False
+        needed = self._words() if found else ()
+        by_kind: dict[str, tuple[list[str], list[str]]] = {}
+        for one in found:
+            fails = one.kind != "edited" and self._fails(one, needed)
+            by_kind.setdefault(f"files-{one.kind}", ([], []))[not fails].append(one.file)
+        yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
+
+    def _fails(self, one: Damage, words: Iterable[bytes]) -> bool:
+        """Whether the file is imported, loaded or named by the package's own code."""
+        folder, base = os.path.split(one.file)
+        if one.file.endswith(".py"):
+            stem = os.path.basename(folder) if base == "__init__.py" else base[:-3]
+            return self._of_stack or ("/" not in folder and base == "__init__.py") or stem.encode() in words
+        if is_library(one.file.encode()):
+            vital = _MODULE.search(base) or folder.endswith(".libs") or base in self._needed
+            return bool(vital) or base.partition(".")[0].encode() in words
+        return base.encode() in words or base.partition(".")[0].encode() in words
+
+    def _words(self) -> set[bytes]:
+        """All words of the package's Python files, and the texts in them that may name a file."""
+        found: set[bytes] = set()
+        for one in self._sources:
+            try:
+                text = self._files.whole(os.path.join(self._folder, one.name), _LARGEST)
+            except OSError:
+                continue
+            found.update(re.findall(rb"\w+", text))
+            found.update(re.findall(rb"[\w.-]+", text))
+        return found
+
+    def _looked_at(self, listed: Listed, look: Any) -> Damage | None:
+        path = os.path.join(self._folder, listed.name)
+        try:
+            kind = look(path, listed)
+        except OSError as error:
+            if error.errno in _GONE:
+                bare = listed.name.endswith(".py") and self._files.is_file(f"{path}c")  # bytecode alone will do
+                return None if bare else Damage(listed.name, "gone")
+            if error.errno == errno.EFBIG:
+                return None
+            if error.errno == errno.EINVAL:
+                return Damage(listed.name, "damaged")
+            self.unread.append((listed.name, because_of(error)))
+            return None
+        return Damage(listed.name, kind) if kind else None
+
+    def _source(self, path: str, listed: Listed) -> str | None:
+        content = self._files.whole(path, _LARGEST)
+        if not listed.digest or _digest(content) == listed.digest:
+            return None
+        shorter = listed.size.isdigit() and len(content) < int(listed.size)
+        if b"\0" in content or (shorter and content[-1:] not in (b"\n", b"\r")):
+            return "damaged"  # zeroed, emptied, or cut off in the middle of a line
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(content)
+        except (SyntaxError, ValueError, LookupError):
+            newer = self._python is not None and self._python[:2] > sys.version_info[:2]
+            return "edited" if newer else "damaged"
+        except (RecursionError, MemoryError):
+            return "edited"
+        return "edited"
+
+    def _library(self, path: str, listed: Listed) -> str | None:
+        size = self._files.status(path).st_size
+        other = bool(listed.size) and size != int(listed.size)
+        if not path.endswith((".pyd", ".dll")):
+            try:
+                with ElfFile(path, self._files) as file:
+                    self._needed.update(file.needed)
+            except ElfError as error:
+                if error.damaged and (other or _digest(self._files.head(path, _LARGEST_LIBRARY)) != listed.digest):
+                    return "damaged"
+        return "changed" if other and self._libraries_count else None
+
+    def _other(self, path: str, listed: Listed) -> str | None:
+        head = self._files.head(path, _HEAD)
+        if not listed.size:
+            return None
+        size = len(head) if len(head) < _HEAD else self._files.status(path).st_size
+        if size < int(listed.size) or (head and not head.strip(b"\0")):
+            return "damaged"
+        return None
+
+
+def _digest(content: bytes) -> bytes:
+    """The sha256 of a file as RECORD writes it."""
+    return urlsafe_b64encode(sha256(content).digest())[:43]
+
+
+def main() -> None:
+    """Answer the question on stdin, and end."""
+    gc.disable()
+    sys.stdout.write(json.dumps(answer(json.loads(sys.stdin.buffer.read())), separators=(",", ":")))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parent is told."""
+    files = Files(asked["root"])
+    looks = files.looks = Looks()
+    python = tuple(asked["python"]) if asked["python"] else None
+    damage, unread = [], []
+    for one in asked["packages"]:
+        package = Package(one, files, python)
+        damage += [[package.name, kind, names, fails] for kind, names, fails in package.damage()]
+        if package.unread:
+            name, reason = package.unread[0]
+            more = f" and {len(package.unread) - 1} more" if len(package.unread) > 1 else ""
+            unread.append([package.name, name + more, reason])
+    return {"damage": damage, "unread": unread, "files": looks.files, "folders": looks.folders}

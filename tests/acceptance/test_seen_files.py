@@ -1,0 +1,227 @@
+"""A package counts when its files were seen: broken environments are never green, through the command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dists import install
+from elf_writer import write_shared_object
+from observing import write
+
+EXTENSION = "torch/_C.cpython-311-x86_64-linux-gnu.so"
+LIBRARY, C10 = "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so"
+SOURCES = {
+    "torch": {
+        "torch/__init__.py": "from torch import nn\n",
+        "torch/nn.py": "class Module: ...\n",
+        "torch/version.py": "__version__ = '2.13.0+cpu'\ncuda = None\n",
+    },
+    "transformers": {
+        "transformers/__init__.py": "import torch\nfrom .trainer import Trainer\n__version__ = '5.23.0'\n",
+        "transformers/trainer.py": "class Trainer:\n    def train(self): ...\n",
+    },
+    "trl": {"trl/__init__.py": "from transformers import Trainer\n"},
+}
+VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "trl": "1.0.0"}
+
+
+def build(folder: Path) -> Path:
+    """An environment as pip leaves it: sources, extension modules, libraries, and lists with sizes and digests."""
+    for name, sources in SOURCES.items():
+        files: dict[str, str | bytes] = dict(sources)
+        if name == "torch":
+            for file, needs in ((EXTENSION, "libtorch_cpu.so"), (LIBRARY, "libc10.so"), (C10, "libc.so.6")):
+                write_shared_object(folder / file, needed=[needs])
+                files[file] = (folder / file).read_bytes()
+        info = install(folder, name, VERSIONS[name], files=files)
+        (info / "INSTALLER").write_text("pip\n")
+        (info / "RECORD").write_text("".join(_line(folder, file) for file in files))
+    return folder
+
+
+def _line(folder: Path, file: str) -> str:
+    content = (folder / file).read_bytes()
+    return f"{file},sha256={urlsafe_b64encode(sha256(content).digest()).decode().rstrip('=')},{len(content)}\n"
+
+
+@pytest.fixture
+def check(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """``check`` of the environment after a change to it."""
+
+    def look(change: Callable[[Path], object] = lambda site: None) -> Any:
+        site = build(tmp_path / "site")
+        change(site)
+        return run("check", "--no-config", "--no-cache", "--path", "site", "--format", "json")
+
+    return look
+
+
+def told(result: Any) -> list[str]:
+    return [one["message"] for one in result.json["findings"] if one["severity"] == "error"]
+
+
+def test_a_whole_environment_is_not_accused(check):
+    result = check()
+    assert (told(result), result.json["findings"], result.json["unjudged"]) == ([], [], [])
+
+
+def gone(*names: str) -> Callable[[Path], object]:
+    def remove(site: Path) -> None:
+        for name in names:
+            shutil.rmtree(site / name) if (site / name).is_dir() else (site / name).unlink()
+
+    return remove
+
+
+def rewritten(name: str, content: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda site: (site / name).write_bytes(content((site / name).read_bytes()))
+
+
+RECORD = "torch-2.13.0.dist-info/RECORD"
+INIT = "transformers/__init__.py"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        pytest.param(gone("torch", RECORD), "torch/__init__.py", id="folder and list of torch are gone"),
+        pytest.param(gone(EXTENSION), EXTENSION, id="what torch imports first"),
+        pytest.param(gone("torch/__init__.py"), "torch/__init__.py", id="a package that is left a namespace"),
+        pytest.param(gone("torch/nn.py"), "torch/nn.py", id="a module inside"),
+        pytest.param(gone(LIBRARY), LIBRARY, id="a library"),
+        pytest.param(rewritten(INIT, lambda text: bytes(4096)), INIT, id="zeros after a power cut"),
+        pytest.param(rewritten(INIT, lambda text: text + b"def (\n"), INIT, id="a syntax error"),
+        pytest.param(rewritten(INIT, lambda text: b""), INIT, id="emptied"),
+        pytest.param(rewritten(INIT, lambda text: text[:-5]), INIT, id="cut in the middle of a line"),
+        pytest.param(rewritten(EXTENSION, lambda code: code[:100]), EXTENSION, id="an extension module cut off"),
+        pytest.param(rewritten(EXTENSION, lambda code: bytes(len(code))), EXTENSION, id="one of zeros"),
+        pytest.param(rewritten(EXTENSION, lambda code: code + b"more"), EXTENSION, id="one of another build"),
+    ],
+)
+def test_a_file_that_is_gone_or_damaged_is_an_error(check, change, named):
+    result = check(change)
+    assert result.code == 1
+    assert any(named in message for message in told(result)), told(result)
+
+
+def test_a_module_that_somebody_edited_is_a_warning(check):
+    result = check(rewritten("transformers/trainer.py", lambda text: text + b"# mine\n"))
+    (finding,) = result.json["findings"]
+    assert (result.code, finding["severity"]) == (0, "warning")
+    assert finding["message"] == "transformers 5.23.0 was edited since it was installed: transformers/trainer.py"
+
+
+#: Root reads what it likes, unless it gives that up.
+ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+REFUSED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if ROOT else ()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.skipif(ROOT and not shutil.which("setpriv"), reason="root cannot be refused anything")
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(
+    "name", ["torch", "torch/lib", LIBRARY, INIT, "trl", "trl/__init__.py", "transformers/trainer.py"]
+)
+def test_what_may_not_be_read_is_said_first_and_exit_3(tmp_path, name, listed):
+    site = build(tmp_path / "site")
+    if not listed:
+        if name in ("torch/lib", LIBRARY):
+            pytest.skip("nothing says that it is there")
+        for info in site.glob("*.dist-info"):
+            (info / "RECORD").unlink()
+    mode = (site / name).stat().st_mode
+    (site / name).chmod(0)
+    words = ("-m", "envdoctor", "check", "--no-config", "--no-cache", "--path", "site")
+    done = subprocess.run(
+        [*REFUSED, sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    (site / name).chmod(mode)
+    assert done.returncode == 3, done.stdout
+    head, _, _ = done.stdout.partition("No findings")
+    assert os.strerror(13) in head and name.partition("/")[0] in head
+
+
+@pytest.fixture
+def live(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """``check`` of a virtual environment of this machine after a change."""
+
+    def look(change: Callable[[Path], object]) -> Any:
+        site = build(tmp_path / f"env/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
+        write(tmp_path / "env", {"pyvenv.cfg": f"home = {os.path.dirname(sys.executable)}\nversion = 3.11.7\n"})
+        with (tmp_path / "env/pyvenv.cfg").open("a") as settings:
+            settings.write("include-system-site-packages = false\n")
+        (tmp_path / "env/bin").mkdir()
+        (tmp_path / "env/bin/python").symlink_to(os.path.realpath(sys.executable))
+        change(site)
+        words = ("--python", tmp_path / "env/bin/python", "--format", "json")
+        return run("check", "--no-config", "--no-cache", "--no-gpu", *words)
+
+    return look
+
+
+@pytest.mark.parametrize("content", [bytes(4096), b"def (\n"])
+def test_without_a_list_it_is_what_the_imports_open(live, content):
+    def damage(site: Path) -> None:
+        (site / "transformers-5.23.0.dist-info/RECORD").unlink()
+        (site / INIT).write_bytes(content)
+
+    result = live(damage)
+    assert (result.code, len(told(result))) == (1, 1) and INIT in told(result)[0]
+
+
+def in_front(source: str) -> Callable[[Path], object]:
+    def change(site: Path) -> None:
+        other = write(site.parent / "other", {"torch/__init__.py": source})
+        (site / "mine.pth").write_text(f"import sys; sys.path.insert(0, '{other}')\n")
+
+    return change
+
+
+def test_a_torch_in_front_is_named_and_what_is_judged(live):
+    result = live(in_front("raise ImportError('not this one')\n"))
+    messages = [one["message"] for one in result.json["findings"]]
+    assert any(one.startswith("torch comes from ") and "installed torch 2.13.0" in one for one in messages)
+    assert result.code == 1 and any("not this one" in message for message in messages)
+
+
+def test_a_torch_in_front_does_not_end_the_check_of_the_hidden_one(live):
+    def change(site: Path) -> None:
+        in_front("x = 1\n")(site)
+        (site / LIBRARY).write_bytes(b"")
+
+    result = live(change)
+    assert result.code == 1 and any(LIBRARY in message for message in told(result))
+
+
+@pytest.mark.parametrize("info", [True, False])
+def test_a_package_that_an_installer_has_in_its_hands_is_not_judged(check, info):
+    def change(site: Path) -> None:
+        if info:
+            for name in ("RECORD", "INSTALLER"):
+                (site / "trl-1.0.0.dist-info" / name).unlink()
+            (site / "trl-1.0.0.dist-info/WHEEL").write_text("Wheel-Version: 1.0\n")
+        else:
+            (site / "trl-1.0.0.dist-info").rename(site / "~rl-1.0.0.dist-info")
+
+    result = check(change)
+    assert result.code == 3
+    assert any(line.startswith("trl: its installation was interrupted, or goes on") for line in result.json["unjudged"])
+
+
+def test_requirements_behind_a_long_header_are_not_judged(check):
+    def change(site: Path) -> None:
+        path = site / "trl-1.0.0.dist-info/METADATA"
+        path.write_text(path.read_text().rstrip() + f"\nX-More: {'x' * (1 << 20)}\nRequires-Dist: transformers>=99\n\n")
+
+    result = check(change)
+    assert result.code == 3
+    assert any("trl" in line and "too long" in line for line in result.json["unjudged"])
