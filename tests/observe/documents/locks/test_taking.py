@@ -79,6 +79,7 @@ _MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\
         (f"gradio<4\ntrl<0.9\nllamafactory\ntokenizers<0.15\n{_MANY}", "3.11", ("llamafactory", "conflict")),
         ("peft\n-i https://download.pytorch.org/whl/cu121\ntorch\n", "3.11", ("peft", "lacking")),
         ("tokenizers==0.12.1\n", "3.11", ("tokenizers", "source")),
+        ("transformers==4.21.0\n", "3.11", ("tokenizers", "source")),
         ("numba==0.56.4\n", "3.11", ("numba", "source")),
         ("torch==2.5.1\nclip==1.0==\n", "3.11", ("clip", "line")),
         ("a==1\n" * 20 + "clip==1.0==\n", "", ("clip", "line")),
