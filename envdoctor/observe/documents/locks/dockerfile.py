@@ -12,7 +12,7 @@ from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import is_version, satisfies
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
@@ -183,8 +183,10 @@ class _Stage:
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
         if found is None:
             isolated = "--no-build-isolation" not in words
-            # Until 25.3 pip built what has only a setup.py without isolation; uv never did.
-            legacy = not self._is_pip_new and "uv" not in command
+            # Until 25.3 pip built what has only a setup.py without isolation where setuptools was there, which images
+            # of Python 3.12 and newer leave out; uv never did.
+            is_bare = bool(self._python and is_version(self._python) and satisfies(self._python, ">=3.12"))
+            legacy = not self._is_pip_new and not is_bare and "uv" not in command
             self._is_pip_new = self._is_pip_new or (newest and "pip" in words)
             deps = "--no-deps" not in words
             made = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)

@@ -142,11 +142,18 @@ _BUILT = [("flash-attn", "build")]
         ("python:3.11", ["pip install torch==2.5.1", "pip install flash-attn==2.7.4.post1"], []),
         ("python:3.11", ["pip install -U pip", "pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
         ("python:3.11", ["pip install torch==2.5.1", "pip install --no-build-isolation flash-attn"], []),
+        ("python:3.12-slim", ["pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
     ],
 )
 def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(read, image, commands, refused):
     text = "".join(f"RUN {command}\n" for command in commands)
     assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
+
+
+@pytest.mark.parametrize(("pip", "refused"), [("pip", _BUILT), ("pip=24.0", [])])
+def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, refused):
+    text = f"dependencies:\n  - python=3.11\n  - {pip}\n  - pytorch=2.5.1\n  - pip:\n    - flash-attn\n"
+    assert _refused(read(text, "environment.yml")) == refused
 
 
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
