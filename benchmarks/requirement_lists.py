@@ -6,7 +6,8 @@
 MIRRORS is a folder of bare clones, ``OWNER+NAME/repo`` each (``git clone --bare https://github.com/OWNER/NAME``). Drawn
 are lists that name torch or transformers, one a repository. ``judge`` writes each list to a scratch folder with the
 files beside it, resolves it with uv for Python 3.11 on Linux, and judges both the list and what uv resolved it to.
-The lists' text is not kept: a row has repository, commit and path.
+The lists' text is not kept: a row has repository, commit and path. Those of draw 3 were drawn and labelled otherwise:
+by hand, with uv, pip and imports (``evidence``), before envdoctor saw them.
 
 label    refused: uv finds no set (with its reason); unresolved: uv could not tell; broken: envdoctor finds an error in
          the set that uv resolved; sound: it finds none

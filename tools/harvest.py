@@ -72,6 +72,7 @@ class Package:
             self.sections["wheels"][release] = {"*": usual or tags}
         patches, since = settings["patches"].get(name, "ends"), str(settings["since"])
         read = chosen(self.releases, since, patches) if self.by_names else []
+        since = str(settings.get("earlier", {}).get(name, since))
         for release in chosen(self.releases, since, "all" if patches == "all" else "ends"):
             said = kept.metadata(name, release, sources=release in read)
             if said is not None:

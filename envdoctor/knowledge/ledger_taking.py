@@ -63,8 +63,8 @@ class Situation(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, build, source; ``asked`` is who
-    asks for what, ``lacks`` for what there is no file."""
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, name, build, source;
+    ``asked`` is who asks for what, ``lacks`` for what there is no file."""
 
     kind: str
     package: str
@@ -205,6 +205,15 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iter
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
         if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
             yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])
+
+
+def misnamed(step: Step, rows: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield names that PyPI has only to refuse them, or not at all; a row says what is meant."""
+    by_name = {row["name"]: row for row in rows}
+    for asked in step.asked:
+        row = None if step.other(asked.name) else by_name.get(asked.name)
+        if row and allows(row["versions"], asked.pin or _FUTURE):
+            yield Refusal("name", asked.name, "", f"{asked.name}{asked.specifiers} ({asked.by})", row["meant"])
 
 
 def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:

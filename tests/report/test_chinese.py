@@ -60,6 +60,9 @@ NEVER_SAID = {
     "{} is neither >= nor < a release",
     # lines of a shell and of progress, which functions of the same names return
     *("export {}={}", "unset {}", "{} of {} done   {}"),
+    # replaced in messages of rules, whose Chinese has its own
+    *("installed is", "and it would get", "are installed", "is installed", "is not installed", "the installed"),
+    *("would be installed", "would not be installed"),
     # said behind the name of a file only
     *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
     *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),

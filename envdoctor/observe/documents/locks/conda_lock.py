@@ -8,7 +8,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import is_version, satisfies
 
 _OPEN = "{} says what is asked for, and conda adds what that requires"
 #: ``conda-forge::pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0``, ``pytorch 2.1.0 py3.10_0``, ``numpy>=1.26``
@@ -60,6 +60,7 @@ class Conda:
         self._facts: dict[str, Fact] = {}
         self.pip = Requirements(path, wish)
         self._python: str | None = None
+        self._pip_version: str | None = None
         self._whole = True
         self.notes: list[str] = []
 
@@ -88,6 +89,8 @@ class Conda:
         self._add(name, version if exact else "", build or "", place, said)
         if plain and name == "python":
             self._python = version
+        if plain and name == "pip":
+            self._pip_version = version
 
     def files(self, urls: Iterable[tuple[str, str]]) -> None:
         """Addresses of packages and wheels, each with its place."""
@@ -128,6 +131,7 @@ class Conda:
         pip = self.pip.lock()
         if not self._packages and not pip.packages:
             raise LockError("names no package")
+        old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
         return Lock(
             [*self._packages, *pip.packages],
@@ -135,7 +139,7 @@ class Conda:
             self._python,
             tuple(self._facts.values()),
             notes=(*self.notes[:5], *pip.notes),
-            commands=pip.commands if not whole else (),
+            commands=tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else (),
         )
 
 

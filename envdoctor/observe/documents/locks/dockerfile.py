@@ -1,5 +1,7 @@
 """Dockerfile: the base image by its tag (table images), and what RUN installs with pip, uv and conda, in order."""
 
+import os
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.names import valid_name
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import is_version, satisfies
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
@@ -18,8 +20,9 @@ _VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 #: Behind these an install command of pip, uv or conda follows in the same line.
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _ENDS = r"&&|\|\||[;|]|\n"
+_LISTS = ("-r", "--requirement", "-c", "--constraint")
 _WITH_VALUE = (
-    *("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
+    *(*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
     *("-e", "--editable"),
 )
 #: Options whose value is no package, and says nothing of one.
@@ -61,6 +64,8 @@ def read(text: str, path: str, wish: Wish) -> Lock:
             (stage.variables if last else arguments).update(_assigned(line.text, stage.variables))
         elif line.word == "RUN" and last:
             stage.run(line)
+        elif line.word in ("COPY", "ADD") and last:
+            stage.copied(line.text)
     if last is None:
         raise LockError("has no FROM")
     return stage.lock()
@@ -79,6 +84,8 @@ class _Stage:
         #: What the image has beside its facts; None: nobody knows.
         self._before: tuple[str, ...] | None = ()
         self._is_pip_new = False
+        #: Files of the build by their names in the image.
+        self._copied: dict[str, str] = {}
 
     def copy(self) -> "_Stage":
         """A stage that goes on from this one."""
@@ -86,6 +93,7 @@ class _Stage:
         other._packages, other._facts = dict(self._packages), dict(self._facts)
         other._notes, other._python = list(self._notes), self._python
         other._commands, other._before, other._is_pip_new = list(self._commands), self._before, self._is_pip_new
+        other._copied = dict(self._copied)
         return other
 
     def image(self, named: str, place: str) -> None:
@@ -109,6 +117,27 @@ class _Stage:
             self._python = value if value.count(".") else None
         else:
             self._facts[key] = Fact(key, value, place, "environment")
+
+    def copied(self, text: str) -> None:
+        """Remember which file of the build a file of the image is."""
+        words = _filled(text.replace("\x00", " "), self.variables).split()
+        *sources, target = [word for word in words if not word.startswith("--")] or [""]
+        if not any(word.startswith("--from") for word in words):
+            for source in sources:
+                is_folder = target.endswith(("/", ".")) or len(sources) > 1
+                self._copied[posixpath.basename(source if is_folder else target)] = source
+
+    def _file(self, named: str) -> str:
+        """The file of the build that a command means: as it is named, as it was copied, or beside the Dockerfile."""
+        name = posixpath.basename(named)
+        source = self._copied.get(name, name)
+        folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
+        choices = [
+            *([] if named.startswith("/") or name in self._copied else [named]),
+            source,
+            posixpath.basename(source),
+        ]
+        return next((one for one in choices if os.path.isfile(os.path.join(folder, one))), named)
 
     def run(self, line: _Line) -> None:
         """The commands of one RUN."""
@@ -137,7 +166,8 @@ class _Stage:
             if word in _SKIPPED or (conda and word == "-c"):
                 next(waiting, None)
             elif word in _WITH_VALUE:
-                pip.line(f"{word} {next(waiting, '')}", self._path, places[word])
+                value = next(waiting, "")
+                pip.line(f"{word} {self._file(value) if word in _LISTS else value}", self._path, places[word])
             elif word.startswith("-") or re.match(_NO_PACKAGE, word):
                 if word.partition("=")[0] in _WITH_VALUE:
                     pip.line(word, self._path, places[word])
@@ -152,8 +182,10 @@ class _Stage:
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
         if found is None:
             isolated = "--no-build-isolation" not in words
-            # Until 25.3 pip built what has only a setup.py without isolation; uv never did.
-            legacy = not self._is_pip_new and "uv" not in command
+            # Until 25.3 pip built what has only a setup.py without isolation where setuptools was there, which images
+            # of Python 3.12 and newer leave out; uv never did.
+            is_bare = bool(self._python and is_version(self._python) and satisfies(self._python, ">=3.12"))
+            legacy = not self._is_pip_new and not is_bare and "uv" not in command
             self._is_pip_new = self._is_pip_new or (newest and "pip" in words)
             deps = "--no-deps" not in words
             made = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)

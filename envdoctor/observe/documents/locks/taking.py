@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_taking import Asked, Refusal, Releases, Situation, Step, exact, failing, refusals
+from envdoctor.knowledge.ledger_taking import (
+    Asked,
+    Refusal,
+    Releases,
+    Situation,
+    Step,
+    exact,
+    failing,
+    misnamed,
+    refusals,
+)
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.versions.pep440 import is_version, same_release
@@ -75,7 +85,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     for command in lock.commands:
         step, opaque = _step(command, wish, of_torch)
         there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
-        refused += _lacking(command, step, there)
+        refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single

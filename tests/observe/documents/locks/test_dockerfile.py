@@ -94,6 +94,18 @@ def test_lists_beside_the_file_are_read(build, tmp_path):
     assert found.notes == (f"Dockerfile:3: gone.txt cannot be read: {os.strerror(errno.ENOENT)}",)
 
 
+@pytest.mark.parametrize(
+    "copied",
+    ["COPY . .", "COPY list.txt /app/", "COPY --chown=a list.txt setup.cfg ./", "ADD docker/list.txt /app/list.txt"],
+)
+def test_a_list_that_was_copied_into_the_image_is_read(build, tmp_path, copied):
+    (tmp_path / "list.txt").write_text("peft==0.12.0\n")
+    (tmp_path / "other.txt").write_text("peft==0.9.0\n")
+    assert build(f"FROM python:3.11\n{copied}\nRUN pip install -r /app/list.txt\n").version("peft") == "0.12.0"
+    renamed = "FROM python:3.11\nCOPY other.txt /app/list.txt\nRUN pip install -r /app/list.txt\n"
+    assert build(renamed).version("peft") == "0.9.0"
+
+
 def test_a_real_file_with_here_documents():
     found = opened("qwen.Dockerfile", python="", platform="")
     lines = (LOCKS / "qwen.Dockerfile").read_text().splitlines()

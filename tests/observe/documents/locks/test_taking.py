@@ -79,6 +79,8 @@ _MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\
         (f"gradio<4\ntrl<0.9\nllamafactory\ntokenizers<0.15\n{_MANY}", "3.11", ("llamafactory", "conflict")),
         ("peft\n-i https://download.pytorch.org/whl/cu121\ntorch\n", "3.11", ("peft", "lacking")),
         ("tokenizers==0.12.1\n", "3.11", ("tokenizers", "source")),
+        ("transformers==4.21.0\n", "3.11", ("tokenizers", "source")),
+        ("sklearn\ntorch\n", "3.11", ("sklearn", "name")),
         ("numba==0.56.4\n", "3.11", ("numba", "source")),
         ("torch==2.5.1\nclip==1.0==\n", "3.11", ("clip", "line")),
         ("a==1\n" * 20 + "clip==1.0==\n", "", ("clip", "line")),
@@ -101,7 +103,7 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
-        "requests==2.18.4\nprotobuf==3.5.1\n",
+        "requests==2.18.4\nprotobuf==3.5.1\nsklearn==0.0\n",
         "tokenizers==0.13.3\npyyaml==6.0\n",
         "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://pypi.org/simple\ntorch\npeft\n",
         "torch\n./own\n{{ extra }}\n${MORE}\n-e git+https://x.org/peft#egg=peft\n- torch\npeft -f https://x.org\n",
@@ -140,11 +142,18 @@ _BUILT = [("flash-attn", "build")]
         ("python:3.11", ["pip install torch==2.5.1", "pip install flash-attn==2.7.4.post1"], []),
         ("python:3.11", ["pip install -U pip", "pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
         ("python:3.11", ["pip install torch==2.5.1", "pip install --no-build-isolation flash-attn"], []),
+        ("python:3.12-slim", ["pip install torch==2.5.1", "pip install flash-attn"], _BUILT),
     ],
 )
 def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(read, image, commands, refused):
     text = "".join(f"RUN {command}\n" for command in commands)
     assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
+
+
+@pytest.mark.parametrize(("pip", "refused"), [("pip", _BUILT), ("pip=24.0", [])])
+def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, refused):
+    text = f"dependencies:\n  - python=3.11\n  - {pip}\n  - pytorch=2.5.1\n  - pip:\n    - flash-attn\n"
+    assert _refused(read(text, "environment.yml")) == refused
 
 
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
