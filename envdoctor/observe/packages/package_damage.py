@@ -136,9 +136,10 @@ def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -
         }
         for item in asked
     ]
+    lists = [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"]
     child = run_child(
         own_python(_CHILD),
-        json.dumps({"root": place.files.root, "python": python, "packages": packages}).encode(),
+        json.dumps({"root": place.files.root, "python": python, "packages": packages, "lists": lists}).encode(),
         seconds=_SECONDS,
         patience=_PATIENCE,
         memory_mib=_MEMORY_MIB,
