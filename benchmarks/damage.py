@@ -355,7 +355,8 @@ def case(env: Env, number: int, seed: int, command: list[str]) -> dict[str, Any]
     else:
         answer = "warning" if any(one.startswith("warning") for one in told) else "green"
     return {
-        "env": env.python.parts[-3], "number": number, "kind": kind.__name__, "file": drawn, "opened": drawn in env.opened,
+        "env": env.python.parts[-3], "number": number, "kind": kind.__name__, "file": drawn,
+        "opened": drawn in env.opened,
         "failed": failed, "answer": answer, "told": told, "unjudged": asked["unjudged"], "differs": dict(differs),
         "seconds": asked["seconds"],
     }  # fmt: skip

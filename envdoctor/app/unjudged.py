@@ -56,11 +56,13 @@ def unjudged(
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     """Installed files that could not be read: what they hold may be anything."""
+    if "package_damage" not in facts:
+        return
     damage = facts.value("package_damage")
     items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
     texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
     dists = facts.value("dist")
-    if isinstance(damage, Unknown) and "package_damage" in facts and isinstance(dists, Records):
+    if isinstance(damage, Unknown) and isinstance(dists, Records):
         texts.append(f"the installed files: {damage.reason}")
     for item in dists if isinstance(dists, Records) else ():
         asked = item.get("requires")

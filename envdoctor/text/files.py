@@ -175,7 +175,7 @@ class Files:
         self.use(len(names))
         holder: int | None = None
         try:
-            if self.root is None and _BY_STEPS and len(names) > 1:
+            if self.root is None and _BY_STEPS and len(names) > 8:
                 holder = os.open(folder, _STEP & ~_NO_FOLLOW)  # the way to it is gone once, not for every file
             for name, what, when in zip(names, marks, marks):  # noqa: B905 (those of other folders follow)
                 if what < 0:

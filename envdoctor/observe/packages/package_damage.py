@@ -33,7 +33,7 @@ KEYS = ("package_damage",)
 NEEDS = ("dist", "link_unread")
 
 #: Whose lists hold: conda and Linux distributions change the files after the list was made.
-_EXACT = ("pip", "uv")
+_EXACT = ("pip", "uv", "poetry", "pdm")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
 _CHILD = "envdoctor.observe.packages.reading.compared"
@@ -63,7 +63,7 @@ def observe(request: Request) -> list[Fact]:
             continue
         gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and item.get("installer") in _EXACT:
+        if not gone and str(item.get("installer")).lower().startswith(_EXACT):
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
@@ -136,9 +136,10 @@ def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -
         }
         for item in asked
     ]
+    lists = [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"]
     child = run_child(
         own_python(_CHILD),
-        json.dumps({"root": place.files.root, "python": python, "packages": packages}).encode(),
+        json.dumps({"root": place.files.root, "python": python, "packages": packages, "lists": lists}).encode(),
         seconds=_SECONDS,
         patience=_PATIENCE,
         memory_mib=_MEMORY_MIB,

@@ -81,6 +81,12 @@ def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
     assert damage() == [("tokenizers", "files-damaged", EXTENSION, True)]
 
 
+def test_of_two_packages_with_one_file_the_last_one_has_it(wheel, damage):
+    wheel("tokenizers", "0.22.1", TOKENIZERS)
+    wheel("tokenizers_fast", "1.0", {EXTENSION: ELF * 2, "tokenizers/__init__.py": b"x = 1\n"})
+    assert damage() == []
+
+
 def test_what_the_stack_needs_is_looked_at_and_other_packages_are_not(wheel, site, make_dist, damage):
     gone = "pydantic_core/_pydantic_core.cpython-311-x86_64-linux-gnu.so"
     wheel("pydantic_core", "2.50.4", {"pydantic_core/__init__.py": b"", gone: ELF})

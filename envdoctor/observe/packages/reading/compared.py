@@ -1,9 +1,9 @@
 """Compares installed files with the lists that were written when they were installed. Runs in a bounded child.
 
-It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null) and ``packages``,
-each with ``name``, ``metadata`` (its directory), ``stack`` and ``libraries`` (whether those in folders are judged
-here). It answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was
-looked at.
+It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``lists`` (the
+metadata directories of all packages) and ``packages``, each with ``name``, ``metadata`` (its directory), ``stack`` and
+``libraries`` (whether those of another size are told). It answers with ``damage``, ``unread`` (what could not be looked
+at), and ``files`` and ``folders``, what was looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import re
 import sys
 import warnings
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -25,7 +27,7 @@ from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, is_library
 from envdoctor.text.files import Files, Looks, because_of
 
-_LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 30
+_LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 28
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LINE = re.compile(rb"(?m)^([^\",\n][^,\n]{0,400}),(?:sha256=([\w-]{43}))?,(\d{0,15})\r?(?:\n|\Z)")
 _FOR_TESTS = re.compile(rb"(?:\A|/)tests?/")
@@ -60,8 +62,15 @@ class Damage(NamedTuple):
 class Package:
     """The files of one distribution, compared with its list."""
 
-    def __init__(self, asked: Mapping[str, Any], files: Files, python: tuple[int, ...] | None) -> None:
+    def __init__(
+        self,
+        asked: Mapping[str, Any],
+        files: Files,
+        python: tuple[int, ...] | None,
+        digests: Callable[[], Mapping[bytes, set[bytes]]],
+    ) -> None:
         self.name: str = asked["name"]
+        self._digests = digests
         self.unread: list[tuple[str, str]] = []
         self._folder = os.path.dirname(asked["metadata"])
         self._files, self._python = files, python
@@ -97,6 +106,7 @@ class Package:
         """Kinds with their files, and whether an import fails for them."""
         compared = ((self._sources, self._source), (self._libraries, self._library), (self._others, self._other))
         found = [one for listed, look in compared for each in listed if (one := self._looked_at(each, look))]
+        found = [one for one in found if one.kind == "gone" or not self._is_of_another(one.file)]
         libraries = [one for one in found if is_library(one.file.encode())]
         whole = len(libraries) > 1 and {one.kind for one in libraries} == {"changed"}
         if whole and len(libraries) == len(self._libraries):  # all were stripped, or linked anew
@@ -108,6 +118,17 @@ class Package:
             fails = one.kind != "edited" and self._fails(one, needed)
             by_kind.setdefault(f"files-{one.kind}", ([], []))[not fails].append(one.file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
+
+    def _is_of_another(self, file: str) -> bool:
+        """Whether another package installed the file as it is now: the one that was installed last has it."""
+        try:
+            digests = self._digests().get(file.encode(), ())
+            return (
+                bool(digests)
+                and _digest(self._files.head(os.path.join(self._folder, file), _LARGEST_LIBRARY)) in digests
+            )
+        except OSError:
+            return False
 
     def _fails(self, one: Damage, words: Iterable[bytes]) -> bool:
         """Whether the file is imported, loaded or named by the package's own code."""
@@ -188,6 +209,17 @@ class Package:
         return None
 
 
+def _all_digests(lists: Sequence[str], files: Files) -> Mapping[bytes, set[bytes]]:
+    """What any package says of each file."""
+    found: dict[bytes, set[bytes]] = {}
+    for metadata in lists:
+        with suppress(OSError):
+            text = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+            for match in _LINE.finditer(text):
+                found.setdefault(match[1], set()).add(match[2])
+    return found
+
+
 def _digest(content: bytes) -> bytes:
     """The sha256 of a file as RECORD writes it."""
     return urlsafe_b64encode(sha256(content).digest())[:43]
@@ -207,8 +239,13 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     looks = files.looks = Looks()
     python = tuple(asked["python"]) if asked["python"] else None
     damage, unread = [], []
+
+    @cache
+    def digests() -> Mapping[bytes, set[bytes]]:
+        return _all_digests(asked["lists"], files)
+
     for one in asked["packages"]:
-        package = Package(one, files, python)
+        package = Package(one, files, python, digests)
         damage += [[package.name, kind, names, fails] for kind, names, fails in package.damage()]
         if package.unread:
             name, reason = package.unread[0]
