@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,24 +40,40 @@ def guard(
 
     Raises :class:`Stopped` for findings at the gate, ``ValueError`` for a wrong ``fail_on``. Whatever else goes wrong,
     a model that is not known or a fault of envdoctor, is said, and the script goes on; then None is returned, or the
-    incomplete report.
+    incomplete report. What the script's own signal handlers raise meanwhile is raised here, and nothing more is said.
     """
     if fail_on is not None and fail_on not in _FAIL_ON:
         raise ValueError(f"fail_on={fail_on!r}: {', '.join(_FAIL_ON)} or None is expected")
-    report = None
+    reports: list[Report] = []
+    awaited = True
+
+    def judge() -> None:
+        try:
+            reports.append(_checked(model, recipe, code, settings or {}, fail_on))
+            text = _text(reports[0])
+        except (Exception, SystemExit) as error:
+            text = f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}"
+        if awaited:
+            say(text)
+
     collecting = gc.isenabled()
     gc.disable()  # a run is short and frees nothing, and beside torch a collection looks at millions of objects
+    # Python runs signal handlers in the main thread: what they raise cannot be taken there for a fault of envdoctor.
+    thread = threading.Thread(target=judge, name="envdoctor.guard", daemon=True)
     try:
-        report = _checked(model, recipe, code, settings or {}, fail_on)
-        say(_text(report))
-    except (Exception, SystemExit) as error:
-        say(f"envdoctor: not checked, the script goes on: {type(error).__name__}: {error}")
+        thread.start()
+        thread.join()
+    except RuntimeError as error:
+        if thread.ident is not None:
+            raise
+        say(f"envdoctor: not checked, the script goes on: {error}")
     finally:
+        awaited = False
         if collecting:
             gc.enable()
-    if report is not None and report.exit_code == 1:
-        raise Stopped(report)
-    return report
+    if reports and reports[0].exit_code == 1:
+        raise Stopped(reports[0])
+    return reports[0] if reports else None
 
 
 def _checked(

@@ -18,12 +18,14 @@ from envdoctor import __version__
 try:
     import click
 except ModuleNotFoundError as missing:
-    print(
-        f"envdoctor: {missing.name} is not installed for {sys.executable}. Install envdoctor together with what it "
-        "needs; PYTHONPATH and the working directory are not used, because they may belong to what is judged.",
-        file=sys.stderr,
-    )
-    raise SystemExit(3) from None
+    try:
+        print(
+            f"envdoctor: {missing.name} is not installed for {sys.executable}. Install envdoctor together with what it "
+            "needs; PYTHONPATH and the working directory are not used, because they may belong to what is judged.",
+            file=sys.stderr,
+        )
+    finally:
+        raise SystemExit(3) from None
 #: Sub-commands and their modules, in the order of the help text.
 _COMMANDS = {
     "check": "check",
@@ -166,7 +168,10 @@ def _fail(message: str, code: int, *, usage: str = "") -> int:
     lines = [f"envdoctor: {clean(message)}"]
     if usage:
         lines.append(clean(usage))
-    print("\n".join(lines), file=sys.stderr)
+    try:
+        print("\n".join(lines), file=sys.stderr)
+    except (OSError, ValueError):  # a full disk, or closed: the exit code still answers
+        pass
     return code
 
 

@@ -13,7 +13,7 @@ from envdoctor.facts.written import restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
 #: Changes when the same facts give something else, or are written down otherwise.
-_FORMAT = 3
+_FORMAT = 4
 _LARGEST = 4 << 20
 _MOST_ENTRIES = 32
 _SAME = "="
@@ -42,13 +42,18 @@ class Memory:
         self._entries = CacheFolder(home if self._kept else None, "derived")
         name = facts.kept.name if facts.kept else ""
         self._key = [_FORMAT, __version__, edition, name]
-        self._name = name[8:]
+        self._name = name.rpartition("-")[2]
         self._told: list[list[object]] = []
         self._new = False
         data = unsealed(self._entries.read(self._name, _LARGEST))
-        entry = json.loads(bytes(data)) if data is not None else {}
-        told: list[Any] = entry["told"] if entry.get("key") == self._key else []
-        self._known = {name: (asked, outputs) for name, asked, outputs in told}
+        self._known: dict[str, tuple[dict[str, str], list[Any], list[Output]]] = {}
+        try:
+            entry = json.loads(bytes(data or b"{}"))
+            for name, asked, told in entry["told"] if entry["key"] == self._key else ():
+                outputs = [Output(key, restored(value), *more) for key, value, *more in told]
+                self._known[name] = dict(asked), told, outputs
+        except Exception:  # whatever is wrong with an entry means "not there"
+            self._known = {}
 
     @property
     def names(self) -> list[str]:
@@ -57,11 +62,13 @@ class Memory:
 
     def outputs(self, name: str) -> list[Output] | None:
         """What the derivation gave for the same facts; None when they are other ones."""
-        asked, told = self._known.get(name, ({}, None))
-        if told is None or any(key in self._changed or self._token(key) != one for key, one in asked.items()):
+        if name not in self._known:
+            return None
+        asked, told, outputs = self._known[name]
+        if any(key in self._changed or self._token(key) != one for key, one in asked.items()):
             return None
         self._told.append([name, asked, told])
-        return [Output(key, restored(value), *more) for key, value, *more in told]
+        return outputs
 
     def add(self, name: str, asked: Sequence[str], outputs: Sequence[Output]) -> None:
         """Remember what it gave now."""

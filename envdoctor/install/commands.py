@@ -36,6 +36,11 @@ class Place(NamedTuple):
         """What to type for the interpreter."""
         return self.interpreter or "python"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its paths can be shown as they are: what the terminal would not print is printed otherwise."""
+        return f"{self.interpreter}{self.folder}".isprintable()
+
 
 def place_of(facts: FactSet) -> Place:
     """The place of the judged environment; what a facts file says about files of another machine is not used."""
@@ -53,12 +58,13 @@ def place_of(facts: FactSet) -> Place:
 def install_commands(
     pins: Sequence[Pin], place: Place, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Shell commands for the pins; empty when a name or specifier is not plain enough to be put into a shell.
+    """Shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a shell.
 
     ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
     (``cu118``, ``cpu``), None when the default build is right.
     """
-    if not pins or not all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins):
+    plain = all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins)
+    if not pins or not plain or not place.is_plain:
         return ()
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
@@ -79,7 +85,8 @@ def install_commands(
 
 def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
-    if not names or not all(re.match(_NAME, name) for name in names) or (place.target and place.installer != "uv"):
+    plain = place.is_plain and all(re.match(_NAME, name) for name in names)
+    if not names or not plain or (place.target and place.installer != "uv"):
         return ()
     table = {entry["name"]: entry for entry in packages}
     if place.installer == "conda" and not _missing(table, names):
@@ -91,7 +98,7 @@ def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Ma
 def for_place(command: str, place: Place) -> str:
     """A rule's own command; one of pip's is written for the installer and interpreter of the environment."""
     pip, _, rest = command.partition(" ")
-    if pip != "pip":
+    if pip != "pip" or not place.is_plain:
         return command
     verb, _, rest = rest.partition(" ")
     return f"{_joined(_words(verb, place))} {rest}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
-from envdoctor.text.cache import CacheFolder
+from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
@@ -66,9 +66,9 @@ class Tracer:
         """A trace for each job, or the sentence that says why there is none."""
         found: dict[int, Trace | str] = {}
         for place, job in enumerate(jobs):
-            kept = self._cache.read(self._key(job), _LARGEST)
-            if kept is not None:
-                found[place] = _trace([json.loads(line) for line in kept.splitlines()])
+            kept = unsealed(self._cache.read(self._key(job), _LARGEST))
+            if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
+                found[place] = trace
         left = [place for place in range(len(jobs)) if place not in found]
         if self._place is None:
             found.update(dict.fromkeys(left, ""))
@@ -87,7 +87,7 @@ class Tracer:
             return f"the model could not be traced: {answer.ending}: {answer.detail}"
         trace = _trace(answer.records)
         if isinstance(trace, Trace):
-            self._cache.write(self._key(job), "\n".join(map(json.dumps, answer.records)).encode())
+            self._cache.write(self._key(job), sealed("\n".join(map(json.dumps, answer.records)).encode()))
             self._cache.trim(_MOST_KEPT, ".jsonl")
         return trace
 
@@ -99,6 +99,15 @@ class Tracer:
     @cached_property
     def _code(self) -> bytes:
         return b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
+
+
+def _records(kept: memoryview) -> list[Mapping[str, Any]]:
+    """The records of an entry; none where anything else stands in it."""
+    try:
+        records = [json.loads(line) for line in bytes(kept).splitlines()]
+    except (ValueError, RecursionError):
+        return []
+    return records if all(isinstance(record, dict) for record in records) else []
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-from zlib import adler32, crc32
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
@@ -19,10 +18,10 @@ from envdoctor.facts.written import restored, written
 from envdoctor.observe.request import Request
 from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
-from envdoctor.text.files import Looks, Spent
+from envdoctor.text.files import Looks, digest
 
 #: Changes when other things are found in the same files, or are written down otherwise.
-_FORMAT = 3
+_FORMAT = 4
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 
@@ -42,14 +41,13 @@ class KeptFacts:
         layout = [one for name, one in place._asdict().items() if name != "files"]
         asked = (*rooms, place.files.root, request.platform)
         self._key = repr((_FORMAT, __version__, sys.version_info[:3], asked, layout))
-        name = repr((asked, place.site_packages)).encode("utf-8", "surrogatepass")
         self._entries = CacheFolder(request.cache, "facts")
-        self._name = f"{crc32(name):08x}{adler32(name):08x}.json"
+        self._name = f"{digest(repr((asked, place.site_packages))).hex()}.json"
         self._request = request
         self._started = time.time_ns()
         self._looks = Looks()
         self._asked: set[str] = set()
-        self._rows: dict[tuple[str, ...], int] = {}
+        self._rows: dict[tuple[str, ...], str] = {}
         self._found: list[Fact] = []
         self._observers: list[str] = []
 
@@ -58,11 +56,11 @@ class KeptFacts:
         data = unsealed(self._entries.read(self._name, _LARGEST))
         if data is None:
             return Known()
-        end = 8 + int(bytes(data[:8]), 16)
-        told = bytes(data[8:end])
-        entry = json.loads(told)
         value, rows = self._request.value, self._request.rows
         try:
+            end = 8 + int(bytes(data[:8]), 16)
+            told = bytes(data[8:end])
+            entry = json.loads(told)
             if (
                 entry["key"] == self._key
                 and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
@@ -71,7 +69,7 @@ class KeptFacts:
             ):
                 facts = [Fact(key, restored(found), origin, source) for key, found, origin, source in entry["facts"]]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
-        except Spent:
+        except Exception:  # whatever is wrong with an entry, or takes too long to compare, means "not there"
             pass
         return Known()
 
@@ -117,7 +115,7 @@ class KeptFacts:
         return self._kept(told, self._found)
 
     def _kept(self, told: bytes, facts: Iterable[Fact]) -> Kept:
-        return Kept(f"{crc32(told):08x}{self._name}", {fact.key: fact for fact in facts})
+        return Kept(f"{digest(told).hex()}-{self._name}", {fact.key: fact for fact in facts})
 
 
 class _Heard(FactSet):
@@ -132,5 +130,5 @@ class _Heard(FactSet):
         return self._of.get(key)
 
 
-def _checksum(rows: object) -> int:
-    return crc32(repr(rows).encode("utf-8", "surrogatepass"))
+def _checksum(rows: object) -> str:
+    return digest(repr(rows)).hex()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envdoctor.source.calling import CHANGING, changed, distributions, library, own_method
-from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known, joined, truth
+from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known, is_small, joined, truth
 from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
 from envdoctor.versions.pep440 import base_release
 
@@ -112,6 +112,8 @@ def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Fol
             values += inner
         else:
             values.append(evaluate(one, frame, following))
+    if not is_small(values):
+        return UNKNOWN
     if isinstance(node, ast.Tuple):
         return tuple(values)
     if isinstance(node, ast.List):
@@ -126,7 +128,7 @@ def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: F
     """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
     rows = _rows(node.generators, Frame(frame.module, {}, frame), following)
     found = [evaluate(node.elt, row, following) for row in rows or ()]
-    if rows is None or len(found) > MOST:
+    if rows is None or not is_small(found):
         return UNKNOWN
     if not isinstance(node, ast.SetComp):
         return found
@@ -163,7 +165,7 @@ def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
             found = None
         elif found is not None:
             found[name] = content
-    return UNKNOWN if found is None else found
+    return found if found is not None and is_small(found) else UNKNOWN
 
 
 def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
@@ -196,9 +198,11 @@ def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
     parts: list[str] = []
     for value in node.values:
         found = evaluate(value.value if isinstance(value, ast.FormattedValue) else value, frame, following)
-        if not isinstance(found, (str, int)):
+        if not isinstance(found, (str, int)) or (isinstance(found, int) and abs(found) >= 1 << 63):
             return UNKNOWN
         parts.append(str(found))
+        if sum(map(len, parts)) > MOST:
+            return UNKNOWN
     return "".join(parts)
 
 

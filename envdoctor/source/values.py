@@ -54,9 +54,10 @@ class Frame:
 def joined(left: Any, right: Any) -> Any:
     """One of two values, when it is not known which."""
     try:
-        return left if type(left) is type(right) and left == right else UNKNOWN
+        same = type(left) is type(right) and is_small(left) and is_small(right) and left == right
     except RecursionError:
         return UNKNOWN
+    return left if same else UNKNOWN
 
 
 def truth(value: Any) -> bool | None:
@@ -103,9 +104,26 @@ def _versions(left: Any, sign: ast.cmpop, right: Any, following: Following) -> A
 
 def is_known(value: Any) -> bool:
     """Whether a value, and every item of a list, is plain and known."""
-    if isinstance(value, (tuple, list)):
-        return all(map(is_known, value))
-    return isinstance(value, PLAIN)
+    if not isinstance(value, (tuple, list)):
+        return isinstance(value, PLAIN)
+    items = _items(value, (tuple, list))
+    return items is not None and all(isinstance(one, (*PLAIN, tuple, list)) for one in items)
+
+
+def is_small(value: Any) -> bool:
+    """Whether a value has a bounded number of items, those of its items too."""
+    return _items(value, (tuple, list, dict, set, frozenset)) is not None
+
+
+def _items(value: Any, kinds: tuple[type, ...]) -> list[Any] | None:
+    """A value and all items in it, each as often as it stands there: ``a = (a, a)`` doubles them. None for too many."""
+    items = [value]
+    for one in items:
+        if isinstance(one, kinds):
+            items += one.values() if isinstance(one, dict) else one
+        if len(items) > MOST:
+            return None
+    return items
 
 
 def is_known_deep(value: Any) -> bool:

@@ -9,14 +9,13 @@ import os
 import stat
 import time
 from collections.abc import Mapping
-from zlib import crc32
 
-from envdoctor.text.files import read_regular
+from envdoctor.text.files import digest, read_regular
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _UNFINISHED = ".new"
-_SEAL = 8
+_SEAL = 16
 
 
 def cache_home(environ: Mapping[str, str]) -> str | None:
@@ -29,30 +28,32 @@ def cache_home(environ: Mapping[str, str]) -> str | None:
 
 
 def sealed(data: bytes) -> bytes:
-    """The data with its checksum: an entry that was damaged is none."""
-    return b"%08x" % crc32(data) + data
+    """The data with its digest: an entry that was damaged is none."""
+    return digest(data) + data
 
 
 def unsealed(entry: bytes | None) -> memoryview | None:
     """The data of such an entry; None when it is not as it was written."""
     data = memoryview(entry or b"")[_SEAL:]
-    return data if entry and entry[:_SEAL] == b"%08x" % crc32(data) else None
+    return data if entry and entry[:_SEAL] == digest(data) else None
 
 
 class CacheFolder:
     """One kind of entries below ``home`` (envdoctor's cache folder): files in the folder called ``kind``, whose names
     may hold one more folder (``ab/abcdef``). Without a home nothing is kept.
 
-    A folder that is a link or another user's is not used, and an entry that somebody else may have written is none.
+    Where one of its folders is a link or another user's, nothing below it is read or made, and an entry that somebody
+    else may have written is none.
     """
 
     def __init__(self, home: str | None, kind: str) -> None:
         self._home = home
-        self._folder = os.path.join(home, *kind.split("/")) if home else None
+        self._kind = kind.split("/") if kind else []
+        self._folder = os.path.join(home, *self._kind) if home else None
 
     def read(self, name: str, limit: int) -> bytes | None:
         """An entry of at most ``limit`` bytes, or None."""
-        if self._folder is None or not self._is_own():
+        if self._folder is None or not self._is_own(name):
             return None
         try:
             descriptor = os.open(os.path.join(self._folder, name), _READ)
@@ -76,9 +77,7 @@ class CacheFolder:
         temporary = os.path.join(os.path.dirname(place), f"{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
         try:
             os.makedirs(os.path.dirname(self._home), exist_ok=True)
-            for folder in dict.fromkeys((self._home, self._folder, os.path.dirname(place))):
-                os.makedirs(folder, mode=0o700, exist_ok=True)
-            if not self._is_own():
+            if not self._is_own(name, make=True):
                 return
             descriptor = os.open(temporary, _WRITE, 0o600)
         except (OSError, ValueError):
@@ -107,10 +106,14 @@ class CacheFolder:
         for _, path in sorted(ages)[: max(0, len(ages) - most)]:
             _remove(path)
 
-    def _is_own(self) -> bool:
-        """Whether the folders are real ones of this user."""
+    def _is_own(self, name: str = "", *, make: bool = False) -> bool:
+        """Whether the folders on the way to an entry are real ones of this user; those that are missing are made."""
+        folder = self._home or ""
         try:
-            for folder in (self._home or "", self._folder or ""):
+            for part in ("", *self._kind, *name.split("/")[:-1]):
+                folder = os.path.join(folder, part) if part else folder
+                if make and not os.path.lexists(folder):
+                    os.mkdir(folder, 0o700)
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
                     return False

@@ -9,7 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from zlib import crc32
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL first: 3 ms of every check
+except ImportError:  # another Python than CPython
+    from hashlib import blake2b
 
 #: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
 Mark = tuple[int, int]
@@ -193,7 +197,7 @@ class Files:
         return True
 
     def folder_mark(self, path: str, before: Mark | None = None) -> Mark:
-        """A checksum of the names in a folder, those of Python's own bytecode apart, which every import may add; and
+        """A digest of the names in a folder, those of Python's own bytecode apart, which every import may add; and
         when it was changed. ``before`` spares listing a folder that has not changed since."""
         try:
             changed = _changed(self._status(path))
@@ -202,7 +206,7 @@ class Files:
             names = "\0".join(name for name in sorted(self._list(path)) if name != "__pycache__")
         except (OSError, ValueError) as error:
             return (-2, getattr(error, "errno", None) or 0)
-        return (crc32(names.encode("utf-8", "surrogatepass")), changed)
+        return (int.from_bytes(digest(names), "big") >> 2, changed)
 
     def _status(self, path: str) -> os.stat_result:
         if self.budget is not None:
@@ -409,6 +413,11 @@ def _mark(found: os.stat_result) -> Mark:
     if found.st_mode & _KIND == stat.S_IFDIR:
         return (-1, found.st_ino & _WORD)
     return (found.st_size, _changed(found))
+
+
+def digest(data: str | bytes) -> bytes:
+    """16 bytes that nobody can make other data have."""
+    return blake2b(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, digest_size=16).digest()
 
 
 def _demand_regular(status: os.stat_result) -> None:

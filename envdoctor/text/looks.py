@@ -9,6 +9,7 @@ from envdoctor.text.files import Files, Looks
 
 #: What is written just after it was read may leave the times as they were: clocks of file systems tick slowly.
 _TICK, _SLOW_TICK = 50_000_000, 2_000_000_000
+_HALF = 1 << 63  # a digest stands in two numbers
 
 
 def add(looks: Looks, files: dict[str, list[int]], folders: dict[str, list[int]]) -> None:
@@ -34,7 +35,7 @@ def written(looks: Looks) -> bytes:
         folder, slash, name = path.rpartition("/")
         inside.setdefault(folder + slash, []).append(name)
     parts = [str(len(looks.folders)), *looks.folders]
-    marks = array("q", (number for mark in looks.folders.values() for number in mark))
+    marks = array("q", (number for what, when in looks.folders.values() for number in (*divmod(what, _HALF), when)))
     for folder, names in inside.items():
         parts += (folder, "/".join(names))
         for name in names:
@@ -53,10 +54,10 @@ def same(looks: memoryview, files: Files) -> bool:
     folders, holders = paths[: int(count)], paths[int(count) :]
     counted = len(folders) + sum(1 + names.count("/") for names in holders[1::2])
     return (
-        len(numbers) == 2 * counted
+        len(numbers) == 2 * counted + len(folders)
         and all(
-            files.folder_mark(path, (what, when))[0] == what
-            for path, what, when in zip(folders, marks, marks)  # noqa: B905 (those of files follow)
+            files.folder_mark(path, (high * _HALF + low, when))[0] == high * _HALF + low
+            for path, high, low, when in zip(folders, marks, marks, marks)  # noqa: B905 (those of files follow)
         )
         and all(
             files.unchanged(folder, names.split("/"), marks)

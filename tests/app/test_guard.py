@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 import runpy
+import signal
 import sys
+import threading
+import time
 
 import pytest
 
 import envdoctor
 from envdoctor.app import Stopped
+from envdoctor.app import guard as guard_module
 from envdoctor.knowledge import matrix as matrix_module
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
@@ -72,6 +77,37 @@ def test_whatever_envdoctor_raises_does_not_stop_training(monkeypatch, capsys, f
     monkeypatch.setattr(matrix_module, "load_matrix", lambda *_: (_ for _ in ()).throw(fault("ours")))
     assert envdoctor.guard(settings=BROKEN) is None
     assert "the script goes on: " + fault.__name__ in capsys.readouterr().err
+
+
+class Preempted(Exception):
+    """What a script's own handler may raise."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+@pytest.mark.parametrize("raised", [SystemExit(143), TimeoutError("late"), ValueError("theirs"), Preempted()])
+@pytest.mark.parametrize("where", ["load_matrix", "_text", "say"])
+def test_what_the_scripts_own_signal_handlers_raise_is_the_scripts(monkeypatch, capsys, raised, where):
+    entered = threading.Event()
+
+    def handler(*_: object) -> None:
+        raise raised
+
+    def slow(*_: object) -> None:
+        entered.set()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(1000):
+            time.sleep(0.001)  # whatever the handler raises here, a reader of files could take for its own
+        raise OSError("ours")
+
+    monkeypatch.setattr(matrix_module if where == "load_matrix" else guard_module, where, slow)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(type(raised)) as caught:
+            envdoctor.guard(settings=BROKEN)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert caught.value is raised and entered.is_set() and gc.isenabled()
+    assert "goes on" not in capsys.readouterr().err
 
 
 def test_a_broken_configuration_does_not_stop_training(tmp_path, capsys):

@@ -373,6 +373,12 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(shell, facts_file
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_a_full_disk_for_both_streams_is_no_finding(shell, facts_file):
+    check = f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})}"
+    assert shell(f"{check} > /dev/full 2> /dev/full").returncode == 3
+    assert shell(f"{check} --no-such-option > /dev/full 2> /dev/full").returncode == 2
+
+
 def test_a_full_disk_is_said_and_never_a_pass(shell, facts_file):
     done = shell(f"$ENVDOCTOR check --facts {facts_file({'pkg.torch': '2.4.1'})} > /dev/full")
     assert done.returncode == 3

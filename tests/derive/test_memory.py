@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from rooms import derivation
 
 from envdoctor.derive import derivations, derive
 from envdoctor.facts import Fact, FactSet, Kept, Records
+from envdoctor.text.cache import sealed, unsealed
 
 conflict = derivation("conflict")
 python_minor = derivation("python_minor")
@@ -42,7 +44,7 @@ def derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
     """Derive with a cache: the facts by key, and the derivations that were computed."""
 
     def run(
-        *more: Fact, name: str = "12345678env.json", home: Path | None = tmp_path
+        *more: Fact, name: str = "12345678-env.json", home: Path | None = tmp_path
     ) -> tuple[dict[str, str], list[str]]:
         kept = [
             Fact("dist", Records(DISTS), "metadata", "environment"),
@@ -95,9 +97,18 @@ def test_a_fact_that_is_no_more_is_noticed(derived: Callable[..., Any]) -> None:
 
 def test_another_environment_or_none_remembers_nothing(derived: Callable[..., Any], tmp_path: Path) -> None:
     first, computed = derived()
-    assert derived(name="87654321env.json")[1] == computed
+    assert derived(name="87654321-env.json")[1] == computed
     assert derived(name="")[1] == computed
     assert derived(home=None)[1] == computed
     for entry in (tmp_path / "derived").iterdir():
         entry.write_bytes(entry.read_bytes()[:-1])
+    assert derived() == (first, computed)
+
+
+@pytest.mark.parametrize("told", [None, 7, [7], [["conflict", 7, 7]], [["conflict", {}, [["conflict", {"items": 7}]]]]])
+def test_an_entry_of_other_content_is_none(derived: Callable[..., Any], tmp_path: Path, told: object) -> None:
+    first, computed = derived()
+    (entry,) = (tmp_path / "derived").iterdir()
+    known = json.loads(bytes(unsealed(entry.read_bytes()) or b""))
+    entry.write_bytes(sealed(json.dumps(told if told is None else known | {"told": told}).encode()))
     assert derived() == (first, computed)

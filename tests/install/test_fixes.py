@@ -12,6 +12,7 @@ from known import judged
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.install import install_commands, place_of
+from envdoctor.install.commands import uninstall_commands
 from envdoctor.judge import Policy
 
 INDEX = "https://download.pytorch.org/whl/{tag}"
@@ -312,6 +313,15 @@ def test_the_installer_is_the_one_of_most_distributions(offered, facts):
 def commands(pins, place=None, cuda_tag=None):
     facts = FactSet(Fact(key, value, "", "environment") for key, value in (place or {}).items())
     return install_commands(pins, place_of(facts), cuda_tag, PACKAGES["package"])
+
+
+@pytest.mark.parametrize("folder", ["/srv/a\nb", "/srv/a\u202eb", "/srv/a\x1b[2Jb"])
+@pytest.mark.parametrize("installer", ["pip", "uv", "conda"])
+def test_no_command_names_a_folder_that_would_be_shown_as_another(folder, installer):
+    place = {"python.executable": f"{folder}/bin/python", "environment.path": folder, "environment.installer": installer}
+    assert commands([TORCH], place) == ()
+    facts = FactSet(Fact(key, value, "", "environment") for key, value in place.items())
+    assert uninstall_commands(["torch"], place_of(facts), PACKAGES["package"]) == ()
 
 
 TORCH, FLASH = ("torch", "==2.4.1"), ("flash-attn", "==2.6.3")

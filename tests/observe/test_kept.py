@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
 from envdoctor.text import Files, looks
+from envdoctor.text.cache import sealed, unsealed
 
 package_damage = observer("package_damage")
 link = observer("link")
@@ -191,3 +193,14 @@ def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, nois
         again = spelled(read())
     entry.write_bytes(raw)
     assert again == first or "more than 60 s" in again["link"]
+
+
+@pytest.mark.parametrize("wrong", [b"", b"zz", b"[]", b"{}", {"facts": [7]}, {"facts": [["link", {"items": 7}, "", ""]]}])
+def test_an_entry_of_other_content_is_none(read, tmp_path: Path, wrong: bytes | dict[str, Any]) -> None:
+    first = spelled(read())
+    (entry,) = (tmp_path / "cache" / "facts").iterdir()
+    data = bytes(unsealed(entry.read_bytes()) or b"")
+    end = 8 + int(data[:8], 16)
+    told = wrong if isinstance(wrong, bytes) else json.dumps(json.loads(data[8:end]) | wrong).encode()
+    entry.write_bytes(sealed(told if wrong in (b"", b"zz") else b"%08x" % len(told) + told + data[end:]))
+    assert spelled(read()) == first

@@ -404,3 +404,18 @@ def test_a_recursive_function_ends(follow: Follow) -> None:
 def test_the_rounds_of_a_comprehension_are_followed_up_to_a_number(follow: Follow, values: int, stops: bool) -> None:
     app = f"if [one for one in {list(range(values))} if one >= 0]:\n    from lib import gone\n"
     assert bool(follow({**LIB, "app/__init__.py": app})) is stops
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a = (a, a)", "a = [*a, *a]", "a = f'{a}{a}'", "a = {1: a, 2: a}", "a = [a for b in (1, 2)]"),
+        "b = []; b.append(a); b.append(a); a = b",
+    ],
+)
+@pytest.mark.parametrize("asked", ["a == c", "1 in a", "(a if x else c)", "{a: 1}", "not a"])
+def test_a_value_that_doubles_with_every_line_is_not_known(follow: Follow, line: str, asked: str) -> None:
+    lines = "\n".join([line] * 64)
+    copy = lines.replace("a", "c").replace("cppend", "append")
+    app = f"import os\nx = os.environ\na = c = 'one'\n{lines}\n{copy}\nif {asked}:\n    pass\nfrom lib import gone\n"
+    assert what(follow({**LIB, "app/__init__.py": app})) == [("name", "lib", "gone")]

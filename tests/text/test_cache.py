@@ -57,6 +57,20 @@ def test_a_folder_that_is_a_link_is_neither_read_nor_cleared(home, tmp_path, pla
     assert not list(tmp_path.rglob("new"))
 
 
+@pytest.mark.parametrize("place", ["", "kind", "kind/deep", "kind/deep/ab"])
+def test_nothing_is_made_or_read_behind_a_link(tmp_path, place):
+    home, elsewhere = tmp_path / "envdoctor", tmp_path / "elsewhere"
+    below = os.path.relpath("kind/deep/ab", place) if place else "kind/deep/ab"
+    elsewhere.mkdir()
+    (home / place).parent.mkdir(parents=True, exist_ok=True)
+    (home / place).symlink_to(elsewhere)
+    CacheFolder(str(home), "kind/deep").write("ab/entry", b"data")
+    assert list(elsewhere.iterdir()) == []
+    (elsewhere / below).mkdir(parents=True, exist_ok=True)
+    (elsewhere / below / "entry").write_bytes(b"theirs")
+    assert CacheFolder(str(home), "kind/deep").read("ab/entry", 100) is None
+
+
 @root_only
 def test_files_of_others_stay(home):
     for name in ("theirs.json", "ours.json"):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envdoctor.text import without_url_credentials
 from envdoctor.text.clean import LIMIT, clean
 
 anything = st.text(alphabet=st.characters(), max_size=200)
@@ -76,6 +77,20 @@ def test_credentials_are_never_shown(raw: str) -> None:
     assert "***" in clean(raw)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("li:s3cr3t@pypi.example/simple", "***@pypi.example/simple"),
+        ("li:s3/c@r3t@pypi.example b@c", "***@pypi.example ***@c"),
+        ("https://a.example/t/s3cr3t/simple?x=1", "https://a.example/t/***/simple?x=1"),
+        ("https://li:s3/c@r3t@a.example and https://b.example", "https://***@a.example and https://b.example"),
+        ("https://a.example/?y=1&my_token_is=s3cr3t#x", "https://a.example/?y=1&my_token_is=***#x"),
+    ],
+)
+def test_an_address_is_shown_without_its_credentials(url: str, shown: str) -> None:
+    assert without_url_credentials(url) == shown
+
+
 def test_ordinary_names_are_no_credentials() -> None:
     for text in ("git+ssh://github.com/org/name", "hf_transfer", "max_new_tokens=4096", "pad_token=<|endoftext|>"):
         assert clean(text) == text
@@ -92,3 +107,5 @@ def test_long_text_is_cut_and_says_so() -> None:
 def test_cleaning_hostile_text_takes_linear_time() -> None:
     for hostile in ("://" * 20_000, "\x1b[" * 30_000, "a" * 65_000 + "=", "https://" + "@" * 60_000, "sk-" * 20_000):
         clean(hostile, None)
+    for hostile in ("a" * 1_000_000, "?token" * 200_000, "://a" * 200_000 + "@b ://c"):  # hours by their squares
+        without_url_credentials(hostile)

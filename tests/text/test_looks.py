@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -70,6 +71,36 @@ def test_any_change_of_what_was_looked_at_shows(folder: Path, tmp_path: Path, ch
     if change is not None:
         CHANGES[change](folder)
     assert same(before, Files(None if root is None else str(root))) is (change is None)
+
+
+def test_a_name_that_was_computed_shows_too(folder: Path) -> None:
+    """A name for which a checksum of all names stays as it was: each of its letters changes certain bits of it."""
+    before = looked(folder)
+    names = "\0".join(sorted(os.listdir(folder)))
+    letters = ["a"] * 48
+
+    def checksum() -> int:
+        return crc32(f"{names}\0z{''.join(letters)}".encode())
+
+    left, basis = checksum() ^ crc32(names.encode()), {}
+    for place in range(len(letters)):
+        start = checksum()
+        letters[place] = "b"
+        bits, places = checksum() ^ start, {place}
+        letters[place] = "a"
+        for highest, (other, more) in sorted(basis.items(), reverse=True):
+            if bits >> highest & 1:
+                bits, places = bits ^ other, places ^ more
+        if bits:
+            basis[bits.bit_length() - 1] = bits, places
+    chosen: set[int] = set()
+    for highest, (bits, places) in sorted(basis.items(), reverse=True):
+        if left >> highest & 1:
+            left, chosen = left ^ bits, chosen ^ places
+    letters = ["b" if place in chosen else "a" for place in range(len(letters))]
+    assert checksum() == crc32(names.encode())
+    (folder / f"z{''.join(letters)}").write_text("")
+    assert not same(before, Files())
 
 
 def test_bytecode_that_an_import_leaves_is_no_change(folder: Path) -> None:

@@ -26,8 +26,9 @@ from envdoctor.text.nearest import did_you_mean
 SCHEMA = "envdoctor.facts/1"
 #: What ``envdoctor.watch`` writes: a facts file with more beside the facts.
 FLIGHT_SCHEMA = "envdoctor.flight/1"
-#: A million packages are 30 MB; a document of nothing but brackets takes a hundred times its size in memory.
+#: A document of nothing but brackets takes a hundred times its size in memory.
 _LARGEST = 64 * 1024 * 1024
+_MOST_PACKAGES = 20_000  # as in locks
 _TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
 _TOPS = {SCHEMA: _TOP, FLIGHT_SCHEMA: ("schema", "facts", "details", "arguments", "findings")}
 
@@ -127,6 +128,9 @@ def _check_shape(document: object, path: str) -> None:
             raise FactsFileError(f"{path}: {key}: {shape} is expected")
     if "facts" not in document:
         raise FactsFileError(f'{path}: "facts" is missing')
+    lists = (given for given in document["facts"].values() if isinstance(given, (list, dict)))
+    if max(map(len, (document["facts"], *lists))) > _MOST_PACKAGES:
+        raise FactsFileError(f"{path}: names more than {_MOST_PACKAGES:,} packages, and no environment has so many")
 
 
 def _unknown_key(key: str, registry: Registry) -> str:

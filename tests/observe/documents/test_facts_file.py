@@ -201,6 +201,18 @@ def test_a_file_that_is_not_there_a_folder_or_of_any_size_is_one_sentence(tmp_pa
             read_facts_file(path, matrix.registry)
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {f"pkg.p{number}": "1" for number in range(20_001)},
+        {"dist": [{"name": f"p{number}", "version": "1"} for number in range(20_001)]},
+        {"dist.name": [f"p{number}" for number in range(20_001)]},
+    ],
+)
+def test_more_packages_than_any_environment_has_are_one_sentence(refused, facts):
+    assert "names more than 20,000 packages, and no environment has so many" in refused(of(facts))
+
+
 def test_an_integer_of_ten_thousand_digits_is_one_sentence(refused):
     document = b'{"schema": "envdoctor.facts/1", "facts": {"recipe.batch_size": ' + b"9" * 10_000 + b"}}"
     if sys.version_info >= (3, 11):

@@ -14,6 +14,7 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, sp
 from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.statements import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -355,3 +356,10 @@ def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, conten
             continue
         lines = [int(place.rpartition(":")[2]) for item in fact_of(recipe, "recipe_key") for place in item["place"]]
         assert all(1 <= line <= (before + content).count("\n") + 1 for line in lines)
+
+
+@pytest.mark.parametrize("words", [": : ", "{{{{ ", "-- launch x ", "launch x.py ", "-m ", "launch -- "])
+def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words):
+    text, asked = words * (60_000 // len(words)), []
+    parts_of_script(text, lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1], lambda _: "one")
+    assert 0 < len(asked) < 5 * len(text.split())

@@ -133,6 +133,8 @@ class Requirements:
             why = "is not fetched"
         elif not there.startswith(os.path.join(self._root, "")):
             why = "lies outside the folder of the list"
+        elif os.path.exists(there) and not os.path.isfile(there):  # nobody waits for the writers of 50 pipes
+            why = "is not a regular file"
         elif len(self._seen) > _MOST_FILES:
             why = f"is one of more than {_MOST_FILES} files"
         try:

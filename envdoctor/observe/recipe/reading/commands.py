@@ -81,29 +81,33 @@ def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, othe
 def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:
     """The launchers, and the program that they start; nothing of a command that is neither."""
     starts = [0]
+    # mason.py … -- accelerate launch train.py
+    handing = max((at for at, word in enumerate(words) if word.text == "--"), default=0)
+    launched = (at for at in range(len(words) - 1, 0, -1) if kind_of(_base(words[at].text)) == "launcher")
+    handing = min(handing, next(launched, 0)) if handing else 0
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
-        name, rest = _base(words[at + module].text.replace(_UNKNOWN, "")), words[at + module + 1 :]
+        behind = at + module + 1
+        name = _base(words[behind - 1].text.replace(_UNKNOWN, ""))
         if kind_of(name) == "launcher":
             starts.append(at + module)
             continue
-        longer = f"{name} {rest[0].text}" if rest else ""
+        longer = f"{name} {words[behind].text}" if behind < len(words) else ""
         script = name.endswith(".py") and (at == 0 or words[0].computed or _STARTS.match(_base(words[0].text)))
-        # mason.py … -- accelerate launch train.py
-        handed = any(one.text == "--" for one in rest) and any(kind_of(_base(one.text)) == "launcher" for one in rest)
         if (
-            at in starts[1:]
-            or (handed and script)
+            0 < at == starts[-1]
+            or (behind <= handing and script)
             or not (module or script or "program" in (kind_of(name), kind_of(longer)))
         ):
             continue
         if kind_of(name) != "program" and kind_of(longer) == "program":
-            name, rest = longer, rest[1:]
+            name, behind = longer, behind + 1
         for start, end in zip(starts, [*starts[1:], at], strict=True):
             if end > start:
                 yield Part(_base(words[start].text), options_of(words[start + 1 : end], takes))
-        behind = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, options_of(rest, takes), str(word.line), behind, module)
+        rest = words[behind:]
+        given = tuple(None if one.computed else one.text for one in rest)
+        yield Part(name, options_of(rest, takes), str(word.line), given, module)
         return
 
 

@@ -177,6 +177,27 @@ def test_lists_that_include_many_others_end(tmp_path):
     assert found.notes == ("r49.txt:1: r50.txt is one of more than 50 files",)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_nobody_waits_for_a_pipe_that_a_list_names(read, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "other")
+    (tmp_path / "link.txt").symlink_to("other")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr("envdoctor.text.documents._UNTIL_A_WRITER", 600)
+    assert read("torch==2.4.1\n-r pipe\n-c link.txt\n-r folder\n").notes == (
+        "requirements.txt:2: pipe is not a regular file",
+        "requirements.txt:3: link.txt is not a regular file",
+        "requirements.txt:4: folder is not a regular file",
+    )
+
+
+def test_a_long_line_is_read_like_a_short_one(read):
+    blanks = " " * 1_000_000  # hours, where the time grows with the square
+    assert read(f"torch==2.4.1{blanks}# a comment\npeft==0.14.0{blanks}b#c\n--hash{blanks}x\n").notes == (
+        "requirements.txt:2 is no requirement that can be read",
+    )
+
+
 def test_lines_that_are_none_are_counted(read):
     found = read("torch==2.4.1\n" + "== what\n" * 8)
     assert found.notes[0] == "requirements.txt:2 is no requirement that can be read"
