@@ -85,7 +85,8 @@ class Releases:
     """The releases of the ledger as an installer sees them in a situation.
 
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
-    or the nearest one behind it (``behind``). ``guessed`` are the packages of which these two asked differently so far.
+    or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
+    rise. ``guessed`` are the packages of which these two asked differently so far.
     """
 
     def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False) -> None:
@@ -174,13 +175,17 @@ class Releases:
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
-                yield Asked(wanted.name, wanted.extras, wanted.specifiers, by)
+                yield Asked(wanted.name, wanted.extras, wanted.specifiers if near[0] else _caps(wanted.specifiers), by)
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:
             return not wanted.marker or holds(wanted.marker, {**self.situation.markers, "extra": extra}) is True
         except NotAMarker:
             return False
+
+
+def _caps(specifiers: str) -> str:
+    return ",".join(clause for clause in specifiers.split(",") if clause.strip().startswith(("<", "!=")))
 
 
 def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:

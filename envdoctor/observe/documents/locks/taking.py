@@ -154,10 +154,11 @@ def _solved(
     second = solve(both[1], step, there, refused) if both[0].guessed else first
     if first is None or second is None:
         return _TOO_LATE
+    pinned = {asked.name for asked in step.asked if asked.pin}
     if isinstance(first, Refusal):
-        return first if isinstance(second, Refusal) else _without(second, both[1].guessed)
+        return first if isinstance(second, Refusal) else _without(second, both[1].guessed - pinned)
     if isinstance(second, Refusal):
-        return _without(first, both[0].guessed)
+        return _without(first, both[0].guessed - pinned)
     return _without({**second, **first}, {name for name in (*first, *second) if first.get(name) != second.get(name)})
 
 

@@ -48,6 +48,8 @@ def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agre
     found = read("datasets==2.14.5\nfsspec\nxxhash\n")
     assert found.reason("fsspec") == "requirements.txt:2 names no version"
     assert found.version("dill") == "0.3.7" and found.version("xxhash")
+    older = read("datasets==2.8.0\npyarrow==10.0.1\nfsspec\nmultiprocess\n")
+    assert older.version("fsspec") > "2023.10" and older.version("pyarrow") == "10.0.1"
     between = read("datasets<2.14.6\n")
     assert between.version("datasets") == "2.14.5"
 
