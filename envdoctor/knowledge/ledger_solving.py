@@ -14,9 +14,9 @@ from envdoctor.versions.pep440 import order
 
 #: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
 #: narrowing; some seconds.
-_ROUNDS, _QUESTIONS = 3_000, (1_000, 20_000)
+_ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
 #: So many requirements on one package are one question; of more lines than that nothing is narrowed.
-_USUAL, _MOST_LINES = 50, 2_000
+_USUAL, _MOST_LINES = 300, 2_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]

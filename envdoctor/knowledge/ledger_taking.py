@@ -118,9 +118,8 @@ class Releases:
         pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
             return oldest is not None and newest is not None and oldest <= pin <= newest
-        if re.search(_PRE_RELEASE, asked.specifiers):
-            return False
-        return not allows(asked.specifiers, _FUTURE) or bool(self.allowed(asked.name, asked.specifiers))
+        is_future = allows(asked.specifiers, _FUTURE) or re.search(_PRE_RELEASE, asked.specifiers) is not None
+        return not is_future or bool(self.allowed(asked.name, asked.specifiers))
 
     def allowed(self, name: str, specifiers: str) -> list[str]:
         """The releases of a known package that specifiers allow, whatever the Python, the newest first."""
