@@ -14,7 +14,9 @@ from envdoctor.versions.pep440 import order
 
 #: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
 #: narrowing; some seconds.
-_ROUNDS, _QUESTIONS = 3_000, (1_000, 20_000)
+_ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
+#: So many requirements on one package are one question; of more lines than that nothing is narrowed.
+_USUAL, _MOST_LINES = 300, 2_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
@@ -40,7 +42,7 @@ def solve(
         except ResolutionImpossible as error:
             return _refusal(releases, step, [cause.requirement for cause in error.causes])
         except (ResolutionTooDeep, _Late):
-            left = narrow(provider, step.asked)
+            left = narrow(provider, step.asked) if len(step.asked) <= _MOST_LINES else {}
             if isinstance(left, Contradiction):
                 return _refusal(releases, step, left.causes)
             provider.left = left
@@ -95,11 +97,11 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         return not pinned, not causes, not bounded, self._direct.get(identifier[0], len(self._direct)), identifier
 
     def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
-        self.questions -= 1
-        if self.questions < 0:
-            raise _Late
         name, extras = identifier
         asked = [*requirements[identifier], *self._limits.get(name, ())]
+        self.questions -= 1 + max(0, len(asked) - _USUAL)
+        if self.questions < 0:
+            raise _Late
         bad = {candidate.version for candidate in incompatibilities[identifier]}
         versions = [version for version in self._versions(name, asked) if version not in bad]
         if name in self.left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from envdoctor.versions.wheel_tags import WheelTarget
 
 #: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
 _FUTURE = "99999"
+#: A specifier that names a pre-release allows others, which the ledger does not list.
+_PRE_RELEASE = r"\d\.?(?:a|b|rc|dev)\d*\s*(?:,|\Z)"
 #: A row of a table of the matrix.
 Row = Mapping[str, str]
 
@@ -110,12 +113,13 @@ class Releases:
 
     def _is_known(self, asked: Asked) -> bool:
         package = self.package(asked.name)
-        if package is None or not package.releases:
-            return False
+        if package is None or all(one.yanked for one in package.releases):
+            return False  # or there are but pre-releases
         pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
             return oldest is not None and newest is not None and oldest <= pin <= newest
-        return not allows(asked.specifiers, _FUTURE) or bool(self.allowed(asked.name, asked.specifiers))
+        is_future = allows(asked.specifiers, _FUTURE) or re.search(_PRE_RELEASE, asked.specifiers) is not None
+        return not is_future or bool(self.allowed(asked.name, asked.specifiers))
 
     def allowed(self, name: str, specifiers: str) -> list[str]:
         """The releases of a known package that specifiers allow, whatever the Python, the newest first."""

@@ -105,6 +105,7 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "torch==2.6.0\ntriton==3.1.0\nx @ file:///home/me/x\n",
         "torch==2.5.1\nhttps://example.org/flash_attn-2.7.4.post1%2Bcu12torch2.5-cp311-cp311-linux_x86_64.whl\n",
         "torch===four\n",
+        "flash-attn-4\ntorch>=2.6.0.dev1,<2.6\n",
         "requests==2.18.4\nprotobuf==3.5.1\nsklearn==0.0\n",
         "tokenizers==0.13.3\npyyaml==6.0\n",
         "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://pypi.org/simple\ntorch\npeft\n",
