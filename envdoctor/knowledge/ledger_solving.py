@@ -14,6 +14,8 @@ from envdoctor.versions.pep440 import order
 #: How often a package may be taken, and its releases be asked for: some seconds; the hardest list that was seen took
 #: 3,000 questions.
 _ROUNDS, _QUESTIONS = 3_000, 20_000
+#: The resolver looks at every package for each one that it takes.
+_MOST_ASKED = 1_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
@@ -31,6 +33,8 @@ def solve(
 
     ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
     """
+    if len(step.asked) > _MOST_ASKED:
+        return None
     resolver: Any = Resolver(_Provider(releases, step, there, frozenset(refused)), BaseReporter())
     try:
         result = resolver.resolve(step.asked, max_rounds=_ROUNDS)
