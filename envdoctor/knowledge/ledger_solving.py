@@ -17,6 +17,8 @@ from envdoctor.versions.pep440 import order
 _ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
 #: So many requirements on one package are one question; of more lines than that nothing is narrowed.
 _USUAL, _MOST_LINES = 300, 2_000
+#: The resolver looks at every package for each one that it takes.
+_MOST_ASKED = 1_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
@@ -34,6 +36,8 @@ def solve(
 
     ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
     """
+    if len(step.asked) > _MOST_ASKED:
+        return None
     provider = _Provider(releases, step, there, frozenset(refused))
     resolver: Any = Resolver(provider, BaseReporter())
     for provider.questions in _QUESTIONS:

@@ -85,7 +85,10 @@ class Names:
                         return None
                 # Its pattern may be put together from pieces.
                 if any(
-                    piece in module for text in offers.finder for piece in re.findall(r"(?<!\w)\w{8,}_", text) if "\\" in text
+                    piece in module
+                    for text in offers.finder
+                    for piece in re.findall(r"(?<!\w)\w{8,}_", text)
+                    if "\\" in text
                 ):
                     return None
             above = above.rpartition(".")[0]

@@ -115,9 +115,9 @@ def is_small(value: Any) -> bool:
     return _items(value, (tuple, list, dict, set, frozenset)) is not None
 
 
-def _items(value: Any, kinds: tuple[type, ...]) -> list[Any] | None:
+def _items(value: Any, kinds: tuple[type[Any], ...]) -> list[Any] | None:
     """A value and all items in it, each as often as it stands there: ``a = (a, a)`` doubles them. None for too many."""
-    items = [value]
+    items: list[Any] = [value]
     for one in items:
         if isinstance(one, kinds):
             items += one.values() if isinstance(one, dict) else one

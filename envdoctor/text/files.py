@@ -415,7 +415,7 @@ def _mark(found: os.stat_result) -> Mark:
     return (found.st_size, _changed(found))
 
 
-def digest(data: str | bytes) -> bytes:
+def digest(data: str | bytes | memoryview) -> bytes:
     """16 bytes that nobody can make other data have."""
     return blake2b(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, digest_size=16).digest()
 

@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 )
 _ASSIGNED = r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}"
 _PARAMETER = r"([?&;#][^=?&#;\s]*=)[^&#;\s]+"
-_SECRET = r"(?i)token|key|secret|passw|pwd|auth|sig|credential"
+_PRIVATE = r"(?i)token|key|secret|passw|pwd|auth|sig|credential"
 #: What follows /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
 _AFTER_T = r"(?<=/t/)[^/?#\s]+"
 #: A long segment of letters and digits in a URL's path: other package indexes carry the token there.
@@ -24,7 +24,7 @@ def without_credentials(text: str) -> str:
     if "://" in text and "@" in text:
         text = re.sub(r"\S+", lambda word: _without_user(word[0], "://"), text)
     if "=" in text:
-        text = re.sub(_PARAMETER, lambda given: f"{given[1]}***" if re.search(_SECRET, given[1]) else given[0], text)
+        text = re.sub(_PARAMETER, lambda given: f"{given[1]}***" if re.search(_PRIVATE, given[1]) else given[0], text)
         text = re.sub(_ASSIGNED, r"\1***", text)
     return _TOKEN.sub("***", text) if len(text) > 12 else text
 

@@ -318,7 +318,11 @@ def commands(pins, place=None, cuda_tag=None):
 @pytest.mark.parametrize("folder", ["/srv/a\nb", "/srv/a\u202eb", "/srv/a\x1b[2Jb"])
 @pytest.mark.parametrize("installer", ["pip", "uv", "conda"])
 def test_no_command_names_a_folder_that_would_be_shown_as_another(folder, installer):
-    place = {"python.executable": f"{folder}/bin/python", "environment.path": folder, "environment.installer": installer}
+    place = {
+        "python.executable": f"{folder}/bin/python",
+        "environment.path": folder,
+        "environment.installer": installer,
+    }
     assert commands([TORCH], place) == ()
     facts = FactSet(Fact(key, value, "", "environment") for key, value in place.items())
     assert uninstall_commands(["torch"], place_of(facts), PACKAGES["package"]) == ()

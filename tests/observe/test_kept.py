@@ -195,7 +195,9 @@ def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, nois
     assert again == first or "more than 60 s" in again["link"]
 
 
-@pytest.mark.parametrize("wrong", [b"", b"zz", b"[]", b"{}", {"facts": [7]}, {"facts": [["link", {"items": 7}, "", ""]]}])
+@pytest.mark.parametrize(
+    "wrong", [b"", b"zz", b"[]", b"{}", {"facts": [7]}, {"facts": [["link", {"items": 7}, "", ""]]}]
+)
 def test_an_entry_of_other_content_is_none(read, tmp_path: Path, wrong: bytes | dict[str, Any]) -> None:
     first = spelled(read())
     (entry,) = (tmp_path / "cache" / "facts").iterdir()

@@ -63,8 +63,8 @@ class _Builder:
 
     def edges(self) -> dict[int, list[Edge]]:
         """Return the edges of every position; the end of the pattern is the position ``_END``."""
-        behind = {position: node for position, node in self._reads.values()}
-        return {position: list(self._ways(node)) for position, node in {_START: self._start, **behind}.items()}
+        behind = {_START: self._start, **dict(self._reads.values())}
+        return {position: list(self._ways(node)) for position, node in behind.items()}
 
     def _ways(self, node: int) -> Iterator[Edge]:
         ways: list[tuple[int, tuple[Test, ...], Repeats, frozenset[int]]] = [(node, (), frozenset(), frozenset())]
@@ -200,7 +200,9 @@ class _Hidden:
 
 
 @cache
-def _characters(key: str, operation: Any, argument: _Hidden, flags: int, is_bytes: bool, samples: str) -> frozenset[str]:
+def _characters(
+    key: str, operation: Any, argument: _Hidden, flags: int, is_bytes: bool, samples: str
+) -> frozenset[str]:
     state = parser.State()
     state.flags, state.str = flags, b"" if is_bytes else ""
     compiled = compiler.compile(parser.SubPattern(state, [(operation, argument.value)]), flags)
@@ -269,17 +271,25 @@ class _Graph:
 def work(pattern: str | bytes, flags: int, how: str) -> float:
     """Return how often one character is looked at, at most, by ways through the pattern: infinite where that grows.
 
-    ``how`` is "match", "fullmatch" or "search" (at every place of the text). Repeats in a row that can read the same text
-    are counted by their limits, without the longest, as the text's length decides that one.
+    ``how`` is "match", "fullmatch" or "search" (at every place of the text). Repeats in a row that can read the same
+    text are counted by their limits, without the longest, as the text's length decides that one.
     """
     graph = _Graph(_Builder(pattern, flags, how))
     loops = _components(graph.after)
     weights = [
-        prod(most for _, most in frozenset().union(*(w for s in loop for e, ws in graph.after[s].items() if e in loop for w in ws)))
+        prod(
+            most
+            for _, most in frozenset().union(
+                *(w for s in loop for e, ws in graph.after[s].items() if e in loop for w in ws)
+            )
+        )
         for loop in loops
     ]
     if how == "search":
-        weights = [inf if any(position == 0 for position, _ in loop) else weight for loop, weight in zip(loops, weights, strict=True)]
+        weights = [
+            inf if any(position == 0 for position, _ in loop) else weight
+            for loop, weight in zip(loops, weights, strict=True)
+        ]
 
     def failing(loop: set[Any]) -> set[Any]:
         """Return the states of a loop without those where any text is accepted, so that no other way is tried."""
@@ -290,9 +300,7 @@ def work(pattern: str | bytes, flags: int, how: str) -> float:
             return inf
     behind = {
         number: [
-            other
-            for other, later in enumerate(loops)
-            if other != number and _overlap(graph, loop, failing(later))
+            other for other, later in enumerate(loops) if other != number and _overlap(graph, loop, failing(later))
         ]
         for number, loop in enumerate(loops)
     }

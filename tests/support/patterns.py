@@ -138,7 +138,11 @@ class _Module:
 
 
 def _rows(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) or hasattr(value, "__next__") or hasattr(value, "mapping") else []
+    return (
+        list(value)
+        if isinstance(value, (list, tuple)) or hasattr(value, "__next__") or hasattr(value, "mapping")
+        else []
+    )
 
 
 def _is_re(function: ast.expr) -> bool:
@@ -161,5 +165,7 @@ def supplied() -> list[Pattern]:
     for row in matrix.rows("report-forms", "line"):
         rows.append(("pattern", row["pattern"], 0, "search" if row.get("each") else "fullmatch"))
     rows += [("tag", tag_pattern(row["tag"]), 0, "fullmatch") for row in matrix.rows("images")]
-    rows += [(name, one.pattern, 0, "search") for name, one in vars(Forms(matrix)).items() if isinstance(one, re.Pattern)]
+    rows += [
+        (name, one.pattern, 0, "search") for name, one in vars(Forms(matrix)).items() if isinstance(one, re.Pattern)
+    ]
     return [Pattern(f"matrices: {column}", text, flags, how) for column, text, flags, how in rows]

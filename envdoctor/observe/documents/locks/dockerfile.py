@@ -43,36 +43,52 @@ class _Line(NamedTuple):
     first: int
 
 
+class _From(NamedTuple):
+    """A stage: its image or the stage that it begins with, the number of its first line, and its instructions."""
+
+    image: str
+    first: int
+    base: "_From | None"
+    lines: list[_Line]
+
+
 def read(text: str, path: str, wish: Wish) -> Lock:
     """What the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
-    stages: dict[str, _Stage] = {}
-    stage = _Stage(path, wish, {})
+    named: dict[str, _From] = {}
     arguments: dict[str, str] = {}
-    last: str | None = None
+    last: _From | None = None
     for line in _instructions(text):
         if line.word == "FROM":
             words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
             if not words:
                 raise LockError(f"has a FROM without an image in line {line.first}")
-            base = stages.get(words[0].lower())
-            stage = base.copy() if base is not None else _Stage(path, wish, dict(arguments))
-            if base is None:
-                stage.image(words[0], f"{path}:{line.first}")
-            last = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else f"#{len(stages)}"
-            stages[last] = stage
+            last = _From(words[0], line.first, named.get(words[0].lower()), [])
+            if len(words) > 2 and words[1].lower() == "as":
+                named[words[2].lower()] = last
+        elif last is not None:
+            last.lines.append(line)
         elif line.word in ("ARG", "ENV"):
-            (stage.variables if last else arguments).update(_assigned(line.text, stage.variables))
-        elif line.word == "RUN" and last:
-            stage.run(line)
-        elif line.word in ("COPY", "ADD") and last:
-            stage.copied(line.text)
+            arguments.update(_assigned(line.text, {}))
     if last is None:
         raise LockError("has no FROM")
+    beginnings = [last]
+    while (base := beginnings[-1].base) is not None:
+        beginnings.append(base)
+    stage = _Stage(path, wish, arguments)
+    stage.image(beginnings[-1].image, f"{path}:{beginnings[-1].first}")
+    for one in reversed(beginnings):
+        for line in one.lines:
+            if line.word in ("ARG", "ENV"):
+                stage.variables.update(_assigned(line.text, stage.variables))
+            elif line.word == "RUN":
+                stage.run(line)
+            elif line.word in ("COPY", "ADD"):
+                stage.copied(line.text)
     return stage.lock()
 
 
 class _Stage:
-    """What is known of one stage; a later command stands above an earlier one."""
+    """What is known of the last stage; a later command stands above an earlier one."""
 
     def __init__(self, path: str, wish: Wish, variables: dict[str, str]) -> None:
         self._path, self._wish, self.variables = path, wish, variables
@@ -86,15 +102,6 @@ class _Stage:
         self._is_pip_new = False
         #: Files of the build by their names in the image.
         self._copied: dict[str, str] = {}
-
-    def copy(self) -> "_Stage":
-        """A stage that goes on from this one."""
-        other = _Stage(self._path, self._wish, dict(self.variables))
-        other._packages, other._facts = dict(self._packages), dict(self._facts)
-        other._notes, other._python = list(self._notes), self._python
-        other._commands, other._before, other._is_pip_new = list(self._commands), self._before, self._is_pip_new
-        other._copied = dict(self._copied)
-        return other
 
     def image(self, named: str, place: str) -> None:
         """The base image, by the table images."""

@@ -135,3 +135,10 @@ def test_a_hostile_file_is_one_sentence(build, text, problem):
 def test_commands_that_no_shell_would_read_are_passed_over(build):
     found = build("FROM python:3.11\nRUN pip install 'torch==2.4.1\nRUN pip install peft==1.0\n")
     assert (found.version("torch"), found.version("peft")) == (NOT_GIVEN, "1.0")
+
+
+def test_stages_and_packages_cost_no_more_than_their_lines(build):
+    packages = " ".join(f"p{number}==1.{number}" for number in range(5000))
+    stages = "".join(f"FROM a AS b{number}\n" for number in range(15_000))
+    found = build(f"FROM python:3.11 AS a\nRUN pip install {packages}\n{stages}RUN pip install peft==0.12.0\n")
+    assert (found.version("p4999"), found.version("peft")) == ("1.4999", "0.12.0")
