@@ -69,7 +69,7 @@ def observe(request: Request) -> list[Fact]:
                 with suppress(OSError):
                     listed = listed_libraries(str(item["path"]), layout.files)
                     lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
-    for name, kind, files, fails in _compared(compared, stack, request):
+    for name, kind, files, fails in _compared(compared, stack, extensions, request):
         found.append(_record(active[name], kind, _few(files), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     for folder, by_name in lists.items():
@@ -120,7 +120,17 @@ def _elsewhere(module: str, layout: Layout) -> bool:
     )
 
 
-def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -> Sequence[Any]:
+def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
+    """What happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels whether they
+    are found, of extensions for torch whether they can be loaded."""
+    if component_of(name) is not None:
+        return ("gone", "changed")
+    return ("damaged", "changed") if name in extensions else ()
+
+
+def _compared(
+    asked: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
+) -> Sequence[Any]:
     """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
     the files."""
     if not asked:
@@ -132,7 +142,7 @@ def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -
             "name": item["name"],
             "metadata": item["path"],
             "stack": item["name"] in stack,
-            "libraries": component_of(str(item["name"])) is None,
+            "elsewhere": _told_elsewhere(str(item["name"]), extensions),
         }
         for item in asked
     ]
