@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.needed import needed
+from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.request import Request
@@ -274,14 +274,16 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
 def _half_installed(
     modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
 ) -> Iterator[dict[str, Value]]:
-    """Packages of the stack that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked
-    without writing their list, which it does at the end: it works on them, or was interrupted."""
+    """Packages of the stack, or that others require, which an installer moved away (``~eft-0.17.1.dist-info``) and has
+    not replaced, or unpacked without writing their list, which it does at the end: it works on them, or was
+    interrupted."""
+    asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
         names = layout.files.names_or_none(folder)
         moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
-        for name, module in modules.items():
-            away = moved.get(module[1:]) or moved.get(name.replace("-", "_")[1:])
-            if away and name not in active:
+        for name in sorted(asked) if moved else ():
+            away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
+            if away:
                 reason = f"its installation was interrupted, or goes on: {away} is there"
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
