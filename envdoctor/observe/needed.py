@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envdoctor.facts.values import Value
 from envdoctor.versions.names import normalise
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def required(item: Mapping[str, Value]) -> Iterator[str]:
+    """The names of what an item of ``dist`` requires, under any condition."""
+    requires = item.get("requires")
+    for line in requires if isinstance(requires, tuple) else ():
+        match = _NAME.match(line)
+        if match:
+            yield normalise(match[0])
 
 
 def needed(installed: Mapping[str, Mapping[str, Value]], names: Iterable[str]) -> list[str]:
@@ -17,10 +26,7 @@ def needed(installed: Mapping[str, Mapping[str, Value]], names: Iterable[str]) -
     wanted = [name for name in names if name in installed]
     seen = set(wanted)
     for name in wanted:  # it grows
-        requires = installed[name].get("requires")
-        for line in requires if isinstance(requires, tuple) else ():
-            match = _NAME.match(line)
-            other = normalise(match[0]) if match else ""
+        for other in required(installed[name]):
             if other in installed and other not in seen:
                 seen.add(other)
                 wanted.append(other)

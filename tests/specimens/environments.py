@@ -34,7 +34,12 @@ __all__ = [
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "environments"
 _COMPILED = re.compile(r"\.so(\.[\d.]+)?\Z")
 #: Folders that imports find, for the packages whose place on the import path a specimen is about.
-_MODULES = ("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenizers", "torch", "transformers", "trl")
+_FOLLOWED = ("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenizers", "torch", "transformers", "trl")
+#: The modules of the stack by their distributions: others are compiled, so that no import in them is followed.
+_MODULES = {
+    row["name"].replace("-", "_"): row["module"]
+    for row in tomllib.loads((RECORDED.parents[1] / "matrices/tables/stack-modules.toml").read_text("utf-8"))["module"]
+}
 
 
 class Recording(NamedTuple):
@@ -194,9 +199,11 @@ class Store:
             inner = line.partition(",")[0]
             if _COMPILED.search(inner):
                 write(folder / inner, self._compiled(inner, recorded, version, pinned[1] if pinned else torch))
-        if name in _MODULES:
+        if name in _FOLLOWED:
             write(folder / name / "__init__.py", "")
             listed.append(f"{name}/__init__.py,,")
+        elif module := _MODULES.get(name.lower()):
+            write(folder / f"{module}.so", stand_ins.library(f"{module}.so", torch))
         write(folder / info / "METADATA", metadata)
         write(folder / info / "INSTALLER", f"{installer}\n")
         expanded = [f"Tag: {one}-{abi}-{other}" for one in python.split(".") for other in platform.split(".")]
@@ -270,6 +277,8 @@ def package_of(package: Mapping[str, Any], home: Path, site: Path, torch: str) -
     head += [f"Requires-Dist: {line}" for line in package.get("requires", ())]
     write(folder / info / ("METADATA" if kind == "dist-info" else "PKG-INFO"), "\n".join(head) + "\n\n")
     listed = []
+    if (module := _MODULES.get(name.lower())) and not (folder / module).exists():
+        write(folder / f"{module}.so", stand_ins.library(f"{module}.so", torch))
     for file, text in package.get("files", {}).items():
         write(folder / file, text)
         listed.append(file)

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.needed import needed
+from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.request import Request
@@ -69,7 +69,7 @@ def observe(request: Request) -> list[Fact]:
                 with suppress(OSError):
                     listed = listed_libraries(str(item["path"]), layout.files)
                     lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
-    for name, kind, files, fails in _compared(compared, stack, request):
+    for name, kind, files, fails in _compared(compared, stack, extensions, request):
         found.append(_record(active[name], kind, _few(files), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     for folder, by_name in lists.items():
@@ -120,7 +120,17 @@ def _elsewhere(module: str, layout: Layout) -> bool:
     )
 
 
-def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -> Sequence[Any]:
+def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
+    """What happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels whether they
+    are found, of extensions for torch whether they can be loaded."""
+    if component_of(name) is not None:
+        return ("gone", "changed")
+    return ("damaged", "changed") if name in extensions else ()
+
+
+def _compared(
+    asked: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
+) -> Sequence[Any]:
     """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
     the files."""
     if not asked:
@@ -132,7 +142,7 @@ def _compared(asked: Sequence[_Item], stack: Container[str], request: Request) -
             "name": item["name"],
             "metadata": item["path"],
             "stack": item["name"] in stack,
-            "libraries": component_of(str(item["name"])) is None,
+            "elsewhere": _told_elsewhere(str(item["name"]), extensions),
         }
         for item in asked
     ]
@@ -264,14 +274,16 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
 def _half_installed(
     modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
 ) -> Iterator[dict[str, Value]]:
-    """Packages of the stack that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked
-    without writing their list, which it does at the end: it works on them, or was interrupted."""
+    """Packages of the stack, or that others require, which an installer moved away (``~eft-0.17.1.dist-info``) and has
+    not replaced, or unpacked without writing their list, which it does at the end: it works on them, or was
+    interrupted."""
+    asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
         names = layout.files.names_or_none(folder)
         moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
-        for name, module in modules.items():
-            away = moved.get(module[1:]) or moved.get(name.replace("-", "_")[1:])
-            if away and name not in active:
+        for name in sorted(asked) if moved else ():
+            away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
+            if away:
                 reason = f"its installation was interrupted, or goes on: {away} is there"
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():

@@ -2,8 +2,8 @@
 
 It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``lists`` (the
 metadata directories of all packages) and ``packages``, each with ``name``, ``metadata`` (its directory), ``stack`` and
-``libraries`` (whether those of another size are told). It answers with ``damage``, ``unread`` (what could not be looked
-at), and ``files`` and ``folders``, what was looked at.
+``elsewhere`` (kinds of damage to its libraries that others tell). It answers with ``damage``, ``unread`` (what could
+not be looked at), and ``files`` and ``folders``, what was looked at.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Package:
         self.unread: list[tuple[str, str]] = []
         self._folder = os.path.dirname(asked["metadata"])
         self._files, self._python = files, python
-        self._of_stack, self._libraries_count = bool(asked["stack"]), bool(asked["libraries"])
+        self._of_stack, self._told_elsewhere = bool(asked["stack"]), tuple(asked["elsewhere"])
         self._sources: list[Listed] = []
         self._libraries: list[Listed] = []
         self._others: list[Listed] = []
@@ -108,10 +108,11 @@ class Package:
         found = [one for listed, look in compared for each in listed if (one := self._looked_at(each, look))]
         found = [one for one in found if one.kind == "gone" or not self._is_of_another(one.file)]
         libraries = [one for one in found if is_library(one.file.encode())]
-        whole = len(libraries) > 1 and {one.kind for one in libraries} == {"changed"}
-        if whole and len(libraries) == len(self._libraries):  # all were stripped, or linked anew
-            found = [one for one in found if one not in libraries]
-            yield "files-changed", [one.file for one in libraries], False
+        if len(self._libraries) > 1 and [one.kind for one in libraries] == ["changed"] * len(self._libraries):
+            found = [one for one in found if one not in libraries]  # all were stripped, or linked anew
+            if "changed" not in self._told_elsewhere:
+                yield "files-changed", [one.file for one in libraries], False
+        found = [one for one in found if one.kind not in self._told_elsewhere or one not in libraries]
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for one in found:
@@ -137,7 +138,8 @@ class Package:
             stem = os.path.basename(folder) if base == "__init__.py" else base[:-3]
             return self._of_stack or ("/" not in folder and base == "__init__.py") or stem.encode() in words
         if is_library(one.file.encode()):
-            vital = _MODULE.search(base) or folder.endswith(".libs") or base in self._needed
+            linked = folder.endswith(".libs") or (self._of_stack and folder.endswith("/lib"))
+            vital = _MODULE.search(base) or linked or base in self._needed
             return bool(vital) or base.partition(".")[0].encode() in words
         return base.encode() in words or base.partition(".")[0].encode() in words
 
@@ -197,7 +199,7 @@ class Package:
             except ElfError as error:
                 if error.damaged and (other or _digest(self._files.head(path, _LARGEST_LIBRARY)) != listed.digest):
                     return "damaged"
-        return "changed" if other and self._libraries_count else None
+        return "changed" if other else None
 
     def _other(self, path: str, listed: Listed) -> str | None:
         head = self._files.head(path, _HEAD)
