@@ -15,8 +15,8 @@ from envdoctor.versions.pep440 import order
 #: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
 #: narrowing; some seconds.
 _ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
-#: So many requirements on one package are one question; of more lines than that nothing is narrowed.
-_USUAL, _MOST_LINES = 300, 2_000
+#: So many requirements on one package are one question.
+_USUAL = 300
 #: The resolver looks at every package for each one that it takes.
 _MOST_ASKED = 1_000
 #: How many requirements that contradict each other a message names.
@@ -46,7 +46,7 @@ def solve(
         except ResolutionImpossible as error:
             return _refusal(releases, step, [cause.requirement for cause in error.causes])
         except (ResolutionTooDeep, _Late):
-            left = narrow(provider, step.asked) if len(step.asked) <= _MOST_LINES else {}
+            left = narrow(provider, step.asked)
             if isinstance(left, Contradiction):
                 return _refusal(releases, step, left.causes)
             provider.left = left
