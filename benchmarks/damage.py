@@ -256,7 +256,7 @@ def look(folder: Path, others: Path | None) -> Env:
     if failed:
         sys.exit(f"{folder} is not healthy: {failed}")
     inside = {os.path.relpath(path, site) for path in paths if path.startswith(f"{site}/")}
-    opened = sorted(one for one in (_source(name) for name in inside) if one in listed)
+    opened = sorted({_source(name) for name in inside} & listed.keys())
     env = Env(python, site, others, listed, opened, frozenset())
     return env._replace(healthy=frozenset(verdict(env, _command(None))["told"]))
 
