@@ -36,7 +36,8 @@ class Step(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
     ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
     ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
-    ``unseen``: any package may be there before, in a version that nobody tells."""
+    ``unseen``: any package may be there before, in a version that nobody tells; ``loose`` are those that are there in
+    such a version and are moved where it does not fit, with the specifiers that it certainly meets."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     overrides: tuple[Asked, ...] = ()
     given: frozenset[str] = frozenset()
     unseen: bool = False
+    loose: Mapping[str, str] = {}
 
     def other(self, name: str) -> bool:
         """Whether a package may come from elsewhere than PyPI."""
@@ -79,6 +81,14 @@ class Candidate(NamedTuple):
     name: str
     extras: tuple[str, ...]
     version: str
+
+
+class Solution(NamedTuple):
+    """The version of every package after a step ("" where the ledger does not know it), and the ``clauses`` of
+    specifiers that it meets."""
+
+    versions: Mapping[str, str]
+    clauses: Mapping[str, frozenset[str]]
 
 
 class Releases:

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_taking import (
     Asked,
     Refusal,
     Releases,
     Situation,
+    Solution,
     Step,
+    allows,
     exact,
     failing,
     misnamed,
@@ -21,6 +23,7 @@ from envdoctor.knowledge.ledger_taking import (
 )
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
+from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import read_requirement
 from envdoctor.versions.wheel_tags import wheel_target
@@ -82,9 +85,13 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day = until or ledger.days()[1]
     of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
+    bounds: dict[str, str] = {}
     for command in lock.commands:
         step, opaque = _step(command, wish, of_torch)
-        there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
+        there = {**dict.fromkeys(command.before or (), _ANY), **there}
+        loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
+        step = step._replace(loose=loose)
+        there.update(dict.fromkeys(opaque, _ANY))
         refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
@@ -97,10 +104,11 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return Taken((), tuple(refused) if known else (*refused, result), ())
-        new = {name: version for name, version in result.items() if there.get(name) != version}
+        new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
-        there.update({name: _with_build(name, version, command, wish) for name, version in result.items()})
-    taken = tuple(_taken(there, chosen, day))
+        there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
+        bounds.update(_bounds(releases, bounds, opaque, result))
+    taken = tuple(_taken(there, bounds, chosen, day))
     note = _note(taken, day, minor, (chosen, ledger.packages()))
     return Taken(taken, tuple(refused), (note,) if note else ())
 
@@ -129,7 +137,7 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
         return Taken(refused=(Refusal("conflict", named, "", pins[:_LONGEST]),))
     read = [read_requirement(pin) for pin in pins]
     there = {one.name: exact(one.specifiers) or _ANY for one in read}
-    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, chosen, ""))
+    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, {}, chosen, ""))
     return Taken(taken, notes=("--resolve asked uv, which used the network, what an install takes",))
 
 
@@ -145,12 +153,12 @@ def _texts(command: Command) -> Iterator[str]:
 
 def _solved(
     both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
-) -> Mapping[str, str] | Refusal | str:
+) -> Solution | Refusal | str:
     """What an install takes or why it is refused, or why that is not known: releases that were not read may require
     what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.knowledge.ledger_solving import solve
 
-    first = solve(both[0], step, there, refused) if step.asked else {}
+    first = solve(both[0], step, there, refused) if step.asked else Solution({}, {})
     second = solve(both[1], step, there, refused) if both[0].guessed else first
     if first is None or second is None:
         return _TOO_LATE
@@ -159,11 +167,29 @@ def _solved(
         return first if isinstance(second, Refusal) else _without(second, both[1].guessed - pinned)
     if isinstance(second, Refusal):
         return _without(first, both[0].guessed - pinned)
-    return _without({**second, **first}, {name for name in (*first, *second) if first.get(name) != second.get(name)})
+    one, other = first.versions, second.versions
+    differing = {name for name in (*one, *other) if one.get(name) != other.get(name)}
+    clauses = {name: first.clauses[name] & second.clauses[name] for name in first.clauses if name in second.clauses}
+    return _without(Solution({**other, **one}, clauses), differing)
 
 
-def _without(taken: Mapping[str, str], unknown: Collection[str]) -> Mapping[str, str]:
-    return {name: _ANY if name in unknown else version for name, version in taken.items()}
+def _without(taken: Solution, unknown: Collection[str]) -> Solution:
+    versions = {name: _ANY if name in unknown else version for name, version in taken.versions.items()}
+    return Solution(versions, {name: met for name, met in taken.clauses.items() if name not in unknown})
+
+
+def _bounds(
+    releases: Releases, before: Mapping[str, str], new: Collection[str], step: Solution
+) -> Iterator[tuple[str, str]]:
+    """The specifiers that releases meet which nobody tells: what they met before counts on where it certainly fits, for
+    then they are not moved. ``new`` are those that the step itself brings."""
+    for name, version in step.versions.items():
+        asked = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
+        known = before.get(name, "") if version == _ANY and name not in new else ""
+        if known and asked and releases.known(Asked(name, (), known, "")):
+            stays = all(allows(asked, one) for one in releases.allowed(name, known))
+            known = known if stays else ""
+        yield name, join_specifiers((known, asked)) or ""
 
 
 def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
@@ -208,9 +234,16 @@ def _asked(line: Line) -> Asked:
     return Asked(line.name, line.extras, line.specifiers, line.place)
 
 
-def _taken(there: Mapping[str, str], chosen: Mapping[str, Locked], day: str) -> Iterator[Locked]:
+def _taken(
+    there: Mapping[str, str], bounds: Mapping[str, str], chosen: Mapping[str, Locked], day: str
+) -> Iterator[Locked]:
     for name, version in there.items():
         known = chosen.get(name)
+        if version == _ANY and bounds.get(name):
+            range_ = Range(bounds[name])
+            yield (
+                known._replace(version=range_) if known else Locked(name, range_, f"what an install on {day} asks for")
+            )
         if version in ("", _ANY) or (known is not None and (known.conda or _is_same(known.version, version))):
             continue
         origin = f"what an install on {day} takes"
@@ -227,8 +260,9 @@ def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
 
 
 def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> str:
+    known = [one for one in taken if isinstance(one.version, str)]
     named = [
-        f"{one.name} {one.version}" for one in sorted(taken, key=lambda one: [one.name not in group for group in names])
+        f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
     ]
     return f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}" if named else ""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from locking import opened
 
+from envdoctor.facts import Range
+
 
 @pytest.fixture
 def read(tmp_path):
@@ -161,3 +163,33 @@ def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, re
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
     found = read("FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install transformers peft==0.12.0\n", "Dockerfile")
     assert found.reason("transformers") and found.version("peft") == "0.12.0" and found.taken == ()
+
+
+_IMAGE = "FROM pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel\n"
+_FROM_GIT = "FROM python:3.11\nRUN pip install git+https://github.com/huggingface/transformers\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "name", "version"),
+    [
+        (_IMAGE, ["scikit-learn==1.3.2"], "numpy", Range(">=1.26.4,<2.0")),
+        (_IMAGE, ["'numpy>=1.25,<2'", "'numpy>=1.20'"], "numpy", Range(">=1.25,<2")),
+        (_IMAGE, ["'numpy<2'", "pillow", "'numpy>=1.26'"], "numpy", Range(">=1.26")),
+        (_IMAGE, ["scikit-learn==1.3.2", "numpy==1.25.0"], "numpy", "1.25.0"),
+        (_IMAGE, ["scikit-learn==1.3.2", "'numpy>=2,<2.1'"], "numpy", "2.0.2"),
+        (_IMAGE, ["'numpy<2' -c limits.txt"], "numpy", Range(">=1.25,<2")),
+        (_FROM_GIT, ["transformers==4.49.0"], "huggingface-hub", "0.36.2"),
+        (_FROM_GIT, ["trl==0.9.6"], "transformers", Range(">=4.31.0")),
+    ],
+)
+def test_a_release_that_is_not_known_meets_what_is_asked_for_or_is_replaced(
+    read, tmp_path, start, steps, name, version
+):
+    (tmp_path / "limits.txt").write_text("numpy>=1.25\n")
+    found = read(start + "".join(f"RUN pip install {step}\n" for step in steps), "Dockerfile").version(name)
+    assert (found, getattr(found, "specifiers", None)) == (version, getattr(version, "specifiers", None))
+
+
+def test_no_release_of_an_image_meets_what_contradicts_itself(read):
+    text = f"{_IMAGE}RUN pip install 'numpy>=2' scikit-learn==1.3.2\n"
+    assert _refused(read(text, "Dockerfile")) == [("numpy", "conflict")]
