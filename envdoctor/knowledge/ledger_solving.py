@@ -117,6 +117,10 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         pins = [pin for one in asked if (pin := one.pin)]
         is_new = self._step.upgrade and name in self._direct
         there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
+        if name in self._step.checkouts:
+            for version in self._releases.like(name, self._step.checkouts[name]):
+                if self._meets(name, version, asked):
+                    yield version
         if there is not None:
             yield there
         if pins:
@@ -157,11 +161,12 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         clauses: dict[str, frozenset[str]] = {}
         for candidate, key in taken.items():
             name, criterion = candidate.name, result.criteria[key]
-            if order(candidate.version) is None:
+            if order(candidate.version) is None or name in self._step.checkouts:
                 asked = [one.requirement for one in criterion.information if one.parent is None or one.parent in taken]
                 texts = ",".join(one.specifiers for one in (*asked, *self._limits.get(name, ())))
                 clauses[name] = clauses.get(name, frozenset()) | {*"".join(texts.split()).split(",")} - {""}
-        return Solution({name: candidate.version for (name, _), candidate in result.mapping.items()}, clauses)
+        versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}
+        return Solution({**versions, **{name: self._there[name] for name in self._step.checkouts}}, clauses)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Asked]:
         by = f"{candidate.name} {candidate.version}".strip()

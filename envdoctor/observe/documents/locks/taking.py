@@ -21,6 +21,7 @@ from envdoctor.knowledge.ledger_taking import (
     misnamed,
     refusals,
 )
+from envdoctor.knowledge.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.versions.joining import join_specifiers
@@ -78,7 +79,9 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     situation = Situation(every, whole, target, until)
     releases = Releases(ledger, situation)
-    others = Releases(ledger, situation, behind=True)
+    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
+    dates = [one.date for name, pin in pins if pin and (one := listed_release(ledger.package(name), pin))]
+    others = Releases(ledger, situation, behind=True, written=max(dates, default=""))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
@@ -86,11 +89,16 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     day = until or ledger.days()[1]
     of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
     bounds: dict[str, str] = {}
+    unread: list[str] = []
     for command in lock.commands:
         step, opaque = _step(command, wish, of_torch)
         there = {**dict.fromkeys(command.before or (), _ANY), **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
-        step = step._replace(loose=loose)
+        named = [line for line in command.lines if line.name in opaque and line.url]
+        like = {line.name: _tag_of(line.url) for line in named if ledger.package(line.name) and not step.unseen}
+        unread += [line.name for line in named if line.name not in like]
+        asked = tuple(_asked(line) for line in named if line.name in like)
+        step = step._replace(loose=loose, checkouts=like, asked=(*step.asked, *asked))
         there.update(dict.fromkeys(opaque, _ANY))
         refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
@@ -109,8 +117,9 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
         bounds.update(_bounds(releases, bounds, opaque, result))
     taken = tuple(_taken(there, bounds, chosen, day))
-    note = _note(taken, day, minor, (chosen, ledger.packages()))
-    return Taken(taken, tuple(refused), (note,) if note else ())
+    notes = [f"what {listed(unread, 6)} requires is not read: it is taken from a repository or a folder"] * bool(unread)
+    notes += _note(taken, day, minor, (chosen, ledger.packages()))
+    return Taken(taken, tuple(refused), tuple(notes))
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
@@ -159,7 +168,7 @@ def _solved(
     from envdoctor.knowledge.ledger_solving import solve
 
     first = solve(both[0], step, there, refused) if step.asked else Solution({}, {})
-    second = solve(both[1], step, there, refused) if both[0].guessed else first
+    second = solve(both[1], step, there, refused) if both[0].guessed or step.checkouts else first
     if first is None or second is None:
         return _TOO_LATE
     pinned = {asked.name for asked in step.asked if asked.pin}
@@ -230,6 +239,10 @@ def _is_opaque(line: Line) -> bool:
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
 
 
+def _tag_of(url: str) -> str:
+    return url.partition("#")[0].rpartition("/")[2].partition("@")[2]
+
+
 def _asked(line: Line) -> Asked:
     return Asked(line.name, line.extras, line.specifiers, line.place)
 
@@ -259,12 +272,12 @@ def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
     return version if tag is None else f"{version}+{tag}"
 
 
-def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> str:
+def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[str]:
     known = [one for one in taken if isinstance(one.version, str)]
     named = [
         f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
     ]
-    return f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}" if named else ""
+    return [f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}"] if named else []
 
 
 def _facts_of(markers: Mapping[str, str | None]) -> dict[str, object]:
