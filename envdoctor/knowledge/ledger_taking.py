@@ -98,8 +98,8 @@ class Releases:
 
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
     or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
-    rise. Of a checkout nobody can tell: it may be the newest release, or as old as the list (``written``: the day of the
-    newest release that is pinned). ``guessed`` are the packages of which these two asked differently so far.
+    rise. A checkout may be the newest release, or as old as the list (``written``: the day of the newest release that
+    it pins). ``guessed`` are the packages of which these two asked differently so far.
     """
 
     def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "") -> None:

@@ -79,9 +79,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     situation = Situation(every, whole, target, until)
     releases = Releases(ledger, situation)
-    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
-    dates = [one.date for name, pin in pins if pin and (one := listed_release(ledger.package(name), pin))]
-    others = Releases(ledger, situation, behind=True, written=max(dates, default=""))
+    others = Releases(ledger, situation, behind=True, written=_written(lock, ledger))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
@@ -91,15 +89,12 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     bounds: dict[str, str] = {}
     unread: list[str] = []
     for command in lock.commands:
-        step, opaque = _step(command, wish, of_torch)
+        step, opaque = _step(command, wish, of_torch, ledger)
         there = {**dict.fromkeys(command.before or (), _ANY), **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
-        named = [line for line in command.lines if line.name in opaque and line.url]
-        like = {line.name: _tag_of(line.url) for line in named if ledger.package(line.name) and not step.unseen}
-        unread += [line.name for line in named if line.name not in like]
-        asked = tuple(_asked(line) for line in named if line.name in like)
-        step = step._replace(loose=loose, checkouts=like, asked=(*step.asked, *asked))
+        step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
+        unread += [line.name for line in command.lines if line.url and line.name in {*opaque} - {*step.checkouts}]
         refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
@@ -201,10 +196,12 @@ def _bounds(
         yield name, join_specifiers((known, asked)) or ""
 
 
-def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
+def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
-    opaque = [line.name for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
-    asked = [_asked(line) for line in command.lines if not _is_opaque(line) and counts(line.marker, wish)]
+    opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
+    like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
+    lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
+    asked = [_asked(line) for line in lines if counts(line.marker, wish)]
     limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
     if command.only:
         limits += _of_index(command.only, wish)
@@ -212,7 +209,11 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step,
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
-    return step._replace(overrides=tuple(overrides.values()), given=given, unseen=command.before is None), opaque
+    tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
+    step = step._replace(
+        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags
+    )
+    return step, [line.name for line in opaque]
 
 
 def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
@@ -237,6 +238,13 @@ def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
 def _is_opaque(line: Line) -> bool:
     pin = exact(line.specifiers)
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
+
+
+def _written(lock: Lock, ledger: Ledger) -> str:
+    """The day of the newest release that a list pins."""
+    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
+    released = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
+    return max((one.date for one in released if one is not None), default="")
 
 
 def _tag_of(url: str) -> str:
