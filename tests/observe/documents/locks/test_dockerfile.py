@@ -135,3 +135,9 @@ def test_a_hostile_file_is_one_sentence(build, text, problem):
 def test_commands_that_no_shell_would_read_are_passed_over(build):
     found = build("FROM python:3.11\nRUN pip install 'torch==2.4.1\nRUN pip install peft==1.0\n")
     assert (found.version("torch"), found.version("peft")) == (NOT_GIVEN, "1.0")
+
+
+@pytest.mark.parametrize("given", [".", "'.[dev]'", "-e .", "./own --no-build-isolation"])
+def test_a_folder_that_is_installed_is_said_not_to_be_read(build, given):
+    found = build(f"FROM python:3.11\nRUN pip install peft==0.12.0 > ./log\nRUN pip install {given}\n")
+    assert found.notes == ("Dockerfile:3: a package of your own, what it requires is not read",)
