@@ -6,8 +6,8 @@
 MIRRORS is a folder of bare clones, ``OWNER+NAME/repo`` each (``git clone --bare https://github.com/OWNER/NAME``). Drawn
 are lists that name torch or transformers, one a repository. ``judge`` writes each list to a scratch folder with the
 files beside it, resolves it with uv for Python 3.11 on Linux, and judges both the list and what uv resolved it to.
-The lists' text is not kept: a row has repository, commit and path. Those of draw 3 were drawn and labelled otherwise:
-by hand, with uv, pip and imports (``evidence``), before envdoctor saw them.
+The lists' text is not kept: a row has repository, commit and path, and the Python where it is not 3.11. Those of draws
+3 and 4 were drawn and labelled otherwise: by hand, with uv, pip and imports (``evidence``), before envdoctor saw them.
 
 label    refused: uv finds no set (with its reason); unresolved: uv could not tell; broken: envdoctor finds an error in
          the set that uv resolved; sound: it finds none
@@ -32,7 +32,7 @@ import tomllib
 
 _LISTS = r"(?:.*/)?(?:requirements[^/]*\.txt|environment[^/]*\.ya?ml|Dockerfile[^/]*|pyproject\.toml)"
 _STACK = r"(?im)^[^#\n]*\b(?:torch|pytorch|transformers)\b"
-_TARGET = ("--target-python", "3.11", "--target-platform", "linux-x86_64")
+_TARGET = ("--target-platform", "linux-x86_64", "--target-python")
 _UV = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_31", "--no-header", "--no-annotate", "-q")
 _SECONDS = 150
 
@@ -78,7 +78,7 @@ def judge(mirrors: Path, row: dict[str, Any], envdoctor: list[str]) -> dict[str,
                 )
                 Path(scratch, Path(name).name).write_bytes(data.stdout)
         name = Path(row["path"]).name
-        verdict = _verdict(envdoctor, name, scratch)
+        verdict = _verdict(envdoctor, name, scratch, row.get("python", "3.11"))
         label, why, errors = row.get("label") or "not-resolved", row.get("why", ""), row.get("resolved_errors", [])
         if "label" not in row and name.endswith((".txt", ".toml")):
             label, why, errors = _truth(envdoctor, name, scratch)
@@ -101,9 +101,9 @@ def _truth(envdoctor: list[str], name: str, scratch: str) -> tuple[str, str, lis
     return ("broken" if found["errors"] else "sound"), "", list(found["errors"])
 
 
-def _verdict(envdoctor: list[str], name: str, scratch: str) -> dict[str, object]:
+def _verdict(envdoctor: list[str], name: str, scratch: str, python: str = "3.11") -> dict[str, object]:
     done = subprocess.run(
-        [*envdoctor, "check", "--lock", name, *_TARGET, "--format", "json"],
+        [*envdoctor, "check", "--lock", name, *_TARGET, python, "--format", "json"],
         capture_output=True, check=False, text=True, cwd=scratch, timeout=_SECONDS,
     )  # fmt: skip
     try:

@@ -265,7 +265,9 @@ class _Conflicts:
         there = self._installed.versions(name)
         kind = "missing" if there is None else "conflict"
         found: str | Absent = ABSENT
-        if there is not None and not isinstance(there, Unknown):
+        if known := self._installed.range(name):
+            found = known.specifiers
+        elif there is not None and not isinstance(there, Unknown):
             found = ", ".join(version for version in there if version)
         return self._causes.setdefault((name, kind), _Cause(name, kind, found))
 

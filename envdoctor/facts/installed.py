@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from envdoctor.facts.values import Absent, Records, Unknown, Value
+from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
 _UNKNOWN = Unknown("not known")
@@ -40,7 +40,10 @@ class InstalledSet:
         return self._by_name.get(name, [])
 
     def versions(self, name: str) -> list[str | None] | Unknown | None:
-        """Distinct versions by metadata, None for one that is not known; None when it is not installed."""
+        """Distinct versions by metadata, None for one that is not known; None when it is not installed. Of a range, all
+        that it may be."""
+        if (known := self.range(name)) is not None:
+            return [str(release) for release in known.releases]
         if name in self._by_name:
             found = [one.version if isinstance(one.version, str) else None for one in self._by_name[name]]
             return found if len(found) == 1 else list(dict.fromkeys(found))
@@ -48,6 +51,11 @@ class InstalledSet:
         if isinstance(version, Absent):
             return None
         return [version] if isinstance(version, str) else Unknown("whether it is installed is not known")
+
+    def range(self, name: str) -> Range | None:
+        """The releases that a package may be of which no more is known; None for any other."""
+        version = self._value(f"pkg.{name}")
+        return version if isinstance(version, Range) and version.releases and len(self.get(name)) < 2 else None
 
 
 #: The list that was read last: several derivations ask in turn about the same one.

@@ -9,7 +9,7 @@ from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Res
 from resolvelib.resolvers import ResolutionTooDeep
 
 from envdoctor.knowledge.ledger_narrowing import Contradiction, narrow
-from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Step, allows, listed
+from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Solution, Step, allows, listed
 from envdoctor.versions.pep440 import order
 
 #: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
@@ -30,9 +30,8 @@ class _Late(Exception):
 
 def solve(
     releases: Releases, step: Step, there: Mapping[str, str], refused: Iterable[str]
-) -> Mapping[str, str] | Refusal | None:
-    """Return the version of every package after a step ("" where the ledger does not know it), why the installer
-    refuses it, or None when that was not found in time.
+) -> Solution | Refusal | None:
+    """Return what is there after a step, why the installer refuses it, or None when that was not found in time.
 
     ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
     """
@@ -51,7 +50,7 @@ def solve(
                 return _refusal(releases, step, left.causes)
             provider.left = left
         else:
-            return {name: candidate.version for (name, _), candidate in result.mapping.items()}
+            return provider.solution(result)
     pins = tuple(asked for asked in step.asked if asked.pin)
     among = solve(releases, step._replace(asked=pins), there, refused) if len(pins) < len(step.asked) else None
     return among if isinstance(among, Refusal) else None
@@ -110,20 +109,24 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         versions = [version for version in self._versions(name, asked) if version not in bad]
         if name in self.left:
             versions = [version for version in versions if version in self.left[name]]
-        return [Candidate(name, extras, version) for version in versions if self._meets(version, asked)]
+        return [Candidate(name, extras, version) for version in versions if self._meets(name, version, asked)]
 
     def matches(self, name: str, asked: Sequence[Asked]) -> list[str] | None:
         """The releases of a package that meet all that is asked; None where others may meet it too."""
         if name in self._there or self._step.unseen:
             return None
         asked = [*asked, *self._limits.get(name, ())]
-        versions = [version for version in self._versions(name, asked) if self._meets(version, asked)]
+        versions = [version for version in self._versions(name, asked) if self._meets(name, version, asked)]
         return None if "" in versions else versions
 
     def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
         pins = [pin for one in asked if (pin := one.pin)]
         is_new = self._step.upgrade and name in self._direct
         there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
+        if name in self._step.checkouts:
+            for version in self._releases.like(name, self._step.checkouts[name]):
+                if self._meets(name, version, asked):
+                    yield version
         if there is not None:
             yield there
         if pins:
@@ -146,11 +149,30 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             return self._step.other(name) or key.is_pre or not all(map(self._releases.known, asked))
         return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
-    def _meets(self, version: str, asked: Iterable[Asked]) -> bool:
+    def _meets(self, name: str, version: str, asked: Sequence[Asked]) -> bool:
+        if name in self._step.loose and name not in self._refused and version == self._there.get(name):
+            known = Asked(name, (), self._step.loose[name], "")
+            if any(one.pin for one in asked) or not all(map(self._releases.known, (known, *asked))):
+                return not any(one.pin for one in asked)
+            sets = [set(self._releases.allowed(name, one.specifiers)) for one in (known, *asked)]
+            return bool(set.intersection(*sets))
         return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)
 
     def is_satisfied_by(self, requirement: Asked, candidate: Candidate) -> bool:
-        return self._meets(candidate.version, [requirement])
+        return self._meets(candidate.name, candidate.version, [requirement])
+
+    def solution(self, result: Any) -> Solution:
+        """What the resolver came to."""
+        taken = {candidate: key for key, candidate in result.mapping.items()}
+        clauses: dict[str, frozenset[str]] = {}
+        for candidate, key in taken.items():
+            name, criterion = candidate.name, result.criteria[key]
+            if order(candidate.version) is None or name in self._step.checkouts:
+                asked = [one.requirement for one in criterion.information if one.parent is None or one.parent in taken]
+                texts = ",".join(one.specifiers for one in (*asked, *self._limits.get(name, ())))
+                clauses[name] = clauses.get(name, frozenset()) | {*"".join(texts.split()).split(",")} - {""}
+        versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}
+        return Solution({**versions, **{name: self._there[name] for name in self._step.checkouts}}, clauses)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Asked]:
         by = f"{candidate.name} {candidate.version}".strip()

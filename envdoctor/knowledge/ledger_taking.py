@@ -39,7 +39,9 @@ class Step(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
     ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
     ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
-    ``unseen``: any package may be there before, in a version that nobody tells."""
+    ``unseen``: any package may be there before, in a version that nobody tells; ``loose`` are those that are there in
+    such a version and are moved where it does not fit, with the specifiers that it certainly meets; ``checkouts`` are
+    those that come from a repository or a folder, with the tag that is named."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
@@ -49,6 +51,8 @@ class Step(NamedTuple):
     overrides: tuple[Asked, ...] = ()
     given: frozenset[str] = frozenset()
     unseen: bool = False
+    loose: Mapping[str, str] = {}
+    checkouts: Mapping[str, str] = {}
 
     def other(self, name: str) -> bool:
         """Whether a package may come from elsewhere than PyPI."""
@@ -84,16 +88,25 @@ class Candidate(NamedTuple):
     version: str
 
 
+class Solution(NamedTuple):
+    """The version of every package after a step ("" where the ledger does not know it), and the ``clauses`` of
+    specifiers that it meets."""
+
+    versions: Mapping[str, str]
+    clauses: Mapping[str, frozenset[str]]
+
+
 class Releases:
     """The releases of the ledger as an installer sees them in a situation.
 
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
     or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
-    rise. ``guessed`` are the packages of which these two asked differently so far.
+    rise. A checkout may be the newest release, or as old as the list (``written``: the day of the newest release that
+    it pins). ``guessed`` are the packages of which these two asked differently so far.
     """
 
-    def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False) -> None:
-        self._ledger, self.situation, self._behind = ledger, situation, behind
+    def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "") -> None:
+        self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
         self.guessed: set[str] = set()
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
@@ -137,6 +150,14 @@ class Releases:
             versions = [one.version for one in reversed(package.releases) if not one.yanked]
             self._fitting[name, elsewhere] = [one for one in versions if self.why_not(name, one, elsewhere) is None]
         return self._fitting[name, elsewhere]
+
+    def like(self, name: str, tag: str) -> list[str]:
+        """The releases whose requirements a checkout may have, the likeliest first: that of its tag; else the newest,
+        or (``written``) the newest of the day when the list was written, for a fork is as old."""
+        fitting = self.fitting(name, True)
+        tagged = [one for one in fitting if one == tag.removeprefix("v")]
+        dates = {release.version: release.date for release in getattr(self.package(name), "releases", ())}
+        return tagged or sorted(fitting, key=lambda one: bool(self._written) and dates[one] > self._written)
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""

@@ -216,3 +216,12 @@ def test_of_a_list_nothing_is_said_to_be_installed(tmp_path: Path) -> None:
     told = [finding.message for finding in check(sources).findings if finding.id.startswith("requirement-")]
     assert told[0].en == "tokenizers 0.20.0 would be installed, and transformers cannot be imported with it"
     assert not any("is installed" in one.en or "安装的是" in (one.zh or "").replace("会安装的是", "") for one in told)
+
+
+def test_what_fails_with_every_release_that_an_image_may_have_is_told(tmp_path: Path) -> None:
+    image = "FROM pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel\n"
+    (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install datasets==2.16.1 scikit-learn==1.3.2\n")
+    target = {"python": "3.11", "platform": "linux-x86_64"}
+    sources = Sources(lock="Dockerfile", cwd=tmp_path, target=target, gpu=False, environ={})
+    told = [finding.message.en for finding in check(sources).shown()]
+    assert told == ["numpy >=1.26.4,<2.0 would be installed, and pyarrow cannot be imported with it"]

@@ -33,6 +33,8 @@ _SKIPPED = (
 )
 #: Folders, and what the shell takes for itself.
 _NO_PACKAGE = r"[./](?!.*\.whl\Z)|\d*[<>&]|[()&]|[^\s(]*\)\Z"
+#: A folder of the build that is installed.
+_FOLDER = r"\.(?!.*\.whl\Z)"
 
 
 class _Line(NamedTuple):
@@ -170,14 +172,14 @@ class _Stage:
         pip = Requirements(self._path, self._wish) if found is None else found.pip
         waiting = iter(words)
         for word in waiting:
-            if word in _SKIPPED or (conda and word == "-c"):
+            if word in _SKIPPED or (conda and word == "-c") or re.fullmatch(r"\d*[<>]+", word):
                 next(waiting, None)
             elif word in _WITH_VALUE:
                 value = next(waiting, "")
                 pip.line(f"{word} {self._file(value) if word in _LISTS else value}", self._path, places[word])
             elif word.startswith("-") or re.match(_NO_PACKAGE, word):
-                if word.partition("=")[0] in _WITH_VALUE:
-                    pip.line(word, self._path, places[word])
+                if word.partition("=")[0] in _WITH_VALUE or re.match(_FOLDER, word):
+                    pip.line(f"-e {word}" if word[0] == "." else word, self._path, places[word])
             elif found is not None:
                 found.spec(word, places[word])
             else:

@@ -6,21 +6,25 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_taking import (
     Asked,
     Refusal,
     Releases,
     Situation,
+    Solution,
     Step,
+    allows,
     exact,
     failing,
     misnamed,
     refusals,
 )
+from envdoctor.knowledge.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
+from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import read_requirement
 from envdoctor.versions.wheel_tags import wheel_target
@@ -75,16 +79,22 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     situation = Situation(every, whole, target, until)
     releases = Releases(ledger, situation)
-    others = Releases(ledger, situation, behind=True)
+    others = Releases(ledger, situation, behind=True, written=_written(lock, ledger))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day = until or ledger.days()[1]
     of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
+    bounds: dict[str, str] = {}
+    unread: list[str] = []
     for command in lock.commands:
-        step, opaque = _step(command, wish, of_torch)
-        there = {**dict.fromkeys(command.before or (), _ANY), **there, **dict.fromkeys(opaque, _ANY)}
+        step, opaque = _step(command, wish, of_torch, ledger)
+        there = {**dict.fromkeys(command.before or (), _ANY), **there}
+        loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
+        step = step._replace(loose=loose)
+        there.update(dict.fromkeys(opaque, _ANY))
+        unread += [line.name for line in command.lines if line.url and line.name in {*opaque} - {*step.checkouts}]
         refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
@@ -97,12 +107,14 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return Taken((), tuple(refused) if known else (*refused, result), ())
-        new = {name: version for name, version in result.items() if there.get(name) != version}
+        new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
-        there.update({name: _with_build(name, version, command, wish) for name, version in result.items()})
-    taken = tuple(_taken(there, chosen, day))
-    note = _note(taken, day, minor, (chosen, ledger.packages()))
-    return Taken(taken, tuple(refused), (note,) if note else ())
+        there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
+        bounds.update(_bounds(releases, bounds, opaque, result))
+    taken = tuple(_taken(there, bounds, chosen, day))
+    notes = [f"what {listed(unread, 6)} requires is not read: it is taken from a repository or a folder"] * bool(unread)
+    notes += _note(taken, day, minor, (chosen, ledger.packages()))
+    return Taken(taken, tuple(refused), tuple(notes))
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
@@ -129,7 +141,7 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
         return Taken(refused=(Refusal("conflict", named, "", pins[:_LONGEST]),))
     read = [read_requirement(pin) for pin in pins]
     there = {one.name: exact(one.specifiers) or _ANY for one in read}
-    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, chosen, ""))
+    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, {}, chosen, ""))
     return Taken(taken, notes=("--resolve asked uv, which used the network, what an install takes",))
 
 
@@ -145,13 +157,13 @@ def _texts(command: Command) -> Iterator[str]:
 
 def _solved(
     both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
-) -> Mapping[str, str] | Refusal | str:
+) -> Solution | Refusal | str:
     """What an install takes or why it is refused, or why that is not known: releases that were not read may require
     what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.knowledge.ledger_solving import solve
 
-    first = solve(both[0], step, there, refused) if step.asked else {}
-    second = solve(both[1], step, there, refused) if both[0].guessed else first
+    first = solve(both[0], step, there, refused) if step.asked else Solution({}, {})
+    second = solve(both[1], step, there, refused) if both[0].guessed or step.checkouts else first
     if first is None or second is None:
         return _TOO_LATE
     pinned = {asked.name for asked in step.asked if asked.pin}
@@ -159,17 +171,37 @@ def _solved(
         return first if isinstance(second, Refusal) else _without(second, both[1].guessed - pinned)
     if isinstance(second, Refusal):
         return _without(first, both[0].guessed - pinned)
-    return _without({**second, **first}, {name for name in (*first, *second) if first.get(name) != second.get(name)})
+    one, other = first.versions, second.versions
+    differing = {name for name in (*one, *other) if one.get(name) != other.get(name)}
+    clauses = {name: first.clauses[name] & second.clauses[name] for name in first.clauses if name in second.clauses}
+    return _without(Solution({**other, **one}, clauses), differing)
 
 
-def _without(taken: Mapping[str, str], unknown: Collection[str]) -> Mapping[str, str]:
-    return {name: _ANY if name in unknown else version for name, version in taken.items()}
+def _without(taken: Solution, unknown: Collection[str]) -> Solution:
+    versions = {name: _ANY if name in unknown else version for name, version in taken.versions.items()}
+    return Solution(versions, {name: met for name, met in taken.clauses.items() if name not in unknown})
 
 
-def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step, list[str]]:
+def _bounds(
+    releases: Releases, before: Mapping[str, str], new: Collection[str], step: Solution
+) -> Iterator[tuple[str, str]]:
+    """The specifiers that releases meet which nobody tells: what they met before counts on where it certainly fits, for
+    then they are not moved. ``new`` are those that the step itself brings."""
+    for name, version in step.versions.items():
+        asked = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
+        known = before.get(name, "") if version == _ANY and name not in new else ""
+        if known and asked and releases.known(Asked(name, (), known, "")):
+            stays = all(allows(asked, one) for one in releases.allowed(name, known))
+            known = known if stays else ""
+        yield name, join_specifiers((known, asked)) or ""
+
+
+def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
-    opaque = [line.name for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
-    asked = [_asked(line) for line in command.lines if not _is_opaque(line) and counts(line.marker, wish)]
+    opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
+    like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
+    lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
+    asked = [_asked(line) for line in lines if counts(line.marker, wish)]
     limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
     if command.only:
         limits += _of_index(command.only, wish)
@@ -177,7 +209,11 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str]) -> tuple[Step,
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
-    return step._replace(overrides=tuple(overrides.values()), given=given, unseen=command.before is None), opaque
+    tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
+    step = step._replace(
+        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags
+    )
+    return step, [line.name for line in opaque]
 
 
 def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
@@ -204,13 +240,31 @@ def _is_opaque(line: Line) -> bool:
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
 
 
+def _written(lock: Lock, ledger: Ledger) -> str:
+    """The day of the newest release that a list pins."""
+    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
+    released = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
+    return max((one.date for one in released if one is not None), default="")
+
+
+def _tag_of(url: str) -> str:
+    return url.partition("#")[0].rpartition("/")[2].partition("@")[2]
+
+
 def _asked(line: Line) -> Asked:
     return Asked(line.name, line.extras, line.specifiers, line.place)
 
 
-def _taken(there: Mapping[str, str], chosen: Mapping[str, Locked], day: str) -> Iterator[Locked]:
+def _taken(
+    there: Mapping[str, str], bounds: Mapping[str, str], chosen: Mapping[str, Locked], day: str
+) -> Iterator[Locked]:
     for name, version in there.items():
         known = chosen.get(name)
+        if version == _ANY and bounds.get(name):
+            range_ = Range(bounds[name])
+            yield (
+                known._replace(version=range_) if known else Locked(name, range_, f"what an install on {day} asks for")
+            )
         if version in ("", _ANY) or (known is not None and (known.conda or _is_same(known.version, version))):
             continue
         origin = f"what an install on {day} takes"
@@ -226,11 +280,12 @@ def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
     return version if tag is None else f"{version}+{tag}"
 
 
-def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> str:
+def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[str]:
+    known = [one for one in taken if isinstance(one.version, str)]
     named = [
-        f"{one.name} {one.version}" for one in sorted(taken, key=lambda one: [one.name not in group for group in names])
+        f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
     ]
-    return f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}" if named else ""
+    return [f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}"] if named else []
 
 
 def _facts_of(markers: Mapping[str, str | None]) -> dict[str, object]:

@@ -142,3 +142,9 @@ def test_stages_and_packages_cost_no_more_than_their_lines(build):
     stages = "".join(f"FROM a AS b{number}\n" for number in range(15_000))
     found = build(f"FROM python:3.11 AS a\nRUN pip install {packages}\n{stages}RUN pip install peft==0.12.0\n")
     assert (found.version("p4999"), found.version("peft")) == ("1.4999", "0.12.0")
+
+
+@pytest.mark.parametrize("given", [".", "'.[dev]'", "-e .", "./own --no-build-isolation"])
+def test_a_folder_that_is_installed_is_said_not_to_be_read(build, given):
+    found = build(f"FROM python:3.11\nRUN pip install peft==0.12.0 > ./log\nRUN pip install {given}\n")
+    assert found.notes == ("Dockerfile:3: a package of your own, what it requires is not read",)

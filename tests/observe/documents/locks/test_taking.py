@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from locking import opened
 
+from envdoctor.facts import Range
+
 
 @pytest.fixture
 def read(tmp_path):
@@ -162,3 +164,63 @@ def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, re
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
     found = read("FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install transformers peft==0.12.0\n", "Dockerfile")
     assert found.reason("transformers") and found.version("peft") == "0.12.0" and found.taken == ()
+
+
+_IMAGE = "FROM pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel\n"
+_FROM_GIT = "FROM python:3.11\nRUN pip install git+https://github.com/huggingface/transformers\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "name", "version"),
+    [
+        (_IMAGE, ["scikit-learn==1.3.2"], "numpy", Range(">=1.26.4,<2.0")),
+        (_IMAGE, ["'numpy>=1.25,<2'", "'numpy>=1.20'"], "numpy", Range(">=1.25,<2")),
+        (_IMAGE, ["'numpy<2'", "pillow", "'numpy>=1.26'"], "numpy", Range(">=1.26")),
+        (_IMAGE, ["scikit-learn==1.3.2", "numpy==1.25.0"], "numpy", "1.25.0"),
+        (_IMAGE, ["scikit-learn==1.3.2", "'numpy>=2,<2.1'"], "numpy", "2.0.2"),
+        (_IMAGE, ["'numpy<2' -c limits.txt"], "numpy", Range(">=1.25,<2")),
+        (_FROM_GIT, ["transformers==4.49.0"], "transformers", "4.49.0"),
+        (_FROM_GIT, ["transformers==4.49.0"], "huggingface-hub", Range(">=0.26.0,<1.0")),
+        (_FROM_GIT, ["trl==0.9.6"], "transformers", Range(">=4.31.0")),
+    ],
+)
+def test_a_release_that_is_not_known_meets_what_is_asked_for_or_is_replaced(
+    read, tmp_path, start, steps, name, version
+):
+    (tmp_path / "limits.txt").write_text("numpy>=1.25\n")
+    found = read(start + "".join(f"RUN pip install {step}\n" for step in steps), "Dockerfile").version(name)
+    assert (found, getattr(found, "specifiers", None)) == (version, getattr(version, "specifiers", None))
+
+
+def test_no_release_of_an_image_meets_what_contradicts_itself(read):
+    text = f"{_IMAGE}RUN pip install 'numpy>=2' scikit-learn==1.3.2\n"
+    assert _refused(read(text, "Dockerfile")) == [("numpy", "conflict")]
+
+
+_TRANSFORMERS = "git+https://github.com/huggingface/transformers"
+_TRL = "git+https://github.com/huggingface/trl"
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "unknown"),
+    [
+        (f"{_TRL}.git\n", ["datasets", "accelerate", "transformers"], ["trl"]),
+        (f"trl @ {_TRL}\n", ["datasets"], ["trl"]),
+        (f"-e {_TRL}@main#egg=trl\n", ["datasets"], ["trl"]),
+        (f"{_TRL}\nvllm==0.6.6\n", ["datasets"], ["trl"]),
+        (f"{_TRANSFORMERS}\n", ["safetensors", "tokenizers"], ["transformers"]),
+        (f"{_TRANSFORMERS}\npeft==0.5.0\n", ["safetensors"], ["transformers", "tokenizers"]),
+        (f"{_TRANSFORMERS}@v4.49.0\npeft==0.5.0\n", ["tokenizers"], ["transformers"]),
+        (f"{_TRANSFORMERS}@v4.49.0\ntokenizers==0.20.3\n", [], ["transformers"]),
+    ],
+)
+def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s_time(read, text, taken, unknown):
+    found = read(text)
+    assert [name for name in taken if not isinstance(found.version(name), str)] == []
+    assert [name for name in unknown if isinstance(found.version(name), str)] == []
+    assert _refused(found) == []
+
+
+def test_what_a_repository_of_an_unknown_package_requires_is_said_not_to_be_read(read):
+    (note,) = read("torch==2.7.0\ngit+https://github.com/me/mine.git\n").notes
+    assert note == "what mine requires is not read: it is taken from a repository or a folder"
