@@ -113,8 +113,9 @@ def test_a_file_that_is_gone_or_damaged_is_an_error(check, change, named):
     assert any(named in message for message in told(result)), told(result)
 
 
-def test_a_module_that_somebody_edited_is_a_warning(check):
-    result = check(rewritten("transformers/trainer.py", lambda text: text + b"# mine\n"))
+@pytest.mark.parametrize("edited", [lambda text: text + b"# mine\n", lambda _: b"class Trainer: ..."])
+def test_a_module_that_somebody_edited_is_a_warning(check, edited):
+    result = check(rewritten("transformers/trainer.py", edited))
     (finding,) = result.json["findings"]
     assert (result.code, finding["severity"]) == (0, "warning")
     assert finding["message"] == "transformers 5.23.0 was edited since it was installed: transformers/trainer.py"

@@ -175,9 +175,8 @@ class Package:
         content = self._files.whole(path, _LARGEST)
         if not listed.digest or _digest(content) == listed.digest:
             return None
-        shorter = listed.size.isdigit() and len(content) < int(listed.size)
-        if b"\0" in content or (shorter and content[-1:] not in (b"\n", b"\r")):
-            return "damaged"  # zeroed, emptied, or cut off in the middle of a line
+        if b"\0" in content or (not content.strip() and listed.size != b"0"):
+            return "damaged"  # zeroed, emptied
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
