@@ -220,8 +220,8 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iter
     for asked in step.asked:
         version, package = asked.pin, releases.package(asked.name)
         said = f"{asked.name}{asked.specifiers} ({asked.by})"
-        if version is None or package is None or not releases.known(asked):
-            continue
+        if version is None or package is None or not releases.known(asked) or asked.name in step.loose:
+            continue  # what is there in an unknown release may be the one that is asked for
         release, _, build = version.partition("+")
         one, key, other = listed(package, release), order(release), step.other(asked.name)
         if build and not other and not step.unseen:

@@ -140,6 +140,7 @@ _BUILT = [("flash-attn", "build")]
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
         ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["pip install flash-attn"], []),
         ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["uv pip install flash-attn"], _BUILT),
+        ("pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel", ["pip install torchaudio==2.7.0+cu128"], []),  # it may be there
         ("python:3.11", ["pip install flash-attn"], _BUILT),
         ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
         ("ubuntu:22.04", ["pip install flash-attn"], _BUILT),
