@@ -225,3 +225,80 @@ def test_requirements_behind_a_long_header_are_not_judged(check):
     result = check(change)
     assert result.code == 3
     assert any("trl" in line and "too long" in line for line in result.json["unjudged"])
+
+
+#: What runs when Python starts, in a .pth file or in sitecustomize.py; FRONT is a folder with another torch.
+LITERAL = [
+    "import sys; sys.path[0:0] = ['FRONT']",
+    "import sys; sys.path = ['FRONT'] + sys.path",
+    "import sys; sys.path[:] = ['FRONT'] + sys.path",
+    "import sys; p='FRONT'; sys.path.insert(0, p)",
+    "import sys; sys.path.insert(1, 'FRONT')",
+]
+OPAQUE = [
+    "import sys; sys.path.append('FRONT'); sys.path.reverse()",
+    "import sys; sys.path.insert(0, ''.join(['FRONT']))",
+    "import sys; sys.modules['torch'] = None",
+    "import sys; sys.meta_path.insert(0, type('F', (), {'find_spec': 1}))",
+    'import os; exec("import sys; sys.path.sort()")',
+    "import zz_front",
+]
+HARMLESS = [
+    "import os; os.environ.setdefault('X', '1')",
+    "import os; print(os.path.join('a', 'b'))",
+    "import sys; sys.path.append('FRONT')",
+    "import zz_harmless",
+    "import _virtualenv",
+    "import trl_hook",
+    "import sys; sys.__plen = len(sys.path)",
+    "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, 'local') == 'local'; "
+    "enabled and __import__('_distutils_hack').add_shim(); ",
+]
+
+
+def starting(line: str, file: str) -> Callable[[Path], object]:
+    def change(site: Path) -> None:
+        front = write(site.parent / "front", {"torch/__init__.py": "raise ImportError('not this one')\n"})
+        hook = "import sys\nsys.meta_path.insert(0, object())\n"
+        write(site, {"zz_front.py": hook, "zz_harmless.py": "x = 1\n", "trl_hook.py": hook})
+        write(site, {"_virtualenv.py": f'"""Patches that are applied at runtime to the virtual environment."""\n{hook}'})
+        with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
+            record.write(_line(site, "trl_hook.py"))
+        (site / file).write_text(line.replace("FRONT", str(front)) + "\n")
+
+    return change
+
+
+STARTS = ("zz.pth", "sitecustomize.py")
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", LITERAL)
+def test_a_torch_that_literal_code_puts_in_front_is_followed(live, line, file):
+    result = live(starting(line, file))
+    assert result.code == 1
+    assert any("not this one" in message for message in told(result)), told(result)
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", OPAQUE)
+def test_code_that_may_put_anything_in_front_is_not_judged(live, line, file):
+    result = live(starting(line, file))
+    assert result.code == 3
+    assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"])
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", HARMLESS)
+def test_harmless_code_at_start_is_not_accused(live, line, file):
+    result = live(starting(line, file))
+    assert (result.code, result.json["findings"], result.json["unjudged"]) == (0, [], [])
+
+
+def test_startup_code_that_a_distribution_brings_is_its_own(live):
+    def change(site: Path) -> None:
+        starting("import sys; sys.meta_path.insert(0, 1)", "zz.pth")(site)
+        with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
+            record.write(_line(site, "zz.pth"))
+
+    assert live(change).code == 0

@@ -21,6 +21,7 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
+from envdoctor.observe.packages.reading.startup_code import not_understood
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.files import Files
@@ -39,6 +40,7 @@ _NAMED = 3
 _CHILD = "envdoctor.observe.packages.reading.compared"
 _SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
 _ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
+_AT_START = "it runs code when Python starts, and what that puts in front of the packages is not known"
 _FAILED = "the child that reads them failed"
 _Item = Mapping[str, Value]
 
@@ -77,6 +79,8 @@ def observe(request: Request) -> list[Fact]:
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
+    for file in dict.fromkeys(not_understood(layout, lambda starts: _unlisted(starts, dists, layout.files))):
+        found.append(_record({"name": file}, "unread", _AT_START, fails=False))
     return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
 
 
