@@ -156,7 +156,10 @@ def live(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
     def look(change: Callable[[Path], object]) -> Any:
         site = build(tmp_path / f"env/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
-        write(tmp_path / "env", {"pyvenv.cfg": f"home = {os.path.dirname(sys.executable)}\nversion = 3.11.7\n"})
+        write(
+            tmp_path / "env",
+            {"pyvenv.cfg": f"home = {os.path.dirname(os.path.realpath(sys.executable))}\nversion = 3.11.7\n"},
+        )
         with (tmp_path / "env/pyvenv.cfg").open("a") as settings:
             settings.write("include-system-site-packages = false\n")
         (tmp_path / "env/bin").mkdir()
@@ -261,7 +264,9 @@ def starting(line: str, file: str) -> Callable[[Path], object]:
         front = write(site.parent / "front", {"torch/__init__.py": "raise ImportError('not this one')\n"})
         hook = "import sys\nsys.meta_path.insert(0, object())\n"
         write(site, {"zz_front.py": hook, "zz_harmless.py": "x = 1\n", "trl_hook.py": hook})
-        write(site, {"_virtualenv.py": f'"""Patches that are applied at runtime to the virtual environment."""\n{hook}'})
+        write(
+            site, {"_virtualenv.py": f'"""Patches that are applied at runtime to the virtual environment."""\n{hook}'}
+        )
         with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
             record.write(_line(site, "trl_hook.py"))
         (site / file).write_text(line.replace("FRONT", str(front)) + "\n")

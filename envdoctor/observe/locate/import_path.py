@@ -89,11 +89,11 @@ class ImportPath:
         folder, count = os.path.normpath(self._files.inside(change.folder)), len(self.folders)
         if change.site:
             self.add_site(folder)
-        elif not self.add(folder) and change.index is not None and folder in self.folders:
+        elif not self.add(folder) and change.at is not None and folder in self.folders:
             self.folders.append(self.folders.pop(self.folders.index(folder)))
             count -= 1
-        if change.index is not None:
-            at = max(min(change.index, self.given), change.index - _STANDARD)
+        if change.at is not None:
+            at = max(min(change.at, self.given), change.at - _STANDARD)
             moved = self.folders[count:]
             self.folders[count:] = []
             self.folders[at:at] = moved

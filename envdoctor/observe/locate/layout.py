@@ -29,10 +29,11 @@ class Layout(NamedTuple):
     machine facts apply to it.
 
     ``gone`` is what its interpreter is a link to, when that is not there any more. ``version_origin`` names the file
-    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name;
-    nobody runs them. ``startup`` is all code that runs when Python starts. ``incomplete`` is None when ``site_packages`` is known to hold every folder, otherwise the
-    reason why it may not. ``notes`` are sentences for the user. ``files`` reads the environment's files and keeps
-    inside the root when there is one; readers use nothing else.
+    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name, and
+    ``startup`` is all code that runs when Python starts; nobody runs it here. ``incomplete`` is None when
+    ``site_packages`` is known to hold every folder, otherwise the reason why it may not. ``notes`` are sentences for
+    the user. ``files`` reads the environment's files and keeps inside the root when there is one; readers use nothing
+    else.
     """
 
     prefix: str

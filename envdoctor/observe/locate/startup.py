@@ -14,15 +14,17 @@ _TOUCHES = (
     r"\b(?:from\s+(?:sys|site)\s+import|import\s+sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
     r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b"
 )
-_IMPORTS = r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
+_IMPORTS = (
+    r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
+)
 
 
 class Change(NamedTuple):
-    """A folder that the code puts into ``sys.path``: at an index, or behind all others (None); ``site`` where its
+    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site`` where its
     ``.pth`` files count too."""
 
     folder: str
-    index: int | None
+    at: int | None
     site: bool = False
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.locate.startup import LONGEST, touches
 
-#: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of namespace
-#: packages, setuptools' distutils.
+#: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
+#: namespace packages, setuptools' distutils.
 _HARMLESS = re.compile(
     r"importsys;sys\.__plen=len\(sys\.path\)|"
     r"importsys;new=sys\.path\[sys\.__plen:\];delsys\.path\[sys\.__plen:\];p=getattr\(sys,'__egginsert',0\);"
