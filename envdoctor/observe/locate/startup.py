@@ -20,8 +20,8 @@ _IMPORTS = (
 
 
 class Change(NamedTuple):
-    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site`` where its
-    ``.pth`` files count too."""
+    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site``
+    where its ``.pth`` files count too."""
 
     folder: str
     at: int | None
