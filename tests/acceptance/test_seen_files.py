@@ -330,3 +330,16 @@ def test_what_hides_no_file_is_not_accused(check, name):
     assert not any(
         "stands in front" in message for message in told(check(lambda site: write(site, {f"torch/{name}": ""})))
     )
+
+
+@pytest.mark.parametrize("file", ["trl/__init__.py", None])
+def test_of_an_interrupted_uninstall_the_missing_files_are_told(check, file):
+    def change(site: Path) -> None:
+        gone("trl-1.0.0.dist-info/METADATA", "trl-1.0.0.dist-info/INSTALLER")(site)
+        if file:
+            (site / "trl/more.py").write_text("")
+            gone(file)(site)
+
+    result = check(change)
+    messages = [one for one in told(result) if one.startswith("trl 1.0.0 is incomplete: trl/__init__.py")]
+    assert (result.code, len(messages)) == ((1, 1) if file else (0, 0))
