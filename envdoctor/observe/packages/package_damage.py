@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.code_version import module_in
@@ -72,6 +73,8 @@ def observe(request: Request) -> list[Fact]:
                 with suppress(OSError):
                     listed = listed_libraries(str(item["path"]), layout.files)
                     lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
+    for item, module in torch_backends(request):
+        found += _module_gone(item, module.partition(".")[0], layout)
     for name, kind, files, fails in _compared(compared, stack, extensions, request):
         item = active[name]
         if _half_removed(item):  # the name of its folder says which release it was
