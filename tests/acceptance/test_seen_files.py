@@ -157,7 +157,10 @@ def live(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
     def look(change: Callable[[Path], object]) -> Any:
         site = build(tmp_path / f"env/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
-        write(tmp_path / "env", {"pyvenv.cfg": f"home = {os.path.dirname(sys.executable)}\nversion = 3.11.7\n"})
+        write(
+            tmp_path / "env",
+            {"pyvenv.cfg": f"home = {os.path.dirname(os.path.realpath(sys.executable))}\nversion = 3.11.7\n"},
+        )
         with (tmp_path / "env/pyvenv.cfg").open("a") as settings:
             settings.write("include-system-site-packages = false\n")
         (tmp_path / "env/bin").mkdir()
@@ -226,3 +229,141 @@ def test_requirements_behind_a_long_header_are_not_judged(check):
     result = check(change)
     assert result.code == 3
     assert any("trl" in line and "too long" in line for line in result.json["unjudged"])
+
+
+#: What runs when Python starts, in a .pth file or in sitecustomize.py; FRONT is a folder with another torch.
+LITERAL = [
+    "import sys; sys.path[0:0] = ['FRONT']",
+    "import sys; sys.path = ['FRONT'] + sys.path",
+    "import sys; sys.path[:] = ['FRONT'] + sys.path",
+    "import sys; p='FRONT'; sys.path.insert(0, p)",
+    "import sys; sys.path.insert(1, 'FRONT')",
+]
+OPAQUE = [
+    "import sys; sys.path.append('FRONT'); sys.path.reverse()",
+    "import sys; sys.path.insert(0, ''.join(['FRONT']))",
+    "import sys; sys.modules['torch'] = None",
+    "import sys; sys.meta_path.insert(0, type('F', (), {'find_spec': 1}))",
+    'import os; exec("import sys; sys.path.sort()")',
+    "import zz_front",
+]
+HARMLESS = [
+    "import os; os.environ.setdefault('X', '1')",
+    "import os; print(os.path.join('a', 'b'))",
+    "import sys; sys.path.append('FRONT')",
+    "import zz_harmless",
+    "import _virtualenv",
+    "import trl_hook",
+    "import sys; sys.__plen = len(sys.path)",
+    "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, 'local') == 'local'; "
+    "enabled and __import__('_distutils_hack').add_shim(); ",
+]
+
+
+def starting(line: str, file: str) -> Callable[[Path], object]:
+    def change(site: Path) -> None:
+        front = write(site.parent / "front", {"torch/__init__.py": "raise ImportError('not this one')\n"})
+        hook = "import sys\nsys.meta_path.insert(0, object())\n"
+        write(site, {"zz_front.py": hook, "zz_harmless.py": "x = 1\n", "trl_hook.py": hook})
+        write(
+            site, {"_virtualenv.py": f'"""Patches that are applied at runtime to the virtual environment."""\n{hook}'}
+        )
+        with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
+            record.write(_line(site, "trl_hook.py"))
+        (site / file).write_text(line.replace("FRONT", str(front)) + "\n")
+
+    return change
+
+
+STARTS = ("zz.pth", "sitecustomize.py")
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", LITERAL)
+def test_a_torch_that_literal_code_puts_in_front_is_followed(live, line, file):
+    result = live(starting(line, file))
+    assert result.code == 1
+    assert any("not this one" in message for message in told(result)), told(result)
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", OPAQUE)
+def test_code_that_may_put_anything_in_front_is_not_judged(live, line, file):
+    result = live(starting(line, file))
+    assert result.code == 3
+    assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"])
+
+
+@pytest.mark.parametrize("file", STARTS)
+@pytest.mark.parametrize("line", HARMLESS)
+def test_harmless_code_at_start_is_not_accused(live, line, file):
+    result = live(starting(line, file))
+    assert (result.code, result.json["findings"], result.json["unjudged"]) == (0, [], [])
+
+
+def test_startup_code_that_a_distribution_brings_is_its_own(live):
+    def change(site: Path) -> None:
+        starting("import sys; sys.meta_path.insert(0, 1)", "zz.pth")(site)
+        with (site / "trl-1.0.0.dist-info/RECORD").open("a") as record:
+            record.write(_line(site, "zz.pth"))
+
+    assert live(change).code == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["nn/__init__.py", "nn.abi3.so", "nn.so", f"nn.{sys.implementation.cache_tag}-x86_64-linux-gnu.so"]
+)
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_stands_in_front_of_an_installed_file_is_an_error(live, name, listed):
+    def change(site: Path) -> None:
+        write(site, {f"torch/{name}": ""})
+        if listed:
+            with (site / RECORD).open("a") as record:
+                record.write(f"torch/{name},,\n")
+
+    messages = [message for message in told(live(change)) if "stands in front" in message]
+    assert len(messages) == (not listed)
+    assert listed or f"torch/{name} (nn.py)" in messages[0]
+
+
+@pytest.mark.parametrize("name", ["nn/readme.py", "nn.cpython-27-x86_64-linux-gnu.so", "nn.pyi", "other.so"])
+def test_what_hides_no_file_is_not_accused(check, name):
+    assert not any(
+        "stands in front" in message for message in told(check(lambda site: write(site, {f"torch/{name}": ""})))
+    )
+
+
+@pytest.mark.parametrize("file", ["trl/__init__.py", None])
+def test_of_an_interrupted_uninstall_the_missing_files_are_told(check, file):
+    def change(site: Path) -> None:
+        gone("trl-1.0.0.dist-info/METADATA", "trl-1.0.0.dist-info/INSTALLER")(site)
+        if file:
+            (site / "trl/more.py").write_text("")
+            gone(file)(site)
+
+    result = check(change)
+    messages = [one for one in told(result) if one.startswith("trl 1.0.0 is incomplete: trl/__init__.py")]
+    assert (result.code, len(messages)) == ((1, 1) if file else (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (None, "myaccel 1.0.0 is incomplete: myaccel/__init__.py is not there"),
+        ("import torch.nowhere\n", "torch.nowhere"),
+        ("def autoload(): ...\n", ""),
+    ],
+)
+def test_a_backend_that_torch_loads_must_be_there(live, source, named):
+    def change(site: Path) -> None:
+        info = install(site, "myaccel", "1.0.0", files={} if source is None else {"myaccel/__init__.py": source})
+        (info / "entry_points.txt").write_text("[console_scripts]\nx = y:z\n\n[torch.backends]\nx = myaccel:autoload\n")
+
+    result = live(change)
+    assert (result.code, bool(told(result))) == ((1, True) if named else (0, False))
+    assert all(named in message for message in told(result))
+
+
+def test_a_version_that_none_can_compare_stops_transformers(live):
+    result = live(lambda site: install(site, "tqdm", "???"))
+    assert result.code == 1 and any("finds no version of tqdm" in message for message in told(result))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import sys
 from collections.abc import Mapping
 
 from envdoctor.observe.locate.installation import WINDOWS, Installation
+from envdoctor.observe.locate.startup import LONGEST, Change, Startup, read_startup
 from envdoctor.text.files import Files, because_of
 
 _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
 _MOST_FOLDERS = 500
-_IN_FRONT = re.compile(r"""sys\.path\.insert\(\s*0\s*,\s*r?(["'])([^"'\\]{1,1000})\1\s*\)""")
+#: What ``sys.path`` holds of Python itself, behind PYTHONPATH: the zip file, the library, its compiled modules.
+_STANDARD = 3
 #: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
 _MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
 
@@ -24,14 +25,16 @@ class ImportPath:
     """Folders being collected, each once, with what was met on the way.
 
     ``folders`` are in import order; ``import_lines`` are the ``import`` lines of ``.pth`` files with the name of their
-    file (nobody runs them; of the one kind that is met everywhere it is known what it does: it puts a folder in front);
-    ``problems`` are the reasons why folders may be missing, as clauses.
+    file, ``startup`` all code that runs when Python starts (nobody runs it here: what it does to the path is read where
+    it is literal); ``problems`` are the reasons why folders may be missing, as clauses.
     """
 
     def __init__(self, files: Files) -> None:
         self.folders: list[str] = []
         self.import_lines: list[tuple[str, str]] = []
+        self.startup: list[Startup] = []
         self.problems: list[str] = []
+        self.given = 0
         self._files = files
         self._seen: set[object] = set()
         self._front = 0
@@ -60,6 +63,41 @@ class ImportPath:
         self.folders.append(folder)
         return True
 
+    def add_given(self, folder: str) -> None:
+        """Add a folder that PYTHONPATH names."""
+        self.given += self.add(folder)
+
+    def customize(self, name: str, library: str | None) -> None:
+        """Read sitecustomize.py or usercustomize.py: the first one on the path counts, unless ``library``, that of
+        Python itself, which stands behind PYTHONPATH, has one of its own."""
+        folders = [*self.folders[: self.given], *([library] if library else []), *self.folders[self.given :]]
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if self._files.is_file(path):
+                if folder != library:
+                    self._start(path, self._files.text_or_empty(path, LONGEST + 1))
+                return
+
+    def _start(self, file: str, code: str) -> None:
+        """Do what the code does to the path, where that is literal."""
+        startup, changes = read_startup(file, code)
+        self.startup.append(startup)
+        for change in changes:
+            self._change(change)
+
+    def _change(self, change: Change) -> None:
+        folder, count = os.path.normpath(self._files.inside(change.folder)), len(self.folders)
+        if change.site:
+            self.add_site(folder)
+        elif not self.add(folder) and change.at is not None and folder in self.folders:
+            self.folders.append(self.folders.pop(self.folders.index(folder)))
+            count -= 1
+        if change.at is not None:
+            at = max(min(change.at, self.given), change.at - _STANDARD)
+            moved = self.folders[count:]
+            self.folders[count:] = []
+            self.folders[at:at] = moved
+
     def add_site(self, folder: str) -> None:
         """Add a site folder and the folders that the path lines of its ``.pth`` files name."""
         if not self.add(folder):
@@ -84,10 +122,7 @@ class ImportPath:
                 continue
             if line.startswith(("import ", "import\t")):
                 self.import_lines.append((name, line))
-                for match in _IN_FRONT.finditer(line):
-                    count = len(self.folders)
-                    self.add(os.path.normpath(self._files.inside(match[2])))
-                    self._to_front(count)
+                self._start(os.path.join(folder, name), line)
                 if _MARKED in line:
                     mark = len(self.folders)
                 elif _MOVED in line and mark is not None:
@@ -111,12 +146,13 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
     path = ImportPath(files)
     if environ is not None and environ.get("PYTHONPATH"):
         for entry in environ["PYTHONPATH"].split(os.pathsep):
-            path.add(os.path.normpath(os.path.join(cwd, entry)))
+            path.add_given(os.path.normpath(os.path.join(cwd, entry)))
     venv = installation.kind == "venv"
     if venv:
         for folder in _site_folders(installation.prefix, installation.library, files):
             path.add_site(folder)
     # CPython's site.py, 3.8 to 3.13: a pyvenv.cfg that does not say so includes them.
+    user = None
     if not venv or installation.settings.get("include-system-site-packages", "true").lower() == "true":
         user = _user_site(installation, environ) if environ is not None else None
         if user is not None:
@@ -128,6 +164,12 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
         else:
             for folder in _site_folders(installation.base, installation.library, files):
                 path.add_site(folder)
+    library = None
+    if installation.base is not None and installation.library is not None:
+        library = os.path.join(installation.base, "lib", installation.library)
+    path.customize("sitecustomize.py", library)
+    if user is not None:
+        path.customize("usercustomize.py", library)
     return path
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.locate.startup import Startup
 from envdoctor.text.files import Files
 
 
@@ -28,10 +29,11 @@ class Layout(NamedTuple):
     machine facts apply to it.
 
     ``gone`` is what its interpreter is a link to, when that is not there any more. ``version_origin`` names the file
-    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name;
-    nobody runs them. ``incomplete`` is None when ``site_packages`` is known to hold every folder, otherwise the
-    reason why it may not. ``notes`` are sentences for the user. ``files`` reads the environment's files and keeps
-    inside the root when there is one; readers use nothing else.
+    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name, and
+    ``startup`` is all code that runs when Python starts; nobody runs it here. ``incomplete`` is None when
+    ``site_packages`` is known to hold every folder, otherwise the reason why it may not. ``notes`` are sentences for
+    the user. ``files`` reads the environment's files and keeps inside the root when there is one; readers use nothing
+    else.
     """
 
     prefix: str
@@ -46,6 +48,7 @@ class Layout(NamedTuple):
     gone: str | None = None
     version_origin: str = ""
     import_lines: tuple[tuple[str, str], ...] = ()
+    startup: tuple[Startup, ...] = ()
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
 

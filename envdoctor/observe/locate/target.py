@@ -78,6 +78,7 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         gone=gone,
         version_origin=origin,
         import_lines=tuple(path.import_lines),
+        startup=tuple(path.startup),
         incomplete=path.problems[0] if path.problems else None,
         notes=(*notes, *path.problems),
         files=caller.files,

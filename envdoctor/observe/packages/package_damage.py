@@ -17,10 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
+from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
+from envdoctor.observe.packages.reading.startup_code import not_understood
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
 from envdoctor.text.files import Files
@@ -39,6 +42,7 @@ _NAMED = 3
 _CHILD = "envdoctor.observe.packages.reading.compared"
 _SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
 _ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
+_AT_START = "it runs code when Python starts, and what that puts in front of the packages is not known"
 _FAILED = "the child that reads them failed"
 _Item = Mapping[str, Value]
 
@@ -63,26 +67,40 @@ def observe(request: Request) -> list[Fact]:
             continue
         gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and str(item.get("installer")).lower().startswith(_EXACT):
+        if not gone and (str(item.get("installer")).lower().startswith(_EXACT) or _half_removed(item)):
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
                     listed = listed_libraries(str(item["path"]), layout.files)
                     lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
+    for item, module in torch_backends(request):
+        found += _module_gone(item, module.partition(".")[0], layout)
     for name, kind, files, fails in _compared(compared, stack, extensions, request):
-        found.append(_record(active[name], kind, _few(files), fails=fails))
+        item = active[name]
+        if _half_removed(item):  # the name of its folder says which release it was
+            said = named_by(os.path.basename(str(item["path"])))[1]
+            item = {**item, "version": checked_version(said)} if said else item
+        found.append(_record(item, kind, _few(files), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     for folder, by_name in lists.items():
         found += _dropped_in(folder, by_name, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
+    for file in dict.fromkeys(not_understood(layout, lambda starts: _unlisted(starts, dists, layout.files))):
+        found.append(_record({"name": file}, "unread", _AT_START, fails=False))
     return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
     version = item.get("version", Unknown("not known"))
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
+
+
+def _half_removed(item: _Item) -> bool:
+    """Whether METADATA is gone, and INSTALLER with it: an upgrade or an uninstall was interrupted."""
+    unknown = isinstance(item.get("version"), Unknown)
+    return unknown and item.get("kind") == "dist-info" and not isinstance(item.get("installer"), str)
 
 
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
+from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.child import own_python, run_child
@@ -47,7 +48,12 @@ def observe(request: Request) -> list[Fact]:
     if not isinstance(dists, Records):
         return _facts(Unknown("the installed packages are not known"))
     versions = _versions(dists)
-    wanted = [entry for entry in entries(request, versions) if _has_code(entry, request)]
+    backends = [
+        Entry(f"import {module}", str(item["name"]), module, None, needs_gpu=False, derives=False)
+        for item, module in torch_backends(request)
+        if isinstance(item.get("version"), str)
+    ]
+    wanted = [entry for entry in (*entries(request, versions), *backends) if _has_code(entry, request)]
     if not wanted:
         return _facts(Records(()), Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}

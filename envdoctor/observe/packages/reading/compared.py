@@ -113,12 +113,35 @@ class Package:
             if "changed" not in self._told_elsewhere:
                 yield "files-changed", [one.file for one in libraries], False
         found = [one for one in found if one.kind not in self._told_elsewhere or one not in libraries]
+        if hidden := list(self._hidden()):
+            yield "files-hidden", hidden, True
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for one in found:
             fails = one.kind != "edited" and self._fails(one, needed)
             by_kind.setdefault(f"files-{one.kind}", ([], []))[not fails].append(one.file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
+
+    def _hidden(self) -> Iterator[str]:
+        """Folders and extension modules that no package lists, beside a Python file of the same name: an import takes
+        them instead."""
+        stems: dict[str, set[str]] = {}
+        for one in self._sources if self._of_stack else ():
+            folder, _, base = one.name.rpartition("/")
+            stems.setdefault(folder, set()).add(base[:-3])
+        digits = "".join(map(str, self._python[:2])) if self._python else "(?!)"
+        module = re.compile(rf"\.(?:(?:cpython-{digits}-[\w-]+|abi3)\.so|so|(?:cp{digits}-\w+\.)?pyd)\Z")
+        for folder, known in stems.items():
+            for name in self._files.names_or_none(os.path.join(self._folder, folder)) if folder else ():
+                stem, dot, _ = name.partition(".")
+                if stem not in known or not (module.match(name, len(stem)) if dot else self._is_package(folder, name)):
+                    continue
+                front = f"{folder}/{name}" if dot else f"{folder}/{name}/__init__.py"
+                if front.encode() not in self._digests():
+                    yield f"{front} ({stem}.py)"
+
+    def _is_package(self, folder: str, name: str) -> bool:
+        return self._files.is_file(os.path.join(self._folder, folder, name, "__init__.py"))
 
     def _is_of_another(self, file: str) -> bool:
         """Whether another package installed the file as it is now: the one that was installed last has it."""

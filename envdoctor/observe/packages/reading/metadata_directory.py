@@ -137,6 +137,8 @@ def read_directory(
         requires_python=header.requires_python,
         requires_unknown=f"the header of {origin} is too long" if header.partial else None,
     )
+    if trouble is None and version is not None and isinstance(checked, Unknown):
+        trouble = "invalid-version", f"{origin}: {checked.reason}"
     if trouble is None:
         return found, None
     return found, Problem(valid, trouble[0], trouble[1], checked if isinstance(checked, str) else ABSENT, path)

@@ -1,0 +1,137 @@
+"""Code that runs when Python starts: the ``import`` lines of ``.pth`` files, sitecustomize.py and usercustomize.py.
+
+It is read as a syntax tree, and never run.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+LONGEST = 1 << 16
+_TOUCHES = (
+    r"\bsys\s*\.\s*(?:path|meta_path|path_hooks|path_importer_cache|modules(?!\s*\.get\b|\s*\[\s*__name__\s*\]))\b|"
+    r"\b(?:from\s+(?:sys|site)\s+import|import\s+sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
+    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b"
+)
+_IMPORTS = (
+    r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
+)
+
+
+class Change(NamedTuple):
+    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site``
+    where its ``.pth`` files count too."""
+
+    folder: str
+    at: int | None
+    site: bool = False
+
+
+class Startup(NamedTuple):
+    """Code of a file: the modules it imports, and whether what it does to the import path is not ``known``."""
+
+    file: str
+    code: str
+    imports: tuple[str, ...]
+    known: bool
+
+
+def touches(code: str) -> bool:
+    """Whether the code names anything that decides where modules come from."""
+    return re.search(_TOUCHES, code) is not None
+
+
+def read_startup(file: str, code: str) -> tuple[Startup, tuple[Change, ...]]:
+    """Read what the code does to the import path, as far as all of it is literal."""
+    imports = {name.strip().partition(".")[0] for found in re.findall(_IMPORTS, code) for name in found.split(",")}
+    changes: tuple[Change, ...] = ()
+    known = not touches(code)
+    if not known and len(code) <= LONGEST:
+        import ast
+        import warnings
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                body = ast.parse(code).body
+            reader = _Reader(ast)
+            changes = tuple(change for statement in body for change in reader.changes(statement))
+            known = not reader.lost
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass
+    return Startup(file, code, tuple(sorted(imports)), known), changes
+
+
+class _Reader:
+    """Reads one statement after another; ``lost`` when one of them may do more than is understood."""
+
+    def __init__(self, ast: Any) -> None:
+        self._ast, self._texts, self.lost = ast, dict[str, str](), False
+
+    def changes(self, statement: Any) -> Iterator[Change]:
+        ast = self._ast
+        if isinstance(statement, (ast.Import, ast.Pass)) and all(
+            name.name != "sys" or name.asname in (None, "sys") for name in getattr(statement, "names", ())
+        ):
+            return
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target, text = statement.targets[0], self._text(statement.value)
+            if isinstance(target, ast.Name) and text is not None:
+                self._texts[target.id] = text
+                return
+        found = self._of_path(statement)
+        if found is None:
+            self.lost = self.lost or touches(ast.unparse(statement))
+            names = (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            for name in names:
+                self._texts.pop(name, None)  # it may be bound anew
+            return
+        if all(os.path.isabs(change.folder) and "\0" not in change.folder for change in found):
+            yield from found
+        else:
+            self.lost = True
+
+    def _text(self, node: Any) -> str | None:
+        if isinstance(node, self._ast.Constant) and isinstance(node.value, str):
+            return node.value
+        return self._texts.get(node.id) if isinstance(node, self._ast.Name) else None
+
+    def _of_path(self, statement: Any) -> list[Change] | None:
+        """The folders that a statement adds; None where it does something else."""
+        ast = self._ast
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and not statement.value.keywords:
+            return self._called(ast.unparse(statement.value.func), statement.value.args)
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+            return self._listed(statement.value, None) if ast.unparse(statement.target) == "sys.path" else None
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return None
+        target, value = ast.unparse(statement.targets[0]), statement.value
+        if target in ("sys.path[0:0]", "sys.path[:0]"):
+            return self._listed(value, 0)
+        if target in ("sys.path", "sys.path[:]") and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            if ast.unparse(value.right) == "sys.path":
+                return self._listed(value.left, 0)
+            if ast.unparse(value.left) == "sys.path":
+                return self._listed(value.right, None)
+        return None
+
+    def _called(self, function: str, arguments: list[Any]) -> list[Change] | None:
+        place = arguments[0].value if arguments and isinstance(arguments[0], self._ast.Constant) else None
+        text = self._text(arguments[-1]) if arguments else None
+        if text is None:
+            return None
+        if function == "sys.path.insert" and len(arguments) == 2 and type(place) is int and place >= 0:
+            return [Change(text, place)]
+        if function in ("sys.path.append", "site.addsitedir") and len(arguments) == 1:
+            return [Change(text, None, function == "site.addsitedir")]
+        return None
+
+    def _listed(self, node: Any, index: int | None) -> list[Change] | None:
+        if not isinstance(node, (self._ast.List, self._ast.Tuple)):
+            return None
+        texts = [self._text(one) for one in node.elts]
+        folders = [text for text in texts if text is not None]
+        if len(folders) < len(texts):
+            return None
+        return [Change(folder, index) for folder in (folders if index is None else reversed(folders))]
