@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 LONGEST = 1 << 16
 _TOUCHES = (
     r"\bsys\s*\.\s*(?:path|meta_path|path_hooks|path_importer_cache|modules(?!\s*\.get\b|\s*\[\s*__name__\s*\]))\b|"
-    r"\b(?:from\s+sys\s+import|import\s+sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
-    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b"
+    r"\b(?:from\s+sys\s+import|sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
+    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b|\bgetattr\(\s*sys\s*,\s*['\"](?:path|meta_path|modules)"
 )
 _IMPORTS = (
     r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
