@@ -148,6 +148,15 @@ def test_folders_that_code_adds_lie_where_the_interpreter_has_them(
     assert str(tmp_path / "A") in found
 
 
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_usercustomize_counts_where_the_user_site_does(venv: Path, site: Path, tmp_path: Path, shared: str) -> None:
+    settings = venv / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("packages = false", f"packages = {shared}"))
+    write(tmp_path, {"front/x": ""})
+    (site / "usercustomize.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path / 'front')!r})\n")
+    assert (str(tmp_path / "front") in same_path(venv, tmp_path, HOME=tmp_path)) == (shared == "true")
+
+
 def test_import_lines_are_recorded_and_not_run(venv: Path, site: Path, tmp_path: Path) -> None:
     line = f"import os; os.mkdir({str(tmp_path / 'ran')!r})"
     (site / "hook.pth").write_text(line + "\n")
