@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 LONGEST = 1 << 16
 _TOUCHES = (
     r"\bsys\s*\.\s*(?:path|meta_path|path_hooks|path_importer_cache|modules(?!\s*\.get\b|\s*\[\s*__name__\s*\]))\b|"
-    r"\b(?:from\s+(?:sys|site)\s+import|import\s+sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
-    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b"
+    r"\b(?:from\s+sys\s+import|sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
+    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b|\bgetattr\(\s*sys\s*,\s*['\"](?:path|meta_path|modules)"
 )
 _IMPORTS = (
     r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
@@ -29,22 +29,26 @@ class Change(NamedTuple):
 
 
 class Startup(NamedTuple):
-    """Code of a file: the modules it imports, and whether what it does to the import path is not ``known``."""
+    """Code of a file, and whether what it does to the import path is ``known``."""
 
     file: str
     code: str
-    imports: tuple[str, ...]
     known: bool
+
+    @property
+    def imports(self) -> set[str]:
+        """The modules that it names behind ``import``, by their first names."""
+        found = re.findall(_IMPORTS, self.code)
+        return {name.strip().partition(".")[0] for names in found for name in names.split(",")}
 
 
 def touches(code: str) -> bool:
     """Whether the code names anything that decides where modules come from."""
-    return re.search(_TOUCHES, code) is not None
+    return ("sys" in code or "add" in code) and re.search(_TOUCHES, code) is not None
 
 
 def read_startup(file: str, code: str) -> tuple[Startup, tuple[Change, ...]]:
     """Read what the code does to the import path, as far as all of it is literal."""
-    imports = {name.strip().partition(".")[0] for found in re.findall(_IMPORTS, code) for name in found.split(",")}
     changes: tuple[Change, ...] = ()
     known = not touches(code)
     if not known and len(code) <= LONGEST:
@@ -60,7 +64,7 @@ def read_startup(file: str, code: str) -> tuple[Startup, tuple[Change, ...]]:
             known = not reader.lost
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-    return Startup(file, code, tuple(sorted(imports)), known), changes
+    return Startup(file, code, known), changes
 
 
 class _Reader:

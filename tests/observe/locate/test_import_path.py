@@ -121,6 +121,42 @@ def test_the_user_site_of_a_macos_framework_is_below_library(tmp_path: Path) -> 
     assert read_path(prefix, {"HOME": str(tmp_path / "home")}, tmp_path) == [str(tmp_path / user), str(prefix / site)]
 
 
+@pytest.mark.parametrize("file", ["zz.pth", "sitecustomize.py"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.path.insert(0, 'A'); sys.path.insert(0, 'B')",
+        "sys.path.insert(1, 'A'); sys.path.insert(2, 'B')",
+        "sys.path.insert(5, 'A')",
+        "sys.path.insert(99, 'A')",
+        "sys.path[0:0] = ['A', 'B']",
+        "sys.path[:] = sys.path + ['A', 'B']",
+        "sys.path += ['A']; sys.path.append('B')",
+        "sys.path = ['B'] + sys.path; a = 'A'; sys.path.insert(0, a)",
+        "import site; site.addsitedir('A')",
+    ],
+)
+def test_folders_that_code_adds_lie_where_the_interpreter_has_them(
+    venv: Path, site: Path, tmp_path: Path, code: str, file: str
+) -> None:
+    for name in "AB":
+        (tmp_path / name).mkdir()
+        code = code.replace(f"'{name}'", repr(str(tmp_path / name)))
+    write(tmp_path, {"A/own.pth": f"{tmp_path / 'B'}\n", "given/x": "", "more/x": ""})
+    (site / file).write_text(f"import sys; {code}\n")
+    found = same_path(venv, tmp_path, HOME=tmp_path, PYTHONPATH=f"{tmp_path / 'given'}:{tmp_path / 'more'}")
+    assert str(tmp_path / "A") in found
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_usercustomize_counts_where_the_user_site_does(venv: Path, site: Path, tmp_path: Path, shared: str) -> None:
+    settings = venv / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("packages = false", f"packages = {shared}"))
+    write(tmp_path, {"front/x": ""})
+    (site / "usercustomize.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path / 'front')!r})\n")
+    assert (str(tmp_path / "front") in same_path(venv, tmp_path, HOME=tmp_path)) == (shared == "true")
+
+
 def test_import_lines_are_recorded_and_not_run(venv: Path, site: Path, tmp_path: Path) -> None:
     line = f"import os; os.mkdir({str(tmp_path / 'ran')!r})"
     (site / "hook.pth").write_text(line + "\n")

@@ -56,13 +56,6 @@ EDITABLE = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
             ("torch", version, {}, {"version": version})
             for version in ("2.6.0a0+df5bbc09d1.nv24.12", "2.4.0.post1", "1!2.0", "2.5.0+cu118")
         ),
-        ("torch", "2004d", {}, {"version": Unknown("a version by PEP 440 is expected, not '2004d'")}),
-        (
-            "apex",
-            "custom_build-7",
-            {},
-            {"version": Unknown("a version by PEP 440 is expected, not 'custom_build-7'")},
-        ),
         ("mine", "0.1", {"direct_url__json": EDITABLE}, {"editable": True}),
         ("mine", "0.1", {"direct_url__json": '{"url": "https://x/y.whl", "archive_info": {}}'}, {"editable": False}),
     ],
@@ -71,6 +64,13 @@ def test_a_metadata_directory_is_a_distribution(bare: Path, make_dist, name, ver
     path = make_dist(bare, name, version, **more)
     assert only(bare).items() >= {**found, "path": str(path)}.items()
     assert problems(bare) == []
+
+
+@pytest.mark.parametrize(("name", "version"), [("torch", "2004d"), ("apex", "custom_build-7")])
+def test_a_version_that_pep_440_does_not_know_is_a_problem(bare: Path, make_dist, name, version) -> None:
+    make_dist(bare, name, version)
+    assert only(bare)["version"] == Unknown(f"a version by PEP 440 is expected, not {version!r}")
+    assert problems(bare) == [(name, "invalid-version", ABSENT)]
 
 
 def test_an_egg_info_file_an_egg_and_a_zipped_egg_are_distributions(bare: Path, tmp_path: Path) -> None:

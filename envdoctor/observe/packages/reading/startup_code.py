@@ -11,7 +11,7 @@ from envdoctor.observe.locate.startup import LONGEST, touches
 
 #: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
 #: namespace packages, setuptools' distutils.
-_HARMLESS = re.compile(
+_HARMLESS = (
     r"importsys;sys\.__plen=len\(sys\.path\)|"
     r"importsys;new=sys\.path\[sys\.__plen:\];delsys\.path\[sys\.__plen:\];p=getattr\(sys,'__egginsert',0\);"
     r"sys\.path\[p:p\]=new;sys\.__egginsert=p\+len\(new\);?|"
@@ -28,7 +28,7 @@ def not_understood(layout: Layout, unlisted: Callable[[list[str]], list[str]]) -
     """The files whose code may change where modules come from, in a way that cannot be told. What an installed
     distribution brings (``unlisted`` gives the names that none lists) is its own affair."""
     for startup in layout.startup:
-        if _HARMLESS.fullmatch(re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, unlisted):
+        if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, unlisted):
             continue
         if not startup.known or any(_may_change(module, layout, unlisted) for module in startup.imports):
             yield startup.file
