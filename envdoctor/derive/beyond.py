@@ -13,10 +13,11 @@ from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.versions.dotted import dotted
+from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import order
 
 INPUTS = (
-    *("pkg.*", "python.minor", "driver.max_cuda", "gpu"),
+    *("pkg.*", "python.minor", "driver.max_cuda", "torch.cuda", "gpu"),
     *("model.type", "model.family", "model.run_by", "recipe.attn"),
 )
 OUTPUTS = ("beyond",)
@@ -37,32 +38,35 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
 def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
     for name in matrix.ledger.packages():
         installed = value(f"pkg.{name}")
-        if not isinstance(installed, str) or (place := order(public := installed.partition("+")[0])) is None:
+        if not isinstance(installed, str):
             continue
-        released = matrix.ledger.package(name)
+        released, place = matrix.ledger.package(name), order(public := installed.partition("+")[0])
         known = {one.version: order(one.version) for one in released.releases} if released is not None else {}
         newest = next(reversed(known), None)
-        if newest is not None and (last := known[newest]) is not None and place > last:
+        if place is not None and newest is not None and (last := known[newest]) is not None and place > last:
             yield name, installed, newest
-        elif public not in known and place not in known.values():
+        elif place is None or not is_own_build(installed) or (public not in known and place not in known.values()):
             yield name, installed, None
 
 
 def _machine(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
-    python, torch = value("python.minor"), matrix.ledger.package("torch")
-    newest = _newest_python(torch) if torch is not None else 0
-    if isinstance(python, str) and newest and (dotted(python) or ()) > (3, newest):
-        yield "Python", python, f"3.{newest}"
-    cuda = value("driver.max_cuda")
-    rows = [row["key"] for row in matrix.rows("cuda-drivers")]
-    if isinstance(cuda, str) and rows and (dotted(cuda) or ()) > (dotted(rows[-1]) or ()):
-        yield "CUDA of the driver", cuda, rows[-1]
+    python, torch, rows = value("python.minor"), matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
+    newest = {
+        ("Python", python): f"3.{_newest_python(torch)}" if torch is not None else None,
+        ("CUDA of the driver", value("driver.max_cuda")): rows[-1]["key"] if rows else None,
+        ("CUDA of torch", value("torch.cuda")): rows[-1]["key"] if rows else None,
+    }
+    for (what, there), known in newest.items():
+        if isinstance(there, str) and known and (dotted(there) or ()) > (dotted(known) or ()):
+            yield what, there, known
     codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
     gpus = value("gpu")
     for gpu in gpus if isinstance(gpus, Records) and codes else ():
         name, cc = gpu.get("name"), gpu.get("cc")
-        if isinstance(cc, str) and cc not in codes and not (isinstance(name, str) and gpu_named(name, matrix)):
+        if isinstance(cc, str) and cc not in codes:
             yield "GPU", f"{name} (compute capability {cc})" if isinstance(name, str) else cc, None
+        elif isinstance(name, str) and not isinstance(cc, str) and not gpu_named(name, matrix):
+            yield "GPU", name, None
 
 
 def _newest_python(torch: Released) -> int:

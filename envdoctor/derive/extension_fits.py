@@ -8,7 +8,7 @@ from envdoctor.derive.running import Derived
 from envdoctor.facts.values import ABSENT, Absent, Range, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted, same_start
-from envdoctor.versions.local_tag import said_by_tag
+from envdoctor.versions.local_tag import is_own_build, said_by_tag
 
 INPUTS = (
     "extension",
@@ -59,7 +59,7 @@ def _by_version(
     torch, known = value("pkg.torch"), matrix.ledger.package("torch")
     released = {one.version for one in known.releases} if known is not None else set()
     foreign = value("environment.kind") == "conda" or isinstance(value("pkg.torch-npu"), (str, Range))
-    plain = isinstance(torch, str) and torch.partition("+")[0] in released and not foreign
+    plain = isinstance(torch, str) and torch.partition("+")[0] in released and is_own_build(torch) and not foreign
     companions = {row["name"] for row in matrix.rows("torch-companions", "package")}
     for row in matrix.rows("torch-extensions", "package"):
         name, version = row["name"], value(f"pkg.{row['name']}")
@@ -67,7 +67,13 @@ def _by_version(
             continue
         release, _, tag = version.partition("+")
         built, says = said_by_tag(tag), "its local version"
-        if built.torch is None and plain and name not in companions and (pin := _pin(name, release, matrix)):
+        if (
+            built.torch is None
+            and plain
+            and is_own_build(version)
+            and name not in companions
+            and (pin := _pin(name, release, matrix))
+        ):
             built, says = built._replace(torch=pin), "its requirements"
         if built.torch or built.cuda:
             yield {

@@ -10,6 +10,7 @@ from envdoctor.derive.running import Derived
 from envdoctor.facts.installed import Installed, InstalledSet
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
@@ -86,6 +87,9 @@ def _completed(
     if not isinstance(made_for, str):
         made_for = _made_for(row, version, rows) or made_for
     same_release = _same_release(made_for, torch, release)
+    own = all(is_own_build(one) for one in (version, torch) if isinstance(one, str))
+    if not own and not isinstance(item.get("made_for"), str):
+        same_release = Unknown("it is a build of somebody else's, who may pair other releases")
     wanted = _release(version) if same_release is True else _listed(row["name"], release, rows)
     computed: dict[str, Value] = {
         "build": build,

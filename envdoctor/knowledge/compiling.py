@@ -32,15 +32,6 @@ def compile_matrix(source: Path, target: Path) -> None:
             texts.write(line + b"\n")
             scopes.setdefault(rule.scope, []).append(list(rule._replace(texts=[offset, len(line)])))
             offset += len(line) + 1
-    index = {
-        "schema": FORM,
-        "version": matrix.version,
-        "registry": load_toml(source / "facts.toml"),
-        "scopes": list(scopes),
-    }
-    # Every run reads it. In ASCII alone it is half as large in memory, and quicker to take apart.
-    lines = (json.dumps(part, default=str, separators=(",", ":")) + "\n" for part in (index, *scopes.values()))
-    (target / "index.jsonl").write_text("".join(lines), encoding="ascii")
     for path in (*source.glob("*.toml"), *(source / "tables").glob("*.toml")):
         if path.name != "facts.toml":
             (target / f"{path.stem}.json").write_bytes(_dump(load_toml(path)))
@@ -49,6 +40,17 @@ def compile_matrix(source: Path, target: Path) -> None:
             copy = target / path.relative_to(source)
             copy.parent.mkdir(exist_ok=True)
             copy.write_bytes(path.read_bytes())
+    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "index.jsonl")
+    index = {
+        "schema": FORM,
+        "version": matrix.version,
+        "registry": load_toml(source / "facts.toml"),
+        "scopes": list(scopes),
+        "files": {path.relative_to(target).as_posix(): path.stat().st_size for path in files},
+    }
+    # Every run reads it. In ASCII alone it is half as large in memory, and quicker to take apart.
+    lines = (json.dumps(part, default=str, separators=(",", ":")) + "\n" for part in (index, *scopes.values()))
+    (target / "index.jsonl").write_text("".join(lines), encoding="ascii")
 
 
 def _dump(data: object) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -19,6 +20,7 @@ _BESIDE = _PACKAGE.parent / "envdoctor_matrix"
 _CHECKOUT = _PACKAGE.parent / "matrices"
 #: The form of a compiled matrix that this engine reads.
 FORM = 1
+_LONGEST_HEAD, _DAY = 8 << 20, r"\d{4}\.\d\d\.\d\d"
 _PRIVATE = "x-"
 
 
@@ -267,14 +269,19 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
 
 
 def _newest(bundled: Matrix) -> Matrix:
-    """The matrix of envdoctor-matrix where that is installed, newer, and of a form that this engine reads."""
+    """The matrix of envdoctor-matrix where that is installed whole, newer, and of a form that this engine reads."""
     try:
+        if not (_BESIDE / "index.jsonl").is_file():  # neither absent nor a pipe
+            return bundled
         with open(_BESIDE / "index.jsonl", encoding="ascii") as file:
-            index = json.loads(file.readline())
-        usable = index["schema"] == FORM and index["version"] > bundled.version
-    except (OSError, ValueError, LookupError, TypeError):
-        return bundled  # none is there, or it is broken: the bundled one is whole
-    return _load_compiled(_BESIDE, "envdoctor-matrix") if usable else bundled
+            index = json.loads(file.readline(_LONGEST_HEAD))
+        if index["schema"] != FORM or not re.fullmatch(_DAY, index["version"]) or index["version"] <= bundled.version:
+            return bundled
+        if any((_BESIDE / name).stat().st_size != size for name, size in index["files"].items()):
+            return bundled
+        return _load_compiled(_BESIDE, "envdoctor-matrix")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return bundled  # it is broken, and the bundled one is whole
 
 
 def _load_compiled(home: Path, source: str = "bundled") -> Matrix:

@@ -44,3 +44,14 @@ def _release_in(tag: str) -> str | None:
         return f"{major}.{run}"
     # pt270 is 2.7.0; pt210 is 2.10 for some builders and 2.1.0 for others.
     return None if run[0] == "1" else f"{major}.{run[0]}.{run[1]}"
+
+
+def is_own_build(version: str) -> bool:
+    """Whether a version's local tag, if it has one, is that of the project's own builds (``+cu124``, ``+cpu``,
+    ``+rocm6.4``): a commit, a vendor or a date says that somebody else built it, against a torch of theirs."""
+    tag = version.partition("+")[2].lower()
+    return (
+        not tag
+        or re.fullmatch(r"(?:cu\d{2,4}|cpu|xpu|rocm[\d.]+)(?:[._-]?(?:torch|pt)[\d.]+)?(?:cxx11abi\w+)?", tag)
+        is not None
+    )

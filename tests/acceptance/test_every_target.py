@@ -50,3 +50,20 @@ def test_what_was_built_or_made_for_another_release(
     if kind == "lock" and rule == "requirement-conflict":  # an installer refuses the list
         rule, severity = "list-contradicts-itself", "error"
     assert told.get(rule) == severity, told
+
+
+@pytest.mark.parametrize("kind", ["facts", "report"])
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"torch": "2.8.0a0+5228986c39.nv25.6", "torchvision": "0.22.0a0+95f10a4e"},  # a container's own pair
+        {"torch": "2.8.0", "vllm": "0.8.5+gabcdef1.d20250801.cu128"},  # built from its source
+        {"torch": "2.8.0", "xformers": "0.0.29+1234abc.d20250501"},
+        {"torch": "2.4.0+vendor2.29.0.6", "torchvision": "0.15.1+vendor2.29"},
+    ],
+)
+def test_what_somebody_else_built_is_not_accused(
+    matrix: Matrix, tmp_path: Path, kind: str, packages: dict[str, str]
+) -> None:
+    report = check(sources(kind, packages, tmp_path), matrix=matrix)
+    assert [one.id for one in report.findings if one.severity == "error"] == []

@@ -31,6 +31,7 @@ def told(facts, matrix):
             {"pkg.transformers": "5.23.0.dev0"},
             [("transformers", "5.23.0.dev0", ABSENT)],
         ),  # a release that was never read
+        ({"pkg.torch": "2.15.0+acme.1"}, [("torch", "2.15.0+acme.1", ABSENT)]),  # somebody else's build
         ({"pkg.transformers": ">=5"}, []),
         ({"pkg.nobody": "7"}, []),
     ],
@@ -48,6 +49,9 @@ def test_releases(matrix_of, facts, values, expected):
         ({"driver.max_cuda": "99.0"}, ["CUDA of the driver"]),
         ({"gpu": [{"name": "NVIDIA H100 80GB HBM3", "cc": "9.0"}]}, []),
         ({"gpu": [{"name": "NVIDIA Next", "cc": "99.0"}, {"name": "Odd", "cc": "8.0"}]}, ["GPU"]),
+        ({"gpu": [{"name": "NVIDIA Z9000"}]}, ["GPU"]),
+        ({"gpu": [{"name": "NVIDIA H100 80GB HBM3", "cc": "13.7"}]}, ["GPU"]),
+        ({"torch.cuda": "99.1"}, ["CUDA of torch"]),
         ({"model.type": "llama"}, []),
         ({"model.type": "of-tomorrow"}, ["model type"]),
         ({"model.type": "of-tomorrow", "model.family": "glm4"}, []),

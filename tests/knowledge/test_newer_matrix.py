@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -47,11 +48,36 @@ def test_an_older_one_is_not(beside):
 
 
 @pytest.mark.parametrize(
-    "head", ["", "[]", "{}", '{"schema": 2, "version": "2099.01.01"}', '{"schema": 1, "version": 7}', "\xff"]
+    "head",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 2, "version": "2099.01.01"}',
+        '{"schema": 1, "version": 7}',
+        '{"schema": 1, "version": "zzzz", "files": {}}',
+        "\xff",
+    ],
 )
 def test_one_that_cannot_be_read_is_not(beside, head):
     site = beside("2099-01-02")
     (site / "envdoctor_matrix" / "index.jsonl").write_text(head, encoding="latin-1")
+    assert load_matrix().source == "bundled"
+
+
+@pytest.mark.parametrize("name", ["texts.jsonl", "retired.json"])
+def test_one_that_is_not_whole_is_not(beside, home, name):
+    (home / "retired.toml").write_text("[retired]\n")
+    site = beside("2099-01-02")
+    (site / "envdoctor_matrix" / name).write_bytes(b"")
+    assert load_matrix().source == "bundled"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are pipes with names on Unix alone")
+def test_one_that_is_a_pipe_is_not_waited_for(beside):
+    index = beside("2099-01-02") / "envdoctor_matrix" / "index.jsonl"
+    index.unlink()
+    os.mkfifo(index)
     assert load_matrix().source == "bundled"
 
 
