@@ -18,6 +18,11 @@ PAIRS = [
     ({"torch": "2.6.0", "xformers": "0.0.28.post3"}, NAMED, "error"),
     ({"torch": "2.6.0", "torchaudio": "2.4.0"}, "torchaudio-of-another-torch-release", "error"),
     ({"torch": "2.6.0+cu124", "flash-attn": "2.7.3+cu12torch2.4cxx11abifalse"}, NAMED, "error"),
+    (
+        {"torch": "2.5.1+cu124", "flash-attn": "2.6.3+cu118torch2.5cxx11abifalse"},
+        "extension-built-for-another-cuda",
+        "error",
+    ),
     ({"torch": "2.6.0", "torchvision": "0.20.1"}, "torchvision-of-another-torch-release", "error"),
     ({"torch": "2.5.0", "xformers": "0.0.28.post3"}, "requirement-conflict", "warning"),  # a patch release works
     ({"numba": "0.60.0", "numpy": "2.3.0"}, "requirement-conflict", "warning"),
