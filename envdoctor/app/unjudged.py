@@ -61,6 +61,10 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     damage = facts.value("package_damage")
     items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
     texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
+    problems = facts.value("metadata_problem")
+    for item in problems if isinstance(problems, Records) else ():
+        if item.get("kind") == "no-access":
+            texts.append(str(item.get("detail")))
     dists = facts.value("dist")
     if isinstance(damage, Unknown) and isinstance(dists, Records):
         texts.append(f"the installed files: {damage.reason}")

@@ -178,7 +178,7 @@ def test_metadata_that_is_no_file_is_unreadable_and_does_not_hang(bare: Path, ma
 def test_metadata_without_permission_is_unreadable(forbidden: Path, make_dist) -> None:
     (make_dist(forbidden, "numpy", "2.4.6") / "METADATA").chmod(0)
     (problem,) = records(forbidden, "metadata_problem")
-    assert problem["kind"] == "unreadable"
+    assert problem["kind"] == "no-access"
     assert problem["detail"] == f"numpy-2.4.6.dist-info/METADATA cannot be read: {os.strerror(errno.EACCES)}"
 
 

@@ -171,7 +171,8 @@ def _header(
     except FileNotFoundError:
         return Header(None, None), origin, ("no-metadata", f"{label} has no {metadata}")
     except OSError as error:
-        return Header(None, None), origin, ("unreadable", f"{origin} cannot be read: {because_of(error)}")
+        kind = "no-access" if isinstance(error, PermissionError) else "unreadable"
+        return Header(None, None), origin, (kind, f"{origin} cannot be read: {because_of(error)}")
 
 
 def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
