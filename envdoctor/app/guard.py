@@ -62,7 +62,8 @@ def guard(
     thread = threading.Thread(target=judge, name="envdoctor.guard", daemon=True)
     try:
         thread.start()
-        thread.join()
+        while thread.is_alive():  # a signal that comes right before a wait is heard when the wait ends
+            thread.join(0.1)
     except RuntimeError as error:
         if thread.ident is not None:
             raise

@@ -192,15 +192,19 @@ class Releases:
         package, (release, _, build) = self.package(one.name), one.version.partition("+")
         near = package.neighbours(release) if package is not None and release else (None, None)
         read = near[1 if self._behind else 0]
+        unlike: set[Requirement] = set()
         if package is not None and near[0] != near[1]:
             before, behind = (set(package.requires(side)) if side else set() for side in near)
-            self.guessed.update(wanted.name for wanted in before ^ behind)
+            unlike = before ^ behind
+            self.guessed.update(wanted.name for wanted in unlike)
         by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
         for wanted in package.requires(read) if package is not None and read else ():
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
-                yield Asked(wanted.name, wanted.extras, wanted.specifiers if near[0] else _caps(wanted.specifiers), by)
+                pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
+                own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
+                yield Asked(wanted.name, wanted.extras, own if near[0] else _caps(own), by)
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:

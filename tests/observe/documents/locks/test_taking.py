@@ -52,6 +52,8 @@ def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agre
     assert found.version("dill") == "0.3.7" and found.version("xxhash")
     older = read("datasets==2.8.0\npyarrow==10.0.1\nfsspec\nmultiprocess\n")
     assert older.version("fsspec") > "2023.10" and older.version("pyarrow") == "10.0.1"
+    pair = read("pydantic==2.11.3\npydantic_core==2.33.1\n")  # each release pins another, and both its neighbours do
+    assert _refused(pair) == []
     between = read("datasets<2.14.6\n")
     assert between.version("datasets") == "2.14.5"
 
