@@ -112,7 +112,7 @@ def test_what_an_installer_refuses(read, text, python, refused):
         "flash-attn-4\ntorch>=2.6.0.dev1,<2.6\n",
         "requests==2.18.4\nprotobuf==3.5.1\nsklearn==0.0\n",
         "tokenizers==0.13.3\npyyaml==6.0\n",
-        "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://pypi.org/simple\ntorch\npeft\n",
+        "-i https://download.pytorch.org/whl/cu121\n--extra-index-url https://mirror.example/simple\ntorch\npeft\n",
         "torch\n./own\n{{ extra }}\n${MORE}\n-e git+https://x.org/peft#egg=peft\n- torch\npeft -f https://x.org\n",
         "datasets==2.12.0\n",
     ],
