@@ -242,7 +242,7 @@ def _settle(
 
 
 def _strange(facts: FactSet) -> str:
-    """What the matrix does not know, or that this is not known."""
+    """Say what the matrix does not know, or that this is not known."""
     beyond = facts.value("beyond")
     if not isinstance(beyond, Records):
         return "what the matrix does not know is not known"

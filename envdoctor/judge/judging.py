@@ -103,14 +103,13 @@ def newer_than_known(facts: FactSet) -> set[str]:
 
 
 def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> Outcome:
-    """What a rule that says no comes to for packages that are newer than the matrix: it cannot tell, where it was seen
-    up to the last release that it knows and nobody knows of a release without the problem."""
+    """Return what a rule that says no comes to for packages newer than the matrix: it cannot tell, where it was seen up
+    to the last release that it knows and nobody knows of a release without the problem."""
     seen = matrix.texts(rule)["bound"].get("last_seen", {})
+    unseen = [Fact(key, Unknown("newer than this matrix"), facts.get(key).origin, "") for key in newer if key in seen]
     open_ = facts.copy()
-    open_.update(
-        Fact(key, Unknown("newer than this matrix"), facts.get(key).origin, "") for key in newer if key in seen
-    )
-    outcome = evaluate(rule, open_, matrix.registry)
+    open_.update(unseen)
+    outcome = evaluate(rule, open_, matrix.registry) if unseen else Outcome(False)  # nearly all have no such bound
     return outcome if outcome.holds is None else Outcome(False)
 
 
